@@ -1,0 +1,1 @@
+"""What tools there are, under which names, and how they are found and described."""

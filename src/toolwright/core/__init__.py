@@ -1,0 +1,1 @@
+"""What a tool, a call and an outcome are. No I/O happens here."""

@@ -1,0 +1,43 @@
+"""Call: which tool, with what, for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+Arguments: TypeAlias = Mapping[str, Any] | str | bytes | None
+"""What a caller may send: an object, its JSON as models write it, or nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """For whom and where a call is made. A scope sets these once for all its calls."""
+
+    agent: str | None = None
+    session: str | None = None
+    message: str | None = None
+    task: str | None = None
+    user: str | None = None
+    space: str | None = None
+    turn: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request to run a tool."""
+
+    tool: str
+    arguments: Arguments = None
+    id: str | None = field(default=None, kw_only=True)
+    """Given by the caller, it makes the call recallable: the same id never runs twice."""
+    agent: str | None = field(default=None, kw_only=True)
+    session: str | None = field(default=None, kw_only=True)
+    message: str | None = field(default=None, kw_only=True)
+    task: str | None = field(default=None, kw_only=True)
+    user: str | None = field(default=None, kw_only=True)
+    space: str | None = field(default=None, kw_only=True)
+    turn: str | None = field(default=None, kw_only=True)
+    parent: str | None = field(default=None, kw_only=True)
+    model_id: str | None = field(default=None, kw_only=True)
+    """The id that the model gave the call, to send back with the result."""

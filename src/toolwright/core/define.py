@@ -1,0 +1,336 @@
+"""Defining tools: the decorator `tool`, and its relatives for work that is done elsewhere."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, cast, is_typeddict, overload
+
+from toolwright.core.client import ClientHandler, Reply
+from toolwright.core.description import Description
+from toolwright.core.durations import seconds
+from toolwright.core.errors import DefinitionError
+from toolwright.core.facets import (
+    Asked,
+    Audience,
+    Cache,
+    Face,
+    Intent,
+    Kind,
+    Life,
+    Lifespan,
+    Limits,
+    Safety,
+    check_facets,
+)
+from toolwright.core.handler import FunctionHandler, takes_whole
+from toolwright.core.names import is_legal, sanitised
+from toolwright.core.schema import Parameters, RawParameters, TypedParameters
+from toolwright.core.signature import Signature, where
+from toolwright.core.tool import Tool
+from toolwright.core.typeddicts import portable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+ParametersLike: TypeAlias = type | Mapping[str, Any] | None
+
+
+class Options(TypedDict, total=False):
+    """Every facet that `tool(...)` takes beside name, description and parameters."""
+
+    category: str
+    effects: Iterable[str]
+    optional_effects: Iterable[str]
+    repeatable: bool
+    audience: Audience
+    aliases: Sequence[str]
+    visible: bool
+    intent: Intent
+    confirm: bool | Asked
+    confirm_message: str | Asked
+    preview: Any
+    verify: Callable[..., Any]
+    timeout: float | str | Callable[[dict[str, Any]], float | None]
+    retries: int
+    cache: float | str | Cache
+    queue: str
+    max_bytes: int
+    middleware: Sequence[Callable[..., Any]]
+    use: Mapping[str, type]
+    display: Mapping[str, Any]
+    examples: Sequence[Any]
+    version: str
+    requires: Sequence[str]
+    provider_options: Mapping[str, Any]
+    lifespan: Lifespan
+    hooks: Mapping[str, Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class LazyTool:
+    """A tool whose definition is made when the runtime starts."""
+
+    name: str
+    factory: Callable[[], Any | Awaitable[Any]]
+
+    async def resolve(self) -> Tool[..., Any]:
+        """Make the tool, once."""
+        made = self.factory()
+        made = await made if inspect.isawaitable(made) else made
+        found = made if isinstance(made, Tool) else tool(name=self.name)(made) if callable(made) else None
+        if found is None:
+            raise DefinitionError(
+                f"The factory of {self.name} gave {type(made).__name__}.",
+                fix="return a tool or a function.",
+                where=where(self.factory),
+            )
+        return found if found.name == self.name else found.evolve(name=self.name)
+
+
+class _Define:
+    """`tool`, the decorator; see its methods for tools without a function."""
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Tool[P, R]: ...
+    @overload
+    def __call__(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        description: str | Path | None = None,
+        parameters: ParametersLike = None,
+        **options: Unpack[Options],
+    ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+    def __call__(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        description: str | Path | None = None,
+        parameters: ParametersLike = None,
+        **options: Unpack[Options],
+    ) -> Any:
+        """Make a function a tool; name, description and parameters come from the function unless given."""
+        namespace = _local_names(function)
+        make = partial(
+            _from_function,
+            name=name,
+            description=description,
+            parameters=parameters,
+            options=options,
+            namespace=namespace,
+        )
+        return make if function is None else make(function)
+
+    def client(
+        self,
+        name: str,
+        description: str | Path,
+        *,
+        parameters: ParametersLike = None,
+        reply: Reply = "none",
+        default: Any = None,
+        **options: Unpack[Options],
+    ) -> Tool[..., Any]:
+        """A tool that runs in a browser or with a person: `reply` says whether and how the answer is waited for."""
+        if reply not in ("none", "wait", "later"):
+            raise DefinitionError(f"Unknown reply {reply!r}.", fix="use none, wait or later.", where=_caller())
+        options.setdefault("intent", "render")
+        patience = seconds(limit) if isinstance(limit := options.get("timeout", 30.0), (int, float, str)) else 30.0
+        handler = ClientHandler(name, reply, default=default, timeout=patience or 30.0, request=options.get("display"))
+        return _without_function("client", name, description, parameters, options, handler)
+
+    def external(
+        self, name: str, description: str | Path, *, parameters: ParametersLike = None, **options: Unpack[Options]
+    ) -> Tool[..., Any]:
+        """A tool that another service works on; the result arrives later."""
+        return _without_function("external", name, description, parameters, options, ClientHandler(name, "later"))
+
+    def hosted(
+        self,
+        name: str,
+        description: str | Path = "",
+        *,
+        options: Mapping[str, Any],
+        parameters: ParametersLike = None,
+        **facets: Unpack[Options],
+    ) -> Tool[..., Any]:
+        """A tool that the model's own provider runs; `options` says for each provider how to ask for it."""
+        facets["provider_options"] = options
+        return _without_function("hosted", name, description or name, parameters, facets, None)
+
+    def lazy(self, name: str, factory: Callable[[], Any | Awaitable[Any]]) -> LazyTool:
+        """A tool whose definition, sync or async, is made once, when the runtime starts."""
+        return LazyTool(name, factory)
+
+
+tool = _Define()
+
+
+def _local_names(function: Callable[..., Any] | None) -> dict[str, Any] | None:
+    """What a function inside another one sees there, so that string annotations can name local types."""
+    frame = sys._getframe(2)
+    return None if frame.f_locals is frame.f_globals else dict(frame.f_locals)
+
+
+def _caller() -> str:
+    frame = sys._getframe(2)
+    while frame.f_back and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _from_function(
+    function: Callable[..., Any],
+    *,
+    name: str | None,
+    description: str | Path | None,
+    parameters: ParametersLike,
+    options: Options,
+    namespace: dict[str, Any] | None,
+) -> Tool[..., Any]:
+    place = where(function)
+    if not callable(function):
+        raise DefinitionError(
+            f"{function!r} cannot be called.", fix="decorate a function, or a class that can be called."
+        )
+    if isinstance(function, type):
+        return _from_class(function, name=name, description=description, options=options, place=place)
+    title = name or str(getattr(function, "__name__", type(function).__name__))
+    _check_name(title, place)
+    if not any(isinstance(hint, str) for hint in getattr(function, "__annotations__", {}).values()):
+        namespace = None  # only string annotations need it, and it keeps a whole frame's values alive
+    signature = Signature(function, namespace=namespace, uses=options.get("use"))
+    if parameters is None:
+        taken: Parameters = TypedParameters(signature.as_type, where=place)
+        handler: Any = FunctionHandler(function, signature)
+    else:
+        taken = parameters_of(parameters, place)
+        handler = _Separate(function, signature, taken)
+    return _make(
+        "function", title, Description(description, function, title), taken, handler, options, place, function,
+        partial(_from_function, name=name, description=description, parameters=parameters, options=options,
+                namespace=namespace),
+    )  # fmt: skip
+
+
+class _Separate(FunctionHandler):
+    """A function whose parameters are given separately; whether it takes them whole is known once both compile."""
+
+    def __init__(self, function: Callable[..., Any], signature: Signature, parameters: Parameters) -> None:
+        super().__init__(function, signature)
+        self._parameters = parameters
+
+    def compile(self) -> Any:
+        self._parameters.compile()
+        self._whole = takes_whole(self.signature, set(self._parameters.schema.get("properties", {})))
+        return super().compile()
+
+
+def _from_class(
+    cls: type, *, name: str | None, description: str | Path | None, options: Options, place: str
+) -> Tool[..., Any]:
+    """A class whose fields are the parameters and whose `__call__` (or `run`) is the work."""
+    method = next((m for m in ("__call__", "run") if callable(cls.__dict__.get(m))), None)
+    if method is None:
+        raise DefinitionError(
+            f"{cls.__name__} has neither __call__ nor run.", fix="add `async def run(self): ...`.", where=cls.__module__
+        )
+    work = cls.__dict__[method]
+    title = name or cls.__name__
+    _check_name(title, place)
+    signature = Signature(work, uses=options.get("use"))
+    handler = FunctionHandler(work, signature, whole=True)
+    told = Description(description or inspect.cleandoc(cls.__doc__ or "") or None, None, title)
+    return _make("function", title, told, parameters_of(cls, place), handler, options, where(work), cls, None)
+
+
+def _without_function(
+    kind: Kind, name: str, description: str | Path, parameters: ParametersLike, options: Options, handler: Any
+) -> Tool[..., Any]:
+    place = _caller()
+    _check_name(name, place)
+    taken = parameters_of({} if parameters is None else parameters, place)
+    return _make(kind, name, Description(description, None, name), taken, handler, options, place, None, None)
+
+
+def parameters_of(given: ParametersLike, place: str = "") -> Parameters:
+    """Parameters from a pydantic model, a dataclass, a TypedDict or a JSON Schema."""
+    if isinstance(given, Mapping):
+        return RawParameters(given, where=place)
+    if is_typeddict(given) or hasattr(given, "__total__"):
+        return TypedParameters(lambda: portable(given), where=place)
+    if isinstance(given, type) and (is_dataclass(given) or hasattr(given, "model_fields")):
+        return TypedParameters(lambda: given, where=place)
+    raise DefinitionError(
+        f"{given!r} does not describe parameters.",
+        fix="give a pydantic model, a dataclass, a TypedDict or a JSON Schema.",
+        where=place,
+    )
+
+
+def _check_name(name: str, place: str) -> None:
+    if not is_legal(str(name)):
+        raise DefinitionError(
+            f"{name!r} is no name for a tool.",
+            fix=f"use letters, digits, `_` and `-`, for example name={sanitised(str(name))!r}.",
+            where=place,
+        )
+
+
+def _make(
+    kind: Kind,
+    name: str,
+    told: Description,
+    parameters: Parameters,
+    handler: Any,
+    options: Options,
+    place: str,
+    function: Callable[..., Any] | None,
+    rebind: Callable[..., Tool[..., Any]] | None,
+) -> Tool[..., Any]:
+    safety, limits, face, life = _safety(options), _limits(options, place), _face(options, kind), _life(options)
+    check_facets(safety, limits, face, life, where=place)
+    return Tool(name, told, parameters, handler, kind, function, safety, limits, face, life, place, rebind)
+
+
+def _pick(options: Options, *names: str) -> dict[str, Any]:
+    given = cast(dict[str, Any], options)
+    return {name: given[name] for name in names if name in given}
+
+
+def _safety(options: Options) -> Safety:
+    effects = frozenset(options.get("effects", ()))
+    repeatable = options.get("repeatable", bool(effects) and effects <= {"read"})
+    picked = _pick(options, "confirm", "confirm_message", "preview", "verify")
+    return Safety(effects, frozenset(options.get("optional_effects", ())), repeatable, **picked)
+
+
+def _limits(options: Options, place: str) -> Limits:
+    picked = _pick(options, "timeout", "retries", "queue", "max_bytes")
+    try:
+        if isinstance(picked.get("timeout"), str):
+            picked["timeout"] = seconds(picked["timeout"])
+        if (cache := options.get("cache")) is not None and not isinstance(cache, Cache):
+            cache = Cache(ttl) if (ttl := seconds(cache)) else None
+    except ValueError as error:
+        raise DefinitionError(str(error), fix="write 30, '30s', '5m' or 'off'.", where=place) from None
+    return Limits(**picked, cache=cache)
+
+
+def _face(options: Options, kind: Kind) -> Face:
+    picked = _pick(options, "category", "audience", "intent", "display", "version", "provider_options")
+    for name, value in _pick(options, "aliases", "examples", "requires").items():
+        picked[name] = tuple(value)
+    return Face(**picked, visible=options.get("visible", kind not in ("internal", "mcp", "hosted")))
+
+
+def _life(options: Options) -> Life:
+    return Life(tuple(options.get("middleware", ())), **_pick(options, "lifespan", "hooks"))

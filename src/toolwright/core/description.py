@@ -1,0 +1,47 @@
+"""Description: what a model reads about a tool, from a string, a docstring or a text file beside the tool."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from toolwright.core.docstring import read_docstring
+
+log = logging.getLogger("toolwright")
+
+
+class Description:
+    """Read when first needed: ten thousand docstrings need not be taken apart at import."""
+
+    def __init__(self, given: str | Path | None, function: Callable[..., Any] | None, name: str) -> None:
+        self._given, self._function, self._name = given, function, name
+        self._text: str | None = None
+
+    def text(self, workspace: str | None = None) -> str:
+        """The description, with `${workspace}`, `${directory}` and `${cwd}` filled in where it came from a file."""
+        if self._text is None:
+            self._text = self._read()
+        if not isinstance(self._given, Path):
+            return self._text
+        root = workspace or os.environ.get("AGENT_WORKSPACE_ROOT") or os.getcwd()
+        return Template(self._text).safe_substitute(workspace=root, directory=os.getcwd(), cwd=os.getcwd())
+
+    def _read(self) -> str:
+        if isinstance(self._given, str):
+            return inspect.cleandoc(self._given)
+        if isinstance(self._given, Path):
+            try:
+                return self._beside(self._given).read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeError) as error:
+                log.warning("The description of %s cannot be read (%s); its docstring is used.", self._name, error)
+        doc = getattr(self._function, "__doc__", None) if self._function else None
+        return read_docstring(doc).description or self._name.replace("_", " ").strip().capitalize() + "."
+
+    def _beside(self, path: Path) -> Path:
+        code = getattr(inspect.unwrap(self._function), "__code__", None) if self._function else None
+        return Path(code.co_filename).parent / path if code else path

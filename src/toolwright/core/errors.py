@@ -1,0 +1,101 @@
+"""Errors, each with its reader: `ToolError` is for the model, `DefinitionError` for the developer."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+Code = Literal[
+    "failed",
+    "not_found",
+    "invalid_arguments",
+    "denied",
+    "rejected",
+    "timed_out",
+    "cancelled",
+    "unavailable",
+    "rate_limited",
+    "over_budget",
+    "too_large",
+    "expired",
+    "interrupted",
+    "unknown_effect",
+    "limit_exceeded",
+    "conflict",
+    "crashed",
+]
+CODES: frozenset[str] = frozenset(get_args(Code))
+
+
+class ToolError(Exception):
+    """Raised by a handler to tell the model what happened, with the value, and what to do next."""
+
+    code: Code = "failed"
+
+    def __init__(
+        self, message: str = "", *, code: Code | None = None, data: Any = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        if code is not None:
+            if code not in CODES:
+                raise ValueError(f"{code!r} is no failure code. Use one of: {', '.join(sorted(CODES))}.")
+            self.code = code
+        self.data = data
+        self.retry_after = retry_after
+        """Seconds to wait before another attempt, where the other side said so."""
+
+
+class NotFound(ToolError):
+    """What was asked for does not exist."""
+
+    code = "not_found"
+
+
+class InvalidArguments(ToolError):
+    """The arguments do not fit the tool's parameters."""
+
+    code = "invalid_arguments"
+
+
+class Denied(ToolError):
+    """The caller may not do this."""
+
+    code = "denied"
+
+
+class TimedOut(ToolError):
+    """The work took longer than it may."""
+
+    code = "timed_out"
+
+
+class Unavailable(ToolError):
+    """The other side cannot be reached now; a repeatable tool is tried again."""
+
+    code = "unavailable"
+
+
+class RateLimited(ToolError):
+    """The other side asks to slow down; `retry_after` says for how long."""
+
+    code = "rate_limited"
+
+
+class StillPending(ToolError):
+    """`unwrap()` was asked for a value that a person, a browser or a webhook has yet to give."""
+
+    code = "interrupted"
+
+
+class DefinitionError(Exception):
+    """A tool is defined wrongly: says where, what, and how to mend it."""
+
+    def __init__(self, problem: str, *, fix: str = "", where: str = "") -> None:
+        self.problem, self.fix, self.where = problem, fix, where
+        super().__init__(f"{where + ': ' if where else ''}{problem}{' Fix: ' + fix if fix else ''}")
+
+    @classmethod
+    def all_of(cls, errors: list[DefinitionError]) -> DefinitionError:
+        """One error that lists every mistake, so that none hides behind the first."""
+        if len(errors) == 1:
+            return errors[0]
+        return cls(f"{len(errors)} tools cannot be used:\n" + "\n".join(f"  - {error}" for error in errors))

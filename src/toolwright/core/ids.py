@@ -1,0 +1,38 @@
+"""Call ids: time-ordered and unguessable, made only when somebody needs one."""
+
+from __future__ import annotations
+
+import os
+from time import time
+
+_CHUNK, _POOL = 12, 256
+
+
+class _Ids:
+    """Random bytes are fetched many at a time: one request to the system costs more than all the rest of an id."""
+
+    def __init__(self) -> None:
+        self.forget()
+        os.register_at_fork(after_in_child=self.forget)  # a child that inherited them would make the same ids
+
+    def forget(self) -> None:
+        self._left: list[str] = []
+        self._moment, self._prefix = 0, ""
+
+    def _fetch(self) -> None:
+        drawn = os.urandom(_CHUNK * _POOL).hex()
+        self._left += [drawn[start : start + 2 * _CHUNK] for start in range(0, len(drawn), 2 * _CHUNK)]
+
+    def new(self) -> str:
+        """48 bits of milliseconds and 96 random bits, as 36 hexadecimal digits."""
+        moment = int(time() * 1000)
+        if moment != self._moment:
+            self._moment, self._prefix = moment, f"{moment:012x}"
+        try:
+            return self._prefix + self._left.pop()
+        except IndexError:
+            self._fetch()
+            return self.new()
+
+
+new_id = _Ids().new

@@ -1,0 +1,89 @@
+"""Reading JSON strictly: what a model sent is taken exactly or refused with a reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from math import isfinite
+from typing import Any
+
+from toolwright.core.errors import InvalidArguments
+
+MAX_DEPTH = 200
+
+
+class Malformed(InvalidArguments):
+    """The text is not JSON at all; it may be worth mending."""
+
+
+def parse(text: str | bytes) -> Any:
+    """The value, or `InvalidArguments`: no NaN or infinities, duplicate keys, lone surrogates or bottomless depth."""
+    from pydantic_core import from_json
+
+    try:
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise _unreadable(error) from None
+    check_plain(value)
+    check_unique(text)
+    return value
+
+
+def _unreadable(error: ValueError) -> InvalidArguments:
+    reason = "it holds a lone surrogate" if isinstance(error, UnicodeError) else str(error)
+    if "recursion limit" in reason:
+        return InvalidArguments(f"The JSON is nested deeper than {MAX_DEPTH} levels. Send a flatter value.")
+    return Malformed(f"The arguments are not valid JSON ({reason}). Send one complete JSON object.")
+
+
+def check_plain(value: Any) -> None:
+    """Refuse what JSON cannot hold, at any depth; walks without recursion, so that depth cannot hurt."""
+    level, depth = [value], 0
+    while level:
+        if (depth := depth + 1) > MAX_DEPTH:
+            raise InvalidArguments(f"The arguments are nested deeper than {MAX_DEPTH} levels. Send a flatter value.")
+        level = [item for holder in level for item in _checked_items(holder)]
+
+
+def _checked_items(value: Any) -> Iterable[Any]:
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise InvalidArguments(f"{value} is not a number that JSON can hold. Send a finite number.")
+    elif isinstance(value, str):
+        if not value.isascii() and not _encodes(value):
+            raise InvalidArguments("A string holds a lone surrogate. Send valid Unicode text.")
+    elif isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    elif isinstance(value, (list, tuple)):
+        return value
+    return ()
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def colons(text: str) -> int:
+    """At least as many as there are keys: a key's colon follows its quote, or white space after it."""
+    return sum(text.count(f"{before}:") for before in '" \t\n\r')
+
+
+def check_unique(text: str | bytes) -> None:
+    """Refuse a repeated key: which of the two values was meant cannot be known."""
+    try:
+        json.loads(text, object_pairs_hook=_unique)
+    except RecursionError:
+        raise InvalidArguments("The JSON is nested too deeply. Send a flatter value.") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise InvalidArguments(f"The key {twice!r} is given twice. Send each key once.")
+    return values

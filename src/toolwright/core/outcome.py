@@ -1,0 +1,285 @@
+"""Outcomes: a Call goes in, and Done, Failed or Pending comes out. Outcomes are values and never change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NoReturn, Protocol, Self, TypeAlias, cast
+
+from toolwright.core.content import Block, Json, Text, block_text, to_json, to_text
+from toolwright.core.errors import CODES, Code, StillPending, ToolError
+
+Wait: TypeAlias = Literal["approval", "result", "input"]
+"""What a pending call waits for: a yes, an answer, or more input."""
+
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+_set = object.__setattr__
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What is known about how a call went."""
+
+    call_id: str = ""
+    tool: str = ""
+    kind: str = ""
+    namespace: str = ""
+    started_at: float = 0.0
+    """Seconds since the epoch."""
+    latency_ms: float = 0.0
+    queued_ms: float = 0.0
+    attempts: int = 0
+    cached: bool = False
+    characters_in: int = 0
+    characters_out: int = 0
+    tokens: int = 0
+    """An estimate of what the text costs a model: four characters each."""
+
+
+class Measured(Protocol):
+    """Whatever took an outcome's measure: the call that it came from."""
+
+    def measure(self, outcome: Outcome) -> Meta: ...
+
+
+class _Outcome:
+    """What the three outcomes share. Defaults live on the class: a plain Done sets one attribute."""
+
+    ok: ClassVar[bool] = False
+    _fields: ClassVar[tuple[str, ...]] = ()
+    _origin: Measured | None = None
+
+    @property
+    def meta(self) -> Meta:
+        """Which call this came from and how it went."""
+        return Meta() if self._origin is None else self._origin.measure(cast("Outcome", self))
+
+    def evolve(self, **changes: Any) -> Self:
+        """The same outcome with some parts changed, and no measurements of its own."""
+        if unknown := changes.keys() - set(self._fields):
+            raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}.")
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        new.__dict__.pop("_origin", None)
+        new.__dict__.update(changes)
+        return new
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"An outcome never changes. Use evolve({name}=...) for a changed copy.")
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self._fields)
+
+    __hash__ = None  # type: ignore[assignment]  # data may be unhashable, so no outcome is hashable
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={value!r}" for name, value in self.__dict__.items() if value and not name.startswith("_"))
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Done(_Outcome):
+    """The call ended well: `data` is the plain Python value, `text` what a model is shown."""
+
+    ok = True
+    _fields = ("data", "content", "title", "metadata", "attachments")
+    __match_args__ = ("data",)
+
+    data: Any
+    title: str | None = None
+    metadata: Mapping[str, Any] = _EMPTY
+    attachments: tuple[Block, ...] = ()
+    _content: tuple[Block, ...] | None = None
+    _json: bytes | None = None
+    _shown: str | None = None
+
+    def __init__(
+        self,
+        data: Any = None,
+        *,
+        content: Sequence[Block] | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        attachments: Sequence[Block] = (),
+    ) -> None:
+        _set(self, "data", data)
+        if content is not None:
+            _set(self, "_content", tuple(content))
+        if title is not None:
+            _set(self, "title", title)
+        if metadata is not None:
+            _set(self, "metadata", metadata)
+        if attachments:
+            _set(self, "attachments", tuple(attachments))
+
+    @property
+    def content(self) -> tuple[Block, ...]:
+        """The blocks to show; worked out from `data` unless the handler gave its own."""
+        if self._content is not None:
+            return self._content
+        if self.data is None or isinstance(self.data, str):
+            return (Text(self.text),)
+        return (Json(self.data, self._json_text()),)
+
+    @property
+    def has_own_content(self) -> bool:
+        """Whether the handler gave blocks of its own."""
+        return self._content is not None
+
+    @property
+    def text(self) -> str:
+        """Exactly what a model is shown; never empty, because some model APIs refuse empty text."""
+        if self._shown is not None:
+            return self._shown
+        if self._content is not None:
+            return "\n".join(map(block_text, self._content)) or "(no output)"
+        if self.data is None or self.data == "":
+            return "(no output)"
+        return self._json_text()
+
+    def _json_text(self) -> str:
+        return to_text(self.data) if self._json is None else self._json.decode()
+
+    def serialised(self) -> Self:
+        """The same, with `data` written out once; raises for what cannot be written."""
+        if self._json is None and not isinstance(self.data, str):
+            _set(self, "_json", to_json(self.data))
+        return self
+
+    def size(self) -> int:
+        """Bytes of the text, worked out without copying a large string where that can be known."""
+        if self._json is not None and self._content is None and self._shown is None:
+            return len(self._json)
+        text = self.text
+        return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+
+    def clipped(self, text: str) -> Done:
+        """The same data, shown as `text`."""
+        clipped = self.evolve()
+        _set(clipped, "_shown", text)
+        _set(clipped, "_content", (Text(text),))
+        return clipped
+
+    def evolve(self, **changes: Any) -> Self:
+        if "content" in changes:
+            changes["_content"] = tuple(changes.pop("content"))
+        private = {name: changes.pop(name) for name in list(changes) if name.startswith("_")}
+        new = super().evolve(**changes)
+        for name in ("_json", "_shown"):
+            if "data" in changes or private:
+                new.__dict__.pop(name, None)
+        new.__dict__.update(private)
+        return new
+
+    def unwrap(self) -> Any:
+        """The plain value."""
+        return self.data
+
+
+class Failed(_Outcome):
+    """The call did not end well: a `code` to act on and a `message` to read."""
+
+    _fields = ("code", "message", "executed", "data")
+    __match_args__ = ("code", "message")
+
+    code: Code
+    message: str
+    executed: bool = False
+    """Whether the handler may have run."""
+    data: Any = None
+    retry_after: float | None = None
+
+    def __init__(
+        self,
+        code: Code,
+        message: str = "",
+        *,
+        executed: bool = False,
+        data: Any = None,
+        retry_after: float | None = None,
+    ) -> None:
+        if code not in CODES:
+            raise ValueError(f"{code!r} is no failure code. Use one of: {', '.join(sorted(CODES))}.")
+        _set(self, "code", code)
+        _set(self, "message", message or code.replace("_", " "))
+        _set(self, "executed", executed)
+        _set(self, "data", data)
+        _set(self, "retry_after", retry_after)
+
+    @property
+    def text(self) -> str:
+        """Exactly what a model is shown."""
+        return f"(tool failed: {self.message})"
+
+    @property
+    def content(self) -> tuple[Block, ...]:
+        """The text as a block."""
+        return (Text(self.text),)
+
+    def unwrap(self) -> NoReturn:
+        """Raises a `ToolError` with the same code and message."""
+        raise ToolError(self.message, code=self.code, data=self.data, retry_after=self.retry_after)
+
+
+class Pending(_Outcome):
+    """The call waits for somebody; `call_id` is what `approve`, `reject` and `settle` take."""
+
+    _fields = ("waiting_for", "call_id", "message", "request", "expires_at", "state")
+    __match_args__ = ("waiting_for", "call_id")
+
+    def __init__(
+        self,
+        waiting_for: Wait = "result",
+        call_id: str | None = None,
+        message: str = "",
+        request: Any = None,
+        expires_at: float | None = None,
+        *,
+        state: Any = None,
+        patience: float | None = None,
+    ) -> None:
+        self.__dict__.update(
+            waiting_for=waiting_for,
+            call_id=call_id,
+            message=message,
+            request=request,
+            expires_at=expires_at,
+            state=state,
+            patience=patience,
+        )
+
+    waiting_for: Wait
+    call_id: str | None
+    message: str
+    request: Any
+    """The form to show: a JSON Schema, a URL or a preview."""
+    expires_at: float | None
+    state: Any
+    """A provider's private note to itself, given back to `resume`."""
+    patience: float | None
+    """How long the caller is kept waiting for the answer before it is told that the call is pending."""
+
+    @property
+    def text(self) -> str:
+        """Exactly what a model is shown."""
+        shown = {"status": "pending", "pendingToolCallId": self.call_id, "message": self.message}
+        return to_text(shown)
+
+    @property
+    def content(self) -> tuple[Block, ...]:
+        """The text as a block."""
+        return (Text(self.text),)
+
+    def unwrap(self) -> NoReturn:
+        """Raises: there is no value yet."""
+        raise StillPending(f"Call {self.call_id} is still waiting for {self.waiting_for}.", data=self.call_id)
+
+
+Outcome: TypeAlias = Done | Failed | Pending
+
+
+def attach(outcome: Outcome, origin: Measured) -> None:
+    """Let an outcome know which call it came from, so that `meta` can be worked out when asked for."""
+    _set(outcome, "_origin", origin)

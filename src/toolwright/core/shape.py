@@ -1,0 +1,96 @@
+"""What a compiled schema leaves open: `Any` values, and how many keys a value of it was written with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Keys = Callable[[dict[str, Any]], int]
+
+_SCALARS = {"int", "float", "str", "bool", "none", "literal", "date", "datetime", "time", "timedelta", "decimal"}
+_SCALARS |= {"bytes", "uuid", "url", "enum"}
+_OBJECTS = {"typed-dict", "model-fields", "dataclass-args"}
+_WRAPPERS = {"definitions", "model", "dataclass", "default", "function-after", "function-before"}
+_WRAPPERS |= {"model-field", "typed-dict-field", "dataclass-field"}
+_OPEN = {"any", "function-plain", "custom-error", "json", "is-instance", "object"}
+
+
+def tighten(schema: Any) -> bool:
+    """Refuse NaN and infinities in every float of a core schema; true if some value in it may be anything."""
+    if isinstance(schema, list | tuple):
+        found = [tighten(item) for item in schema]  # all of them, not just up to the first
+        return any(found)
+    if not isinstance(schema, dict):
+        return False
+    if schema.get("type") == "float":
+        schema["allow_inf_nan"] = False
+    inner = [tighten(value) for key, value in schema.items() if key not in ("serialization", "metadata")]
+    return schema.get("type") in _OPEN or any(inner)
+
+
+def keys_of(schema: dict[str, Any]) -> Keys | None:
+    """Counts the keys of a validated value without walking it, where the schema alone tells; else None.
+
+    Comparing that with the colons in the JSON text shows at once that no key was given twice.
+    """
+    inner = _unwrap(schema)
+    if inner.get("type") != "typed-dict":
+        return None
+    constant = 0
+    lists: list[tuple[str, int]] = []
+    for name, field in inner["fields"].items():
+        fixed, each = _fixed(field), _per_item(field)
+        if fixed == 0:
+            continue
+        if not _required(field):
+            return None
+        if fixed is not None:
+            constant += fixed
+        elif each is not None:
+            lists.append((name, each))
+        else:
+            return None
+    if not constant and not lists:
+        return len
+    return lambda values: len(values) + constant + sum(each * len(values[name]) for name, each in lists)
+
+
+def _unwrap(schema: dict[str, Any]) -> dict[str, Any]:
+    while schema.get("type") in _WRAPPERS and isinstance(schema.get("schema"), dict):
+        schema = schema["schema"]
+    return schema
+
+
+def _fixed(schema: dict[str, Any]) -> int | None:
+    """How many keys every value of this schema has; None where values differ."""
+    inner = _unwrap(schema)
+    match inner.get("type"):
+        case kind if kind in _SCALARS:
+            return 0
+        case "nullable":
+            return 0 if _fixed(inner["schema"]) == 0 else None
+        case "list":
+            return 0 if _per_item(inner) == 0 else None
+        case kind if kind in _OBJECTS:
+            return _sum_of_required(inner["fields"])
+    return None
+
+
+def _sum_of_required(fields: Any) -> int | None:
+    rows = list(fields.values()) if isinstance(fields, dict) else list(fields)
+    total = len(rows)
+    for row in rows:
+        if not _required(row) or (fixed := _fixed(row)) is None:
+            return None
+        total += fixed
+    return total
+
+
+def _required(field: dict[str, Any]) -> bool:
+    return bool(field.get("required", True)) and field.get("schema", {}).get("type") != "default"
+
+
+def _per_item(field: dict[str, Any]) -> int | None:
+    inner = _unwrap(field)
+    items = inner.get("items_schema")
+    return _fixed(items) if inner.get("type") == "list" and isinstance(items, dict) else None

@@ -1,0 +1,72 @@
+"""Deadlines: one timer for all the calls that have the same time limit, because they end in the order they began."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from toolwright.core.clock import Clock, Timer
+
+
+class Deadline:
+    """One call's time limit."""
+
+    __slots__ = ("at", "callback", "line")
+
+    def __init__(self, line: _Line, at: float, callback: Callable[[], None]) -> None:
+        self.line, self.at, self.callback = line, at, callback
+
+    def cancel(self) -> None:
+        """The call ended in time."""
+        self.line.running.pop(self, None)
+
+
+class _Line:
+    """The deadlines of one length, first to expire first."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock, self._seconds = clock, seconds
+        self.running: dict[Deadline, None] = {}
+        self.timer: Timer | None = None
+
+    def add(self, callback: Callable[[], None]) -> Deadline:
+        deadline = Deadline(self, self._clock.now() + self._seconds, callback)
+        self.running[deadline] = None
+        if self.timer is None:
+            self.timer = self._clock.call_later(self._seconds, self._expire)
+        return deadline
+
+    def _expire(self) -> None:
+        self.timer, now = None, self._clock.now()
+        for deadline in list(self.running):
+            if deadline.at > now:
+                self.timer = self._clock.call_later(deadline.at - now, self._expire)
+                return
+            del self.running[deadline]
+            deadline.callback()
+
+
+class Deadlines:
+    """All the deadlines of a runtime."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lines: dict[float, _Line] = {}
+
+    def start(self, seconds: float, callback: Callable[[], None]) -> Deadline:
+        """Call back after so many seconds, unless cancelled."""
+        if (line := self._lines.get(seconds)) is None:
+            self._drop_unused()
+            line = self._lines[seconds] = _Line(self._clock, seconds)
+        return line.add(callback)
+
+    def _drop_unused(self) -> None:
+        """Limits that depend on arguments come in endless lengths: keep only those in use."""
+        if len(self._lines) > 64:
+            self._lines = {length: line for length, line in self._lines.items() if line.running}
+
+    def close(self) -> None:
+        """Nothing expires any more."""
+        for line in self._lines.values():
+            if line.timer:
+                line.timer.cancel()
+        self._lines.clear()

@@ -1,0 +1,223 @@
+"""Invocation: one call on its way through the pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from toolwright.catalogue.listing import Listing
+from toolwright.core.call import Arguments, Call, Principal
+from toolwright.core.clock import Timer
+from toolwright.core.content import to_text
+from toolwright.core.errors import Code
+from toolwright.core.events import CallProgress
+from toolwright.core.ids import new_id
+from toolwright.core.outcome import Done, Failed, Meta, Outcome, Wait
+from toolwright.core.threads import Threads
+
+if TYPE_CHECKING:
+    from toolwright.runtime.approval import Approval
+    from toolwright.runtime.scope import Scope
+
+T = TypeVar("T")
+_EPOCH = time.time() - time.perf_counter()
+
+
+class Invocation:
+    """One call on its way. What few calls change has its default on the class: a plain call sets three attributes."""
+
+    listing: Listing
+    arguments: dict[str, Any]
+    """The checked arguments, as the handler takes them."""
+    model_id: str | None = None
+    parent: str | None = None
+    timeout: float | None = None
+    """Seconds for everything, where the caller set a limit."""
+    live: asyncio.Future[Any] | None = None
+    """Set while the caller waits for a person's answer."""
+    given: bool = False
+    """Whether the caller gave the id, so that the call can be recalled."""
+    dispatched: bool = False
+    """Whether a person runs it, and not a model."""
+    resumed: bool = False
+    """Whether it waited for somebody and now goes on."""
+    approval: Approval | None = None
+    """Set by the runtime alone: a caller cannot approve itself."""
+    answer: Done | Failed | None = None
+    """What the wait was for: it takes the place of running the handler."""
+    waited_for: Wait | None = None
+    state_note: Any = None
+    """A provider's private note, given back with the answer."""
+    round: int = 0
+    """How many waits this call has been through."""
+    attempt: int = 1
+    cached: bool = False
+    began: bool = False
+    """Whether the handler may have run."""
+    cancelled: bool = False
+    interrupted: tuple[Code, str] | None = None
+    """Why the runtime itself stopped the call."""
+    started: float = 0.0
+    latency: float = 0.0
+    queued: float = 0.0
+    on_end: Callable[[Outcome], object] | None = None
+    """Whoever answered a waiting caller is told how the call ended."""
+    direct = False
+    _id: str | None = None
+    _task: asyncio.Task[Any] | None = None
+    _cancelling: int = 0
+    _timer: Timer | None = None
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    def __init__(self, scope: Scope, name: str, raw: Arguments) -> None:
+        self.scope = scope
+        self.name = name
+        self.raw = raw
+
+    @property
+    def id(self) -> str:
+        """The call's id, made when somebody first asks for it."""
+        if self._id is None:
+            self._id = new_id()
+        return self._id
+
+    @property
+    def known_id(self) -> str | None:
+        """The id if anybody could know it."""
+        return self._id
+
+    @property
+    def tool_name(self) -> str:
+        return self.listing.name if hasattr(self, "listing") else self.name
+
+    @property
+    def principal(self) -> Principal:
+        return self.scope.principal
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return self.scope.state
+
+    @property
+    def workspace(self) -> str:
+        return self.scope.parts.workspace
+
+    @property
+    def threads(self) -> Threads:
+        return self.scope.parts.threads
+
+    @property
+    def call(self) -> Call:
+        """The call as a value, with its checked arguments."""
+        p = self.principal
+        return Call(
+            self.tool_name, self.__dict__.get("arguments", self.raw), id=self.id, agent=p.agent, session=p.session,
+            message=p.message, task=p.task, user=p.user, space=p.space, turn=p.turn, parent=self.parent,
+            model_id=self.model_id,
+        )  # fmt: skip
+
+    def offered(self, kind: type[T]) -> T | None:
+        """The nearest value of that type: from the tool's own lifespan, then from the scopes."""
+        mounted = self.scope.parts.mounts.value_of(self.listing.tool)
+        return mounted if isinstance(mounted, kind) else self.scope.offered(kind)
+
+    async def nested(self, tool: str, arguments: Arguments, timeout: float | None) -> Outcome:
+        """Another call, as part of this one."""
+        inner = Invocation(self.scope, tool, arguments)
+        inner.parent, inner.timeout = self.id, timeout
+        return await self.scope.enter(inner)
+
+    def report(self, update: Mapping[str, Any]) -> None:
+        """Tell listeners of progress, from whichever thread the handler runs in."""
+        if not self.scope.parts.listeners.heard:
+            return
+        loop = self._loop
+        if loop is not None and _other_thread(loop):
+            loop.call_soon_threadsafe(self._tell, dict(update))
+        else:
+            self._tell(dict(update))
+
+    def _tell(self, update: dict[str, Any]) -> None:
+        known = {name: update.pop(name, None) for name in ("message", "fraction", "title")}
+        at = self.scope.parts.clock.time()
+        event = CallProgress(self.id, self.tool_name, **known, data=update, at=at)
+        self.scope.parts.listeners.emit(event)
+
+    def suspend(self) -> None:
+        """The call is about to wait: from now on it can be interrupted."""
+        if self._task is None and (task := asyncio.current_task()) is not None:
+            self._task, self._loop, self._cancelling = task, task.get_loop(), task.cancelling()
+            self.scope.parts.running.add(self)
+
+    def limit(self) -> None:
+        """The caller's own time limit, for everything."""
+        self.suspend()
+        message = f"{self.listing.name} timed out after {self.timeout:g} s, waiting included."
+        clock = self.scope.parts.clock
+        self._timer = clock.call_later(self.timeout or 0.0, self.interrupt, "timed_out", message)
+
+    def uncancelled(self) -> bool:
+        """Whether it was the runtime, and nobody else, that cancelled the caller; takes that back."""
+        if self.interrupted is None or self._task is None:
+            return False
+        return self._task.uncancel() <= self._cancelling
+
+    def interruption(self) -> Failed:
+        """Why the runtime stopped the call."""
+        code, message = self.interrupted or ("cancelled", "")
+        self.interrupted = None
+        return Failed(code, message, executed=self.began)
+
+    def leave(self, outcome: Outcome) -> None:
+        """The call no longer waits."""
+        if self.interrupted is not None:  # it ended in the same moment: its outcome counts
+            self.uncancelled()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._task = None
+        self.scope.parts.running.discard(self)
+        if self.on_end is not None:
+            self.on_end(outcome)
+
+    def interrupt(self, code: Code, message: str) -> None:
+        """Stop the call from outside: by its id, or because its caller's time is up."""
+        if code == "timed_out" and self.live is not None:
+            # The caller has no patience left: it is told that the call is pending, and the wait stays open.
+            if not self.live.done():
+                self.live.set_result(None)
+        elif self.interrupted is None and self._task is not None:
+            self.interrupted, self.cancelled = (code, message), True
+            self._task.cancel()
+
+    @property
+    def started_at(self) -> float:
+        """Seconds since the epoch."""
+        return _EPOCH + self.started
+
+    def measure(self, outcome: Outcome) -> Meta:
+        """How the call went."""
+        listing = self.__dict__.get("listing")
+        characters = len(outcome.text)
+        return Meta(
+            call_id=self.id,
+            tool=self.tool_name,
+            kind=listing.kind if listing else "",
+            namespace=listing.namespace if listing else "",
+            started_at=self.started_at,
+            latency_ms=self.latency * 1000,
+            queued_ms=self.queued * 1000,
+            attempts=self.attempt,
+            cached=self.cached,
+            characters_in=len(self.raw if isinstance(self.raw, (str, bytes)) else to_text(self.raw or {})),
+            characters_out=characters,
+            tokens=-(-characters // 4),
+        )
+
+
+def _other_thread(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is not loop
+    except RuntimeError:
+        return True

@@ -1,0 +1,155 @@
+"""Parts: what the stages of a runtime are built from."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from toolwright.catalogue.catalogue import Catalogue
+from toolwright.catalogue.listing import Listing
+from toolwright.core.clock import Clock
+from toolwright.core.errors import DefinitionError
+from toolwright.core.events import CatalogueChanged
+from toolwright.core.invoke import Redact
+from toolwright.core.names import nearest
+from toolwright.core.provider import Provider
+from toolwright.core.threads import Threads
+from toolwright.core.tool import Tool
+from toolwright.runtime.approval import Grants
+from toolwright.runtime.breaker import Breaker
+from toolwright.runtime.deadlines import Deadlines
+from toolwright.runtime.defaults import Defaults
+from toolwright.runtime.invocation import Invocation
+from toolwright.runtime.ledger import Ledger
+from toolwright.runtime.listeners import Listeners
+from toolwright.runtime.mounts import Mounts
+from toolwright.runtime.outputs import Outputs
+from toolwright.runtime.pipeline import Proceed
+from toolwright.runtime.policy import Policy
+from toolwright.runtime.queues import Line, Queue
+from toolwright.runtime.reaper import Reaper
+from toolwright.runtime.results import Results
+from toolwright.runtime.stacks import Stacks
+from toolwright.runtime.stats import Journal, ToolStats
+from toolwright.runtime.waits import WaitingCall, Waits
+
+if TYPE_CHECKING:
+    from toolwright.runtime.stages.middleware import Middleware
+
+Approver: TypeAlias = Callable[[WaitingCall], Awaitable[Any]]
+DEFAULT_QUEUE = "default"
+
+
+class Parts:
+    """Made once per runtime, and handed to every stage that is built."""
+
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        queues: Mapping[str, Queue],
+        middleware: Sequence[Middleware],
+        approver: Approver | None,
+        defaults: Defaults,
+        clock: Clock,
+        workspace: str | None,
+        crash_details: bool,
+        redact: Redact | None,
+        journal: bool,
+        auto_complete: bool,
+    ) -> None:
+        self.policy, self.middleware, self.approver = policy, tuple(middleware), approver
+        self.defaults, self.clock = defaults, clock
+        self.workspace = workspace or os.environ.get("AGENT_WORKSPACE_ROOT") or os.getcwd()
+        self.crash_details, self.redact, self.auto_complete = crash_details, redact, auto_complete
+        self.journal = Journal() if journal else None
+        self.listeners = Listeners()
+        self.catalogue = Catalogue(on_change=self._changed, check=self._check)
+        self.counters: dict[str, ToolStats] = {}
+        self.running: set[Invocation] = set()
+        self.threads, self.reaper, self.mounts = Threads(), Reaper(), Mounts()
+        self.deadlines, self.results = Deadlines(clock), Results(clock)
+        self.grants, self.ledger = Grants(), Ledger()
+        self.waits, self.outputs = Waits(self), Outputs(self)
+        self.lines = {name: Line(name, queue, clock) for name, queue in queues.items()}
+        self._breakers: dict[int, Breaker] = {}
+        self.open = False
+        self.stacks = {
+            (recallable, budgeted): Stacks(self, recallable=recallable, budgeted=budgeted)
+            for recallable in (False, True)
+            for budgeted in (False, True)
+        }
+
+    def stack_for(self, invocation: Invocation) -> Proceed:
+        """The stack that a call goes through."""
+        recallable = invocation.given or invocation.resumed
+        return self.stacks[recallable, invocation.scope.budget is not None][invocation.name]
+
+    def rebuild(self) -> None:
+        """Build stacks anew when next needed; running calls end on the old ones."""
+        for stacks in self.stacks.values():
+            stacks.clear()
+
+    def counter(self, name: str) -> ToolStats:
+        """The statistics of one tool."""
+        return self.counters.setdefault(name, ToolStats())
+
+    def breaker_of(self, provider: Provider) -> Breaker:
+        """The health of one provider."""
+        if id(provider) not in self._breakers:
+            limits = self.defaults
+            self._breakers[id(provider)] = Breaker(self.clock, limits.breaker_failures, limits.breaker_pause)
+        return self._breakers[id(provider)]
+
+    def line_of(self, listing: Listing) -> Line | None:
+        """The queue of a tool: its own, its provider's, or the default where there is one."""
+        named = listing.tool.limits.queue or (listing.provider.queue if listing.provider else None)
+        if named is not None:
+            self.check_queue(named, listing.tool)
+            return self.lines[named]
+        if self.defaults.max_concurrent is None:
+            return self.lines.get(DEFAULT_QUEUE)
+        if DEFAULT_QUEUE not in self.lines:
+            queue = Queue(concurrent=self.defaults.max_concurrent)
+            self.lines[DEFAULT_QUEUE] = Line(DEFAULT_QUEUE, queue, self.clock)
+        return self.lines[DEFAULT_QUEUE]
+
+    def check_queue(self, name: str, tool: Tool[..., Any]) -> None:
+        """A queue that nobody defined would limit nothing."""
+        if name not in self.lines:
+            near = nearest(name, self.lines, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"add queues={{{name!r}: Queue(concurrent=2)}}."
+            raise DefinitionError(
+                f"{tool.name} names the queue {name!r}, which is not there.", fix=hint, where=tool.where
+            )
+
+    def expire(self, call_id: str) -> None:
+        """Replaced by the runtime, which knows how to end a wait."""
+
+    async def settled(self) -> None:
+        """Wait until every interrupted call has let go."""
+        while self.running:  # noqa: ASYNC110 - a matter of a few turns of the loop, after which the set is empty
+            await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Let go of threads, timers and stubborn handlers."""
+        self.waits.close()
+        self.deadlines.close()
+        for line in self.lines.values():
+            line.close()
+        await self.reaper.close()
+        self.threads.close()
+
+    def _check(self, tool: Tool[..., Any]) -> None:
+        """What would fail at call time fails here, at add time."""
+        if self.open:
+            tool.compile()
+            if tool.limits.queue is not None:
+                self.check_queue(tool.limits.queue, tool)
+
+    def _changed(self, change: CatalogueChanged) -> None:
+        self.rebuild()
+        if self.listeners.heard:
+            self.listeners.emit(change)

@@ -1,0 +1,33 @@
+"""Plain arguments: what was asked for, as JSON values that can be stored, shown and read again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolwright.core.canonical import digest
+from toolwright.core.errors import InvalidArguments
+from toolwright.core.jsontext import parse
+from toolwright.runtime.invocation import Invocation
+
+
+def plain_arguments(invocation: Invocation) -> Mapping[str, Any]:
+    """The arguments as they were given, or as they were mended."""
+    from pydantic_core import to_jsonable_python
+
+    raw = invocation.raw
+    if isinstance(raw, bytes):
+        raw = raw.decode(errors="replace")
+    if isinstance(raw, str) and raw.strip():
+        try:
+            raw = parse(raw)
+        except InvalidArguments:
+            raw = None
+    given = raw if isinstance(raw, Mapping) else invocation.arguments
+    return to_jsonable_python(dict(given), bytes_mode="base64")  # type: ignore[no-any-return]
+
+
+def fingerprint(invocation: Invocation) -> str:
+    """What must be the same for an id to mean the same call."""
+    who = invocation.principal
+    return digest(invocation.listing.name, invocation.arguments, who.user, who.session)

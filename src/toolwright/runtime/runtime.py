@@ -1,0 +1,175 @@
+"""Runtime: a catalogue of tools and the pipeline around them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from toolwright.core.call import Principal
+from toolwright.core.clock import Clock
+from toolwright.core.define import LazyTool
+from toolwright.core.errors import DefinitionError, Unavailable
+from toolwright.core.provider import Provider
+from toolwright.core.tool import Tool
+from toolwright.runtime import settle
+from toolwright.runtime.defaults import Defaults
+from toolwright.runtime.parts import Approver, Parts
+from toolwright.runtime.policy import Policy
+from toolwright.runtime.queues import Queue
+from toolwright.runtime.redaction import redactor
+from toolwright.runtime.scope import Scope
+from toolwright.runtime.sources import flatten
+from toolwright.runtime.stages.middleware import Middleware
+from toolwright.runtime.stats import Entry
+
+log = logging.getLogger("toolwright")
+
+
+class Runtime(Scope):
+    """Everything an agent can do, called one way. Use it with `async with`."""
+
+    def __init__(
+        self,
+        *sources: Any,
+        policy: Policy | Iterable[Mapping[str, Any]] | None = None,
+        queues: Mapping[str, Queue] | None = None,
+        middleware: Sequence[Middleware] = (),
+        workspace: str | None = None,
+        approver: Approver | None = None,
+        defaults: Defaults | Mapping[str, Any] | None = None,
+        crash_details: bool = True,
+        secrets: Sequence[str] = (),
+        journal: bool = False,
+        auto_complete: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        parts = Parts(
+            policy=_policy(policy),
+            queues=queues or {},
+            middleware=middleware,
+            approver=approver,
+            defaults=Defaults.of(defaults),
+            clock=clock or Clock(),
+            workspace=workspace,
+            crash_details=crash_details,
+            redact=redactor(secrets) if secrets else None,
+            journal=journal,
+            auto_complete=auto_complete,
+        )
+        super().__init__(parts, Principal())
+        parts.expire = self._expire  # type: ignore[method-assign]  # a wait that ends by itself needs the verbs
+        self._later: list[Provider | LazyTool] = []
+        self._providers: list[Provider] = []
+        self._add_tools(flatten(sources))
+
+    def _add_tools(self, found: list[Tool[..., Any] | Provider | LazyTool]) -> None:
+        tools = [item for item in found if isinstance(item, Tool)]
+        self._later += [item for item in found if not isinstance(item, Tool)]
+        if tools:
+            self.catalogue.add(*tools)
+
+    async def __aenter__(self) -> Self:
+        if self.parts.open:
+            raise RuntimeError("The runtime is running already.")
+        try:
+            await self._start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def _start(self) -> None:
+        for lazy in [item for item in self._later if isinstance(item, LazyTool)]:
+            self.catalogue.add(await lazy.resolve())
+        await asyncio.gather(*(self._join(item) for item in self._later if isinstance(item, Provider)))
+        self._later.clear()
+        self._compile()
+        self.parts.open = True
+        self.parts.rebuild()
+        for listing in self.catalogue:
+            await self.parts.mounts.mount(listing.tool)
+
+    async def _join(self, provider: Provider) -> None:
+        try:
+            await provider.start()
+            self._providers.append(provider)
+            tools = await provider.tools()
+        except Unavailable as error:
+            log.warning("%s is left out: %s", provider.namespace or type(provider).__name__, error)
+            return
+        self.catalogue.add(*tools, namespace=provider.namespace, provider=provider)
+
+    def _compile(self) -> None:
+        """One error that lists every mistake, at the start and never at a call."""
+        errors: list[DefinitionError] = []
+        for listing in self.catalogue:
+            try:
+                listing.tool.compile()
+                if listing.tool.limits.queue is not None:
+                    self.parts.check_queue(listing.tool.limits.queue, listing.tool)
+            except DefinitionError as error:
+                errors.append(error)
+        if errors:
+            raise DefinitionError.all_of(errors)
+
+    async def add(self, *sources: Any) -> None:
+        """Add tools or providers while running."""
+        found = flatten(sources)
+        for item in found:
+            if isinstance(item, Provider):
+                await self._join(item)
+            else:
+                made = await item.resolve() if isinstance(item, LazyTool) else item
+                self.catalogue.add(made)
+                await self.parts.mounts.mount(made)
+
+    @property
+    def policy(self) -> Policy:
+        """The rules. Setting others rebuilds the stacks; running calls end on the old ones."""
+        return self.parts.policy
+
+    @policy.setter
+    def policy(self, policy: Policy | Iterable[Mapping[str, Any]]) -> None:
+        self.parts.policy = _policy(policy)
+        self.parts.rebuild()
+
+    @property
+    def journal(self) -> list[Entry]:
+        """The last ten thousand calls, oldest first, where `journal=True` asked for them."""
+        return self.parts.journal.entries() if self.parts.journal is not None else []
+
+    def _expire(self, call_id: str) -> None:
+        self.parts.reaper.own(settle.close(self, call_id, "expired", "nobody answered in time."))
+
+    async def close(self) -> None:
+        """Cancel what runs, stop what was started, and leave nothing behind."""
+        parts = self.parts
+        parts.open = False
+        parts.rebuild()
+        for invocation in list(parts.running):
+            invocation.interrupt("cancelled", f"{invocation.tool_name} was cancelled: the runtime closed.")
+        await parts.settled()
+        await parts.mounts.close()
+        for provider in self._providers:
+            await _stop(provider)
+        self._providers.clear()
+        await parts.close()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+async def _stop(provider: Provider) -> None:
+    try:
+        await provider.stop()
+    except Exception:
+        log.exception("%s did not stop cleanly", provider.namespace or type(provider).__name__)
+
+
+def _policy(given: Policy | Iterable[Mapping[str, Any]] | None) -> Policy:
+    return given if isinstance(given, Policy) else Policy(given or ())

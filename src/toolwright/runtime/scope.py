@@ -1,0 +1,220 @@
+"""Scope: the verbs for calling tools, for one user, session or turn. The runtime is the outermost scope."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from toolwright.catalogue.catalogue import Catalogue
+from toolwright.catalogue.describe import Described
+from toolwright.core.call import Arguments, Call, Principal
+from toolwright.core.events import CallEnded, Event, Listener
+from toolwright.core.outcome import Outcome
+from toolwright.runtime import settle
+from toolwright.runtime.budget import Budget
+from toolwright.runtime.invocation import Invocation
+from toolwright.runtime.listeners import EventBuffer, events_of
+from toolwright.runtime.parts import Parts
+from toolwright.runtime.queues import QueueStatus
+from toolwright.runtime.stats import Stats
+from toolwright.runtime.waits import WaitingCall
+
+T = TypeVar("T")
+_WHO = ("agent", "session", "message", "task", "user", "space", "turn")
+
+
+class Scope:
+    """A view of a runtime: for whom calls are made, what they may use, and what they may spend."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        principal: Principal,
+        *,
+        values: tuple[Any, ...] = (),
+        budget: Budget | None = None,
+        state: dict[str, Any] | None = None,
+    ) -> None:
+        self.parts, self.principal, self.budget = parts, principal, budget
+        self._values = values
+        self.state: dict[str, Any] = {} if state is None else state
+        self._stacks = parts.stacks[False, budget is not None]
+
+    # Calling
+
+    def call(
+        self, name: str, arguments: Arguments = None, *, timeout: float | None = None, call_id: str | None = None
+    ) -> Coroutine[Any, Any, Outcome]:
+        """Run a tool: Done, Failed or Pending. Raises only when the caller itself is cancelled."""
+        # Not `async def`: the stack's own coroutine is what is awaited, and one layer less is a tenth of a call.
+        invocation = Invocation(self, name, arguments)
+        if timeout is None and call_id is None:
+            return self._stacks[name](invocation)
+        invocation.timeout = timeout
+        if call_id is not None:
+            invocation._id, invocation.given = call_id, True
+        return self.parts.stack_for(invocation)(invocation)
+
+    async def enter(self, invocation: Invocation) -> Outcome:
+        """Send an invocation through its stack."""
+        return await self.parts.stack_for(invocation)(invocation)
+
+    async def call_many(self, calls: Iterable[Call]) -> list[Outcome]:
+        """Run calls in parallel; outcomes come in the order of the calls."""
+        return await asyncio.gather(*(self._call(call) for call in calls))
+
+    async def _call(self, call: Call) -> Outcome:
+        return await self.enter(self._invocation(call))
+
+    def _invocation(self, call: Call) -> Invocation:
+        own = {name: value for name in _WHO if (value := getattr(call, name)) is not None}
+        invocation = Invocation(self.scope(**own) if own else self, call.tool, call.arguments)
+        invocation.parent, invocation.model_id = call.parent, call.model_id
+        if call.id is not None:
+            invocation._id, invocation.given = call.id, True
+        return invocation
+
+    async def dispatch(self, name: str, arguments: Arguments = None, *, timeout: float | None = None) -> Outcome:
+        """Run any tool by name or alias as a person does; validation, policy and confirmation apply."""
+        invocation = Invocation(self, name, arguments)
+        invocation.timeout, invocation.dispatched = timeout, True
+        return await self.enter(invocation)
+
+    async def stream(
+        self, name: str, arguments: Arguments = None, *, timeout: float | None = None
+    ) -> AsyncIterator[Event]:
+        """The events of one call; the last is `CallEnded`. Leaving the loop cancels the call."""
+        invocation = Invocation(self, name, arguments)
+        invocation.timeout = timeout
+        buffer, wanted = EventBuffer(), invocation.id
+        unsubscribe = self.parts.listeners.listen(
+            lambda event: buffer.put(event) if getattr(event, "call_id", None) == wanted else None
+        )
+        task = asyncio.create_task(self.enter(invocation))
+        try:
+            while True:
+                event = await _next_or_ended(buffer, task, invocation)
+                yield event
+                if isinstance(event, CallEnded):
+                    return
+        finally:
+            unsubscribe()
+            task.cancel()
+            await asyncio.wait({task})
+
+    # Answering
+
+    async def approve(
+        self, call_id: str, *, always: bool = False, arguments: Mapping[str, Any] | None = None, by: str | None = None
+    ) -> Outcome:
+        """Let a waiting call run, perhaps with edited arguments; its outcome."""
+        return await settle.approve(self, call_id, always=always, arguments=arguments, by=by)
+
+    async def reject(self, call_id: str, reason: str = "", *, by: str | None = None) -> Outcome:
+        """Do not let a waiting call run; its outcome."""
+        return await settle.reject(self, call_id, reason=reason, by=by)
+
+    async def settle(self, call_id: str, result: Any = None, *, by: str | None = None) -> Outcome:
+        """Answer a waiting call with a value, a Done or a Failed; its outcome."""
+        return await settle.settle(self, call_id, result, by=by)
+
+    async def pending(self) -> list[WaitingCall]:
+        """The calls that wait for somebody."""
+        return self.parts.waits.listed(self.principal)
+
+    async def cancel(self, call_id: str | None = None) -> bool:
+        """Stop a call, or all calls of this scope's user and session; false if there was none."""
+        running = [each for each in self.parts.running if self._sees(each) and call_id in (None, each.known_id)]
+        for invocation in running:
+            invocation.interrupt("cancelled", f"{invocation.tool_name} was cancelled.")
+        waiting = [wait for wait in await self.pending() if call_id in (None, wait.call_id)]
+        for wait in waiting:
+            await settle.close(self, wait.call_id, "cancelled", f"{wait.tool} was cancelled while it waited.")
+        return bool(running or waiting)
+
+    def _sees(self, invocation: Invocation) -> bool:
+        mine, theirs = self.principal, invocation.principal
+        return mine.user in (None, theirs.user) and mine.session in (None, theirs.session)
+
+    # Looking
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """What tools there are."""
+        return self.parts.catalogue
+
+    def describe(self, format: str = "openai", *, toolset: str | None = None) -> Described:
+        """What a model API wants to be shown of the tools."""
+        return self.parts.catalogue.describe(format, toolset=toolset, workspace=self.parts.workspace)
+
+    def listen(self, callback: Listener) -> Callable[[], None]:
+        """Call back for every event; the returned function ends that."""
+        return self.parts.listeners.listen(callback)
+
+    def events(self) -> AsyncIterator[Event]:
+        """Every event from now on; a reader that is too slow gets `Missed`."""
+        return events_of(self.parts.listeners)
+
+    def complete(self, outcome: Outcome) -> None:
+        """Tell that a call has ended, where `auto_complete=False` leaves that to its caller."""
+        meta = outcome.meta
+        self.parts.listeners.emit(CallEnded(meta.call_id, meta.tool, outcome, self.parts.clock.time()))
+
+    def queues(self) -> dict[str, QueueStatus]:
+        """How full each queue is."""
+        return {name: line.status for name, line in self.parts.lines.items()}
+
+    def stats(self) -> Stats:
+        """How often tools were called, and how that went."""
+        parts = self.parts
+        calls = {name: replace(counter) for name, counter in parts.counters.items() if counter.count}
+        return Stats(
+            len(parts.catalogue), parts.catalogue.categories(), calls, len(parts.running), parts.threads.abandoned,
+            len(parts.waits), len(parts.outputs),
+        )  # fmt: skip
+
+    def instructions(self) -> str:
+        """What all providers want a model to know, combined."""
+        providers = dict.fromkeys(listing.provider for listing in self.catalogue if listing.provider)
+        told = [(provider.namespace, provider.instructions().strip()) for provider in providers]
+        return "\n\n".join(f"## {name}\n{text}" if name else text for name, text in told if text)
+
+    # Narrowing
+
+    def scope(
+        self,
+        *values: Any,
+        max_tokens: int | None = None,
+        max_calls: int | None = None,
+        **who: Any,
+    ) -> Scope:
+        """A narrower view: sets agent, session, message, task, user, space or turn, offers values, holds a budget."""
+        if unknown := who.keys() - set(_WHO):
+            raise TypeError(f"A scope has no {', '.join(sorted(unknown))}. It takes {', '.join(_WHO)}.")
+        budget = self.budget
+        if max_tokens is not None or max_calls is not None:
+            budget = Budget(max_tokens, max_calls)
+        state = None if "session" in who else self.state
+        return Scope(
+            self.parts, replace(self.principal, **who), values=(*values, *self._values), budget=budget, state=state
+        )
+
+    def offered(self, kind: type[T]) -> T | None:
+        """The nearest value of a type."""
+        return next((value for value in self._values if isinstance(value, kind)), None)
+
+
+async def _next_or_ended(buffer: EventBuffer, task: asyncio.Task[Outcome], invocation: Invocation) -> Event:
+    """The next event, or the end of a call whose end nobody else tells."""
+    waiting = asyncio.ensure_future(buffer.get())
+    try:
+        await asyncio.wait({waiting, task}, return_when=asyncio.FIRST_COMPLETED)
+        if waiting.done():
+            return waiting.result()
+        if (event := buffer.take()) is not None:
+            return event
+        return CallEnded(invocation.id, invocation.tool_name, task.result(), 0.0)
+    finally:
+        waiting.cancel()

@@ -1,0 +1,56 @@
+"""Stacks: one per listing, folded from the stages that apply to it when it is first called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolwright.core.errors import DefinitionError
+from toolwright.core.outcome import Failed, Outcome
+from toolwright.runtime.invocation import Invocation
+from toolwright.runtime.pipeline import Plan, Proceed, fold
+
+if TYPE_CHECKING:
+    from toolwright.runtime.parts import Parts
+
+
+class Stacks(dict[str, Proceed]):
+    """Stacks by every name that was called; a name that is not there resolves to the answer that says so."""
+
+    def __init__(self, parts: Parts, *, recallable: bool, budgeted: bool) -> None:
+        super().__init__()
+        self._parts, self._recallable, self._budgeted = parts, recallable, budgeted
+
+    def __missing__(self, name: str) -> Proceed:
+        from toolwright.runtime.stages import STAGES
+
+        if not self._parts.open:
+            return _closed
+        listing = self._parts.catalogue.resolve(name)
+        if listing is None:
+            return self._unknown
+        if listing.name != name and listing.name in self:
+            stack = self[listing.name]
+        else:
+            plan = Plan(listing, self._parts, self._recallable, self._budgeted)
+            try:
+                stack = fold(plan, STAGES)
+            except DefinitionError as error:
+                return _refusing(str(error))
+        self[name] = self[listing.name] = stack
+        return stack
+
+    async def _unknown(self, invocation: Invocation) -> Outcome:
+        from toolwright.runtime.unknown import unknown
+
+        return unknown(self._parts, invocation)
+
+
+async def _closed(invocation: Invocation) -> Outcome:
+    return Failed("unavailable", "The runtime is not running. Use `async with Runtime(...) as runtime:`.")
+
+
+def _refusing(problem: str) -> Proceed:
+    async def refuse(invocation: Invocation) -> Outcome:
+        return Failed("unavailable", problem)
+
+    return refuse

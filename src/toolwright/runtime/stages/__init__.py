@@ -1,0 +1,42 @@
+"""The stages, in the order in which a call meets them. This list is the pipeline."""
+
+from toolwright.runtime.pipeline import Stage
+from toolwright.runtime.stages.approve import approve
+from toolwright.runtime.stages.audience import audience
+from toolwright.runtime.stages.breaker import breaker
+from toolwright.runtime.stages.budget import budget
+from toolwright.runtime.stages.cache import cache
+from toolwright.runtime.stages.clip import clip
+from toolwright.runtime.stages.deadline import deadline
+from toolwright.runtime.stages.intent import intent
+from toolwright.runtime.stages.invoke import invoke
+from toolwright.runtime.stages.ledger import ledger
+from toolwright.runtime.stages.middleware import middleware
+from toolwright.runtime.stages.mount import mount
+from toolwright.runtime.stages.park import park
+from toolwright.runtime.stages.queue import queue
+from toolwright.runtime.stages.recall import recall
+from toolwright.runtime.stages.record import record
+from toolwright.runtime.stages.retry import retry
+from toolwright.runtime.stages.validate import validate
+
+STAGES: tuple[Stage, ...] = (
+    record,  # every call ends in journal and statistics once; cancelled by its id, or a bug of ours: still an outcome
+    audience,  # a tool for people is not there for models
+    mount,  # a tool with a lifespan has been entered
+    validate,  # arguments against the schema, mended first where plain parsing fails
+    recall,  # an id that is known already: the stored outcome, the same open wait, or a conflict
+    budget,  # the turn's calls and tokens
+    park,  # Pending becomes a wait; the only stage that knows how waits are kept
+    approve,  # policy and confirmation: allow, ask, or deny
+    ledger,  # the outcome, once
+    clip,  # too large: kept under a handle, with how to read on
+    middleware,  # global, then per tool
+    cache,  # a hit returns; one flight per key
+    retry,  # repeatable and worth another try: again after a back-off that holds no slot
+    breaker,  # a provider known to be down is not waited for
+    queue,  # waiting is not running: outside `deadline`
+    intent,  # not repeatable: claim this call, after the queue
+    deadline,  # the time limit of one attempt
+    invoke,  # the only place where foreign code runs
+)

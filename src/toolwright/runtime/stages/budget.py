@@ -1,0 +1,34 @@
+"""Budget: what a turn may spend in calls and tokens, shared by all the calls of the turn."""
+
+from __future__ import annotations
+
+from toolwright.core.outcome import Done, Failed, Outcome
+from toolwright.runtime.invocation import Invocation
+from toolwright.runtime.pipeline import Plan, Proceed
+
+
+def budget(plan: Plan, proceed: Proceed) -> Proceed:
+    """Refuse what the turn can no longer afford; keep what ran but does not fit."""
+    if not plan.budgeted:
+        return proceed
+    internal, outputs = plan.listing.kind == "internal", plan.parts.outputs
+
+    async def stage(invocation: Invocation) -> Outcome:
+        turn = invocation.scope.budget
+        if turn is None:
+            return await proceed(invocation)
+        if not invocation.resumed and (refusal := turn.admit(internal=internal)):
+            return refusal
+        outcome = await proceed(invocation)
+        if turn.reserve(outcome.text) or not isinstance(outcome, Done):
+            return outcome
+        kept = outputs.keep(outcome.text, invocation, reason="token_budget")
+        return Failed(
+            "over_budget",
+            f"context window budget exceeded. {plan.listing.name} ran and must not be repeated; its output of "
+            f"{kept.bytes} bytes is kept. Read parts of it with tool_output(handle={kept.handle!r}, lines='1-40')",
+            executed=True,
+            data={"tool_output": kept.summary()},
+        )
+
+    return stage

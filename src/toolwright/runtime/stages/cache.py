@@ -1,0 +1,55 @@
+"""Cache: an answer that is still fresh is given again, and equal calls at the same time run once."""
+
+from __future__ import annotations
+
+import asyncio
+
+from toolwright.core.canonical import digest
+from toolwright.core.facets import Cache
+from toolwright.core.outcome import Done, Outcome
+from toolwright.runtime.invocation import Invocation
+from toolwright.runtime.pipeline import Plan, Proceed
+
+
+def cache(plan: Plan, proceed: Proceed) -> Proceed:
+    """Only Done is shared; when the one who runs fails or is cancelled, the next in line runs."""
+    rule = _rule(plan)
+    if rule is None:
+        return proceed
+    plan.suspends, plan.bare = True, False
+    results, tool = plan.parts.results, plan.listing.tool
+
+    async def stage(invocation: Invocation) -> Outcome:
+        if invocation.answer is not None:
+            return await proceed(invocation)
+        who = None if rule.shared else invocation.principal.user
+        key = digest({"v": 1, "tool": tool.definition, "parameters": invocation.arguments, "user": who})
+        while True:
+            if (found := results.fresh(key)) is not None:
+                invocation.cached = True
+                return found.evolve()
+            if (flight := results.flights.get(key)) is None:
+                return await _fly(invocation, key)
+            invocation.suspend()
+            await asyncio.shield(flight)
+
+    async def _fly(invocation: Invocation, key: str) -> Outcome:
+        flight = results.flights[key] = asyncio.get_running_loop().create_future()
+        try:
+            outcome = await proceed(invocation)
+            if isinstance(outcome, Done):
+                results.keep(key, outcome, rule.ttl)
+            return outcome
+        finally:
+            del results.flights[key]
+            flight.set_result(None)
+
+    return stage
+
+
+def _rule(plan: Plan) -> Cache | None:
+    tool, provider = plan.listing.tool, plan.listing.provider
+    if tool.limits.cache is not None:
+        return tool.limits.cache
+    reads = bool(tool.effects) and tool.effects <= {"read", "network"}
+    return Cache(provider.cache) if provider and provider.cache and reads else None

@@ -1,0 +1,67 @@
+"""Invoke: the tool's own handler, or its provider. The only place where foreign code runs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import Any, cast
+
+from toolwright.core.context import Context, Running
+from toolwright.core.errors import Unavailable
+from toolwright.core.handler import Start
+from toolwright.core.invoke import invoker, outcome_of
+from toolwright.core.outcome import Done, Outcome
+from toolwright.runtime.invocation import Invocation
+from toolwright.runtime.pipeline import Plan, Proceed
+from toolwright.runtime.stages.clip import size_limit
+
+
+def invoke(plan: Plan, proceed: Proceed) -> Proceed:
+    """Errors become outcomes here; a call that waited goes on with its answer."""
+    listing, parts = plan.listing, plan.parts
+    start = _start(plan)
+    ways_out, short = plan.ways_out, size_limit(plan) // 4  # so few characters fit whatever they are
+    run = invoker(listing.name, start, redact=parts.redact, details=parts.crash_details, short=short, ways_out=ways_out)
+    if listing.kind not in ("client", "external") and not plan.recallable:
+        return cast(Proceed, run)
+
+    resume = invoker(
+        listing.name, _resume, redact=parts.redact, details=parts.crash_details, short=short, ways_out=ways_out
+    )
+
+    async def stage(invocation: Invocation) -> Outcome:
+        if (answer := invocation.answer) is None:
+            return await run(invocation)
+        if isinstance(answer, Done) and invocation.waited_for == "input" and listing.provider is not None:
+            return await resume(invocation)
+        outcome = outcome_of(listing.name, answer) if isinstance(answer, Done) else answer
+        for way_out in ways_out:
+            outcome = await way_out(invocation, outcome)
+        return outcome
+
+    return stage
+
+
+def _start(plan: Plan) -> Start:
+    tool, provider = plan.listing.tool, plan.listing.provider
+    start = tool.compile()
+    if start is not None:
+        return start
+    if provider is not None:
+        own_name = tool.name
+        return lambda running: provider.invoke(replace(cast(Invocation, running).call, tool=own_name), Context(running))
+    return _hosted
+
+
+async def _hosted(running: Running) -> Any:
+    raise Unavailable(f"{running.tool_name} is run by the model's own provider and cannot be called here.")
+
+
+def _resume(running: Running) -> Awaitable[Any]:
+    invocation = cast(Invocation, running)
+    provider, answer = invocation.listing.provider, invocation.answer
+    assert provider is not None
+    assert isinstance(answer, Done)
+    invocation.answer = None
+    call = replace(invocation.call, tool=invocation.listing.tool.name)
+    return provider.resume(call, invocation.state_note, answer.data)

@@ -1,0 +1,47 @@
+"""Middleware: the user's own code around every call, global first, then the tool's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from toolwright.core.errors import ToolError
+from toolwright.core.invoke import crashed, failed
+from toolwright.core.outcome import Done, Failed, Outcome, Pending
+from toolwright.runtime.invocation import Invocation
+from toolwright.runtime.pipeline import Plan, Proceed
+
+Middleware: TypeAlias = Callable[[Invocation, Proceed], Awaitable[Any]]
+
+
+def middleware(plan: Plan, proceed: Proceed) -> Proceed:
+    """Fold the middleware around the rest, outermost first."""
+    wrappers = (*plan.parts.middleware, *plan.listing.tool.life.middleware)
+    if wrappers:
+        plan.suspends, plan.bare = True, False
+    for wrapper in reversed(wrappers):
+        proceed = _around(wrapper, proceed, plan)
+    return proceed
+
+
+def _around(wrapper: Middleware, proceed: Proceed, plan: Plan) -> Proceed:
+    name = getattr(wrapper, "__name__", type(wrapper).__name__)
+
+    async def stage(invocation: Invocation) -> Outcome:
+        invocation.suspend()
+        try:
+            outcome = await wrapper(invocation, proceed)
+        except ToolError as error:
+            return failed(error).evolve(executed=invocation.began)
+        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - foreign code: whatever it raises is an outcome
+            return crashed(name, error, redact=plan.parts.redact, details=plan.parts.crash_details)
+        if isinstance(outcome, (Done, Failed, Pending)):
+            return outcome
+        return Failed(
+            "crashed", f"The middleware {name} returned {type(outcome).__name__}, not an outcome.", executed=True
+        )
+
+    return stage

@@ -1,0 +1,34 @@
+"""Validate: arguments against the schema. Malformed tries are told to the model, never shown to people."""
+
+from __future__ import annotations
+
+from toolwright.core.errors import InvalidArguments
+from toolwright.core.invoke import failed
+from toolwright.core.outcome import Failed, Outcome
+from toolwright.runtime.invocation import Invocation
+from toolwright.runtime.pipeline import Plan, Proceed
+from toolwright.runtime.stages.repair import repair
+
+
+def validate(plan: Plan, proceed: Proceed) -> Proceed:
+    """Plain parsing and checking are one step, so `repair` is tried only when that step fails."""
+    tool = plan.listing.tool
+    read, check, limit = tool.parameters.read, tool.check, plan.parts.defaults.max_input
+
+    async def stage(invocation: Invocation) -> Outcome:
+        raw = invocation.raw
+        try:
+            if type(raw) is str and raw and len(raw) <= limit:
+                invocation.arguments = read(raw)
+            elif isinstance(raw, (str, bytes)) and len(raw) > limit:
+                return Failed("too_large", f"{len(raw)} characters of arguments, at most {limit}. Send less.")
+            else:
+                invocation.arguments = check(raw)
+        except InvalidArguments as error:
+            try:
+                invocation.arguments = repair(tool, raw, error)
+            except InvalidArguments as refusal:
+                return failed(refusal).evolve(executed=False)
+        return await proceed(invocation)
+
+    return stage

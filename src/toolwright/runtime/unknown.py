@@ -1,0 +1,33 @@
+"""Unknown tools: what a caller is told who asks for a tool that is not there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolwright.core.events import CallEnded, CallStarted
+from toolwright.core.outcome import Failed, attach
+from toolwright.runtime.invocation import Invocation
+
+if TYPE_CHECKING:
+    from toolwright.runtime.parts import Parts
+
+UNKNOWN = "(unknown)"
+"""Calls of tools that are not there are counted together: their names are without number."""
+
+
+def unknown(parts: Parts, invocation: Invocation) -> Failed:
+    """The failure, counted and told like any other call."""
+    name = str(invocation.name)
+    counter = parts.counter(UNKNOWN)
+    counter.count += 1
+    counter.failures += 1
+    near = parts.catalogue.suggest(name[:200])
+    hint = f"Did you mean {' or '.join(near)}?" if near else "Copy the exact name, with its namespace, from the list."
+    outcome = Failed("not_found", f"Unknown tool: {name[:200]!r}. {hint}")
+    attach(outcome, invocation)
+    if parts.listeners.heard:
+        at = parts.clock.time()
+        parts.listeners.emit(CallStarted(invocation.id, name, invocation.raw, invocation.parent, at=at))
+        if parts.auto_complete:
+            parts.listeners.emit(CallEnded(invocation.id, name, outcome, at))
+    return outcome

@@ -1,0 +1,36 @@
+"""Async tests run on plain asyncio, each on a loop of its own, and leave no task behind."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any
+
+import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    # A property test is async inside: hypothesis runs the inner function once per example.
+    if (given := getattr(pyfuncitem.obj, "hypothesis", None)) and iscoroutinefunction(given.inner_test):
+        given.inner_test = on_a_loop(given.inner_test)
+    elif iscoroutinefunction(pyfuncitem.obj):
+        pyfuncitem.obj = on_a_loop(pyfuncitem.obj)
+
+
+def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(leaving_no_task(test(*args, **kwargs)))
+
+    return run
+
+
+async def leaving_no_task(test: Coroutine[Any, Any, None]) -> None:
+    await test
+    if left := asyncio.all_tasks() - {asyncio.current_task()}:
+        pytest.fail(f"The test left tasks running: {', '.join(sorted(map(described, left)))}.", pytrace=False)
+
+
+def described(task: asyncio.Task[Any]) -> str:
+    return f"{task.get_name()} ({getattr(task.get_coro(), '__qualname__', task.get_coro())})"
