@@ -59,11 +59,12 @@ class CallPending(NamedTuple):
 
 
 class CallSettled(NamedTuple):
-    """Somebody answered a waiting call: approved, rejected, settled, expired or cancelled."""
+    """A wait is over: somebody answered, or nobody did in time."""
 
     call_id: str
     tool: str
     verdict: str
+    """`approve`, `reject`, `settle`, `expire` or `cancel`."""
     waiting_for: Wait
     by: str | None = None
     always: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,6 +16,7 @@ from toolwright.core.events import CatalogueChanged
 from toolwright.core.invoke import Redact
 from toolwright.core.names import nearest
 from toolwright.core.provider import Provider
+from toolwright.core.spaces import Spaces
 from toolwright.core.threads import Threads
 from toolwright.core.tool import Tool
 from toolwright.runtime.approval import Grants
@@ -29,7 +31,7 @@ from toolwright.runtime.outputs import Outputs
 from toolwright.runtime.pipeline import Proceed
 from toolwright.runtime.policy import Policy
 from toolwright.runtime.queues import Line, Queue
-from toolwright.runtime.reaper import Reaper
+from toolwright.runtime.reaper import GRACE, Reaper
 from toolwright.runtime.results import Results
 from toolwright.runtime.stacks import Stacks
 from toolwright.runtime.stats import Journal, ToolStats
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 Approver: TypeAlias = Callable[[WaitingCall], Awaitable[Any]]
 DEFAULT_QUEUE = "default"
+log = logging.getLogger("toolwright")
 
 
 class Parts:
@@ -52,6 +55,7 @@ class Parts:
         queues: Mapping[str, Queue],
         middleware: Sequence[Middleware],
         approver: Approver | None,
+        spaces: Spaces | None,
         defaults: Defaults,
         clock: Clock,
         workspace: str | None,
@@ -62,6 +66,9 @@ class Parts:
     ) -> None:
         self.policy, self.middleware, self.approver = policy, tuple(middleware), approver
         self.defaults, self.clock = defaults, clock
+        self.spaces = spaces
+        self.posted: dict[str, str] = {}
+        """The messages of visible calls that wait, by call id."""
         self.workspace = workspace or os.environ.get("AGENT_WORKSPACE_ROOT") or os.getcwd()
         self.crash_details, self.redact, self.auto_complete = crash_details, redact, auto_complete
         self.journal = Journal() if journal else None
@@ -129,9 +136,13 @@ class Parts:
         """Replaced by the runtime, which knows how to end a wait."""
 
     async def settled(self) -> None:
-        """Wait until every interrupted call has let go."""
-        while self.running:  # noqa: ASYNC110 - a matter of a few turns of the loop, after which the set is empty
-            await asyncio.sleep(0)
+        """Wait until every interrupted call has let go, but no longer than a stubborn one deserves."""
+        waited = 0.0
+        while self.running and waited < 4 * GRACE:
+            await asyncio.sleep(GRACE / 50 if waited else 0)
+            waited += GRACE / 50
+        for invocation in self.running:
+            log.warning("%s does not let go of its cancelled call.", invocation.tool_name)
 
     async def close(self) -> None:
         """Let go of threads, timers and stubborn handlers."""

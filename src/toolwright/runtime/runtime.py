@@ -13,6 +13,7 @@ from toolwright.core.clock import Clock
 from toolwright.core.define import LazyTool
 from toolwright.core.errors import DefinitionError, Unavailable
 from toolwright.core.provider import Provider
+from toolwright.core.spaces import Spaces
 from toolwright.core.tool import Tool
 from toolwright.runtime import settle
 from toolwright.runtime.defaults import Defaults
@@ -39,6 +40,7 @@ class Runtime(Scope):
         middleware: Sequence[Middleware] = (),
         workspace: str | None = None,
         approver: Approver | None = None,
+        spaces: Spaces | None = None,
         defaults: Defaults | Mapping[str, Any] | None = None,
         crash_details: bool = True,
         secrets: Sequence[str] = (),
@@ -51,6 +53,7 @@ class Runtime(Scope):
             queues=queues or {},
             middleware=middleware,
             approver=approver,
+            spaces=spaces,
             defaults=Defaults.of(defaults),
             clock=clock or Clock(),
             workspace=workspace,

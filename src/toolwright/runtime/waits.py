@@ -127,6 +127,11 @@ class Waits:
         held = self._held.get(call_id)
         return held.wait if held else None
 
+    def outcome_of(self, call_id: str | None) -> Outcome | None:
+        """How a call that waited has ended."""
+        held = self._held.get(call_id) if call_id else None
+        return held.outcome.evolve() if held and held.outcome is not None else None
+
     def listed(self, viewer: Principal) -> list[WaitingCall]:
         """The open waits that the viewer may answer, oldest first."""
         found = [self.find(call_id, viewer) for call_id in self._held]

@@ -14,6 +14,7 @@ from toolwright.runtime.stages.ledger import ledger
 from toolwright.runtime.stages.middleware import middleware
 from toolwright.runtime.stages.mount import mount
 from toolwright.runtime.stages.park import park
+from toolwright.runtime.stages.publish import publish
 from toolwright.runtime.stages.queue import queue
 from toolwright.runtime.stages.recall import recall
 from toolwright.runtime.stages.record import record
@@ -27,6 +28,7 @@ STAGES: tuple[Stage, ...] = (
     validate,  # arguments against the schema, mended first where plain parsing fails
     recall,  # an id that is known already: the stored outcome, the same open wait, or a conflict
     budget,  # the turn's calls and tokens
+    publish,  # visible and a space is active: one message, amended at each step
     park,  # Pending becomes a wait; the only stage that knows how waits are kept
     approve,  # policy and confirmation: allow, ask, or deny
     ledger,  # the outcome, once

@@ -72,7 +72,11 @@ def approve(plan: Plan, proceed: Proceed) -> Proceed:
             invocation.id, listing.name, plain_arguments(invocation), "approval", pending.message, pending.request,
             None, now, who.user, who.session,
         )  # fmt: skip
-        return Approval.of(await parts.approver(shown))
+        try:
+            return Approval.of(await parts.approver(shown))
+        except Exception:
+            log.exception("The approver failed on %s; the call waits for somebody else", listing.name)
+            return None
 
     return stage
 

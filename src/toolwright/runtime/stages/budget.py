@@ -15,9 +15,9 @@ def budget(plan: Plan, proceed: Proceed) -> Proceed:
 
     async def stage(invocation: Invocation) -> Outcome:
         turn = invocation.scope.budget
-        if turn is None:
+        if turn is None or invocation.resumed:  # an answer that comes later is no expense of the turn that asked
             return await proceed(invocation)
-        if not invocation.resumed and (refusal := turn.admit(internal=internal)):
+        if refusal := turn.admit(internal=internal):
             return refusal
         outcome = await proceed(invocation)
         if turn.reserve(outcome.text) or not isinstance(outcome, Done):

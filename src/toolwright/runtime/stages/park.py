@@ -21,6 +21,8 @@ def park(plan: Plan, proceed: Proceed) -> Proceed:
             if invocation.round:
                 waits.finish(invocation, outcome)
             return outcome
+        if (ended := waits.outcome_of(outcome.call_id)) is not None:
+            return ended  # the nested call that it would wait for has ended meanwhile
         wait = waits.park(invocation, outcome)
         if wait is None:
             return outcome
