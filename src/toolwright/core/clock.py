@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
+from time import monotonic
+from time import time as epoch_time
 from typing import Any, Protocol
 
 
@@ -17,12 +18,11 @@ class Timer(Protocol):
 class Clock:
     """The machine's own clock."""
 
-    time = staticmethod(time.time)
+    time: Callable[[], float] = staticmethod(epoch_time)
     """Seconds since the epoch."""
 
-    def now(self) -> float:
-        """Seconds on a clock that never jumps."""
-        return asyncio.get_running_loop().time()
+    now: Callable[[], float] = staticmethod(monotonic)
+    """Seconds on a clock that never jumps."""
 
     def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> Timer:
         """Call a function after so many seconds."""

@@ -176,8 +176,13 @@ tool = _Define()
 
 def _local_names(function: Callable[..., Any] | None) -> dict[str, Any] | None:
     """What a function inside another one sees there, so that string annotations can name local types."""
-    frame = sys._getframe(2)
-    return None if frame.f_locals is frame.f_globals else dict(frame.f_locals)
+    frame, names = sys._getframe(2), dict[str, Any]()
+    while frame.f_locals is not frame.f_globals:
+        names = {**frame.f_locals, **names}
+        if frame.f_code.co_flags & inspect.CO_OPTIMIZED or frame.f_back is None:
+            break
+        frame = frame.f_back  # the body of a class: its methods see what is around it
+    return names or None
 
 
 def _caller() -> str:
@@ -196,10 +201,12 @@ def _from_function(
     options: Options,
     namespace: dict[str, Any] | None,
 ) -> Tool[..., Any]:
-    place = where(function)
+    place = _caller() if isinstance(function, type) else where(function)
     if not callable(function):
         raise DefinitionError(
-            f"{function!r} cannot be called.", fix="decorate a function, or a class that can be called."
+            f"{function!r} cannot be called.",
+            fix="decorate a function, or a class that can be called; put @staticmethod and @classmethod above @tool.",
+            where=place or _caller(),
         )
     if isinstance(function, type):
         return _from_class(function, name=name, description=description, options=options, place=place)
@@ -230,7 +237,9 @@ class _Separate(FunctionHandler):
 
     def compile(self) -> Any:
         self._parameters.compile()
-        self._whole = takes_whole(self.signature, set(self._parameters.schema.get("properties", {})))
+        self._whole = takes_whole(self.signature, self._parameters.names)
+        if isinstance(self._parameters, RawParameters) and not self._whole and not self.signature.open:
+            self._parameters.narrow(self.signature.needed, {p.name for p in self.signature.fields})
         return super().compile()
 
 
@@ -241,14 +250,16 @@ def _from_class(
     method = next((m for m in ("__call__", "run") if callable(cls.__dict__.get(m))), None)
     if method is None:
         raise DefinitionError(
-            f"{cls.__name__} has neither __call__ nor run.", fix="add `async def run(self): ...`.", where=cls.__module__
+            f"{cls.__name__} has neither __call__ nor run.", fix="add `async def run(self): ...`.", where=place
         )
     work = cls.__dict__[method]
     title = name or cls.__name__
     _check_name(title, place)
     signature = Signature(work, uses=options.get("use"))
     handler = FunctionHandler(work, signature, whole=True)
-    told = Description(description or inspect.cleandoc(cls.__doc__ or "") or None, None, title)
+    doc = inspect.cleandoc(cls.__doc__ or "")
+    doc = "" if doc.startswith(f"{cls.__name__}(") else doc  # what a dataclass without a docstring is given
+    told = Description(description or doc or None, None, title)
     return _make("function", title, told, parameters_of(cls, place), handler, options, where(work), cls, None)
 
 

@@ -33,7 +33,7 @@ class Description:
 
     def _read(self) -> str:
         if isinstance(self._given, str):
-            return inspect.cleandoc(self._given)
+            return inspect.cleandoc(self._given).strip()
         if isinstance(self._given, Path):
             try:
                 return self._beside(self._given).read_text(encoding="utf-8").strip()

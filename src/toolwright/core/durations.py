@@ -27,7 +27,7 @@ def rate(value: str) -> tuple[int, float]:
     count, slash, period = value.partition("/")
     unit = period.strip().lower()
     unit = {"sec": "s", "second": "s", "minute": "min", "hour": "h", "day": "d"}.get(unit, unit)
-    if not slash or not count.strip().isdigit() or int(count) < 1:
+    if not slash or not unit or not count.strip().isdigit() or int(count) < 1:
         raise ValueError(f"{value!r} is no rate. Write 30/min, 5/s or 1000/h.")
     length = seconds(unit if unit[:1].isdigit() else f"1{unit}")
     if not length:

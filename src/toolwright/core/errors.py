@@ -30,6 +30,8 @@ class ToolError(Exception):
     """Raised by a handler to tell the model what happened, with the value, and what to do next."""
 
     code: Code = "failed"
+    executed = True
+    """Whether the handler may have run when this was raised."""
 
     def __init__(
         self, message: str = "", *, code: Code | None = None, data: Any = None, retry_after: float | None = None
@@ -72,6 +74,12 @@ class Unavailable(ToolError):
     """The other side cannot be reached now; a repeatable tool is tried again."""
 
     code = "unavailable"
+
+
+class NotStarted(Unavailable):
+    """What the handler needs to run is not there now."""
+
+    executed = False
 
 
 class RateLimited(ToolError):

@@ -31,7 +31,7 @@ def _malformed(message: str) -> InvalidArguments:
 
 
 def _problem(problem: dict[str, Any], names: list[str]) -> str:
-    where = ".".join(map(str, problem["loc"])) or "arguments"
+    where = _cut(".".join(map(str, problem["loc"]))) or "arguments"
     if problem["type"] == "extra_forbidden" or problem["type"] == "unexpected_keyword_argument":
         near = get_close_matches(where, names, 1)
         return f"`{where}` is not a parameter{f', did you mean `{near[0]}`?' if near else ''}"

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from toolwright.core.context import Context, Running, missing
-from toolwright.core.errors import DefinitionError
+from toolwright.core.errors import DefinitionError, NotStarted
 from toolwright.core.signature import Signature
 
 Start: TypeAlias = Callable[[Running], Awaitable[Any]]
@@ -91,7 +91,7 @@ class FunctionHandler:
     def _offered(self, running: Running, name: str, kind: type) -> Any:
         value: Any = running.offered(kind)
         if value is None and not running.direct and not self.signature.optional(name):
-            raise missing(kind)
+            raise NotStarted(str(missing(kind)))
         return value
 
 
@@ -127,10 +127,12 @@ def _as_update(item: Any) -> dict[str, Any]:
 def takes_whole(signature: Signature, properties: set[str]) -> bool:
     """Whether a handler with separate parameters takes the arguments as one value, or by their names."""
     names = {p.name for p in signature.fields}
-    if signature.open or properties <= names:
+    if signature.open:
         return False
-    if len(names) == 1 and not names & properties:
+    if len(names) == 1 and not names & properties and (properties or signature.needed):
         return True
+    if properties <= names:
+        return False
     raise DefinitionError(
         f"The handler takes {_listed(names)}, but the parameters are {_listed(properties)}.",
         fix="name the handler's parameters like the schema's properties, or take one `arguments` value.",

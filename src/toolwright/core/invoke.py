@@ -76,16 +76,23 @@ def _being_cancelled() -> bool:
 
 def failed(error: ToolError) -> Failed:
     """What a handler raised for the model to read."""
-    return Failed(error.code, str(error), executed=True, data=error.data, retry_after=error.retry_after)
+    return Failed(error.code, str(error), executed=error.executed, data=error.data, retry_after=error.retry_after)
 
 
 def crashed(name: str, error: BaseException, *, redact: Redact | None = None, details: bool = True) -> Failed:
     """What a model is shown of a bug: its type and the first line of its message, never a traceback."""
     log.error("%s crashed", name, exc_info=error)
     shown = type(error).__name__
-    if details and (line := next(iter(str(error).strip().splitlines()), "")):
+    if details and (line := _first_line(error)):
         shown = f"{shown}: {redact(line) if redact else line}"[:500]
     return Failed("crashed", f"{name} crashed with {shown}. The same call will most likely crash again", executed=True)
+
+
+def _first_line(error: BaseException) -> str:
+    try:
+        return next(iter(str(error).strip().splitlines()), "")
+    except Exception:  # noqa: BLE001 - the error's own code, and no better than the handler's
+        return ""
 
 
 def outcome_of(name: str, value: Any) -> Outcome:

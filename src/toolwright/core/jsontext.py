@@ -22,15 +22,16 @@ def parse(text: str | bytes) -> Any:
 
     try:
         value = from_json(text, allow_inf_nan=False)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise _unreadable(error) from None
     check_plain(value)
     check_unique(text)
     return value
 
 
-def _unreadable(error: ValueError) -> InvalidArguments:
-    reason = "it holds a lone surrogate" if isinstance(error, UnicodeError) else str(error)
+def _unreadable(error: ValueError | TypeError) -> InvalidArguments:
+    # A string with a lone surrogate is no string to the parser: TypeError.
+    reason = "it holds a lone surrogate" if isinstance(error, (UnicodeError, TypeError)) else str(error)
     if "recursion limit" in reason:
         return InvalidArguments(f"The JSON is nested deeper than {MAX_DEPTH} levels. Send a flatter value.")
     return Malformed(f"The arguments are not valid JSON ({reason}). Send one complete JSON object.")
@@ -42,7 +43,8 @@ def check_plain(value: Any) -> None:
     while level:
         if (depth := depth + 1) > MAX_DEPTH:
             raise InvalidArguments(f"The arguments are nested deeper than {MAX_DEPTH} levels. Send a flatter value.")
-        level = [item for holder in level for item in _checked_items(holder)]
+        # Each value once: what holds itself, or one thing many times over, would grow without end.
+        level = list({id(item): item for holder in level for item in _checked_items(holder)}.values())
 
 
 def _checked_items(value: Any) -> Iterable[Any]:

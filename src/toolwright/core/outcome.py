@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from reprlib import Repr
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NoReturn, Protocol, Self, TypeAlias, cast
 
@@ -15,6 +16,8 @@ Wait: TypeAlias = Literal["approval", "result", "input"]
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 _set = object.__setattr__
+_brief = Repr()
+_brief.maxstring = _brief.maxother = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +74,16 @@ class _Outcome:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self._fields)
+        # Content that is worked out from `data` says no more than it does, and would make key order count.
+        names = ["_content" if name == "content" else name for name in self._fields]
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
     __hash__ = None  # type: ignore[assignment]  # data may be unhashable, so no outcome is hashable
 
     def __repr__(self) -> str:
-        shown = (f"{name}={value!r}" for name, value in self.__dict__.items() if value and not name.startswith("_"))
+        given = {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+        telling = {name: value for name, value in given.items() if value or (name == "data" and value is not None)}
+        shown = (f"{name}={_brief.repr(value)}" for name, value in telling.items())
         return f"{type(self).__name__}({', '.join(shown)})"
 
 

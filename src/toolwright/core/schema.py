@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from toolwright.core.errors import DefinitionError, InvalidArguments
 from toolwright.core.jsontext import check_plain, check_unique, colons, parse
-from toolwright.core.shape import Keys, keys_of, tighten
+from toolwright.core.shape import Keys, holds_text, keys_of, tighten
 
 JSON = Any
 
@@ -20,6 +20,11 @@ class Parameters(Protocol):
     @property
     def schema(self) -> dict[str, JSON]:
         """The JSON Schema that a model is shown."""
+        ...
+
+    @property
+    def names(self) -> set[str]:
+        """What the checked values are called."""
         ...
 
     def read(self, text: str) -> dict[str, Any]:
@@ -58,32 +63,42 @@ class TypedParameters:
         self._invalid = ValidationError
         try:
             adapter = TypeAdapter(self._build())
+            core = _forbid_unknown(adapter.core_schema)
         except (PydanticUserError, NameError, TypeError, AttributeError, SyntaxError) as error:
             problem, fix = _why_not_compiled(error)
             raise DefinitionError(problem, fix=fix, where=self._where) from error
-        core = _forbid_unknown(adapter.core_schema)
         self._loose = tighten(core)
+        self._wordy = holds_text(core)
         self._fields = _fields_of(core)
         # A model class's own prebuilt validator would let in what `tighten` refuses.
         validator = SchemaValidator(core, None, False)
         self._python = validator.validate_python
         self.read = self._reader(validator.validate_json, keys_of(core) or _never)  # type: ignore[assignment]
+        if self._loose:  # only there may a type be that JSON cannot hold
+            self._schema = self._shown(adapter)
         self._adapter = adapter
 
     @property
     def schema(self) -> dict[str, JSON]:
+        self.compile()
         if self._schema is None:
-            self.compile()
-            try:
-                made = self._adapter.json_schema()
-            except Exception as error:
-                raise DefinitionError(
-                    f"The parameters have no JSON Schema ({error}).",
-                    fix="use types that JSON can hold, or annotate with pydantic.WithJsonSchema.",
-                    where=self._where,
-                ) from error
-            self._schema = _tidy(made)
+            self._schema = self._shown(self._adapter)
         return self._schema
+
+    def _shown(self, adapter: Any) -> dict[str, JSON]:
+        try:
+            return _tidy(adapter.json_schema())
+        except Exception as error:
+            raise DefinitionError(
+                f"The parameters have no JSON Schema ({str(error).splitlines()[0]}).",
+                fix="use types that JSON can hold, ask for others with use(...), or annotate with WithJsonSchema.",
+                where=self._where,
+            ) from error
+
+    @property
+    def names(self) -> set[str]:
+        """What the checked values are called: a model's fields, even where a model is shown aliases."""
+        return set(self.schema["properties"] if self._fields is None else self._fields)
 
     def read(self, text: str) -> dict[str, Any]:
         self.compile()
@@ -109,7 +124,9 @@ class TypedParameters:
         return read
 
     def take(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        if self._loose:
+        if self._adapter is None:
+            self.compile()
+        if self._loose or self._wordy:
             check_plain(values)
         try:
             checked = self._python(values)
@@ -194,6 +211,7 @@ class RawParameters:
 
     def __init__(self, schema: Mapping[str, JSON], *, where: str = "") -> None:
         self._given, self._where = dict(schema), where
+        self._checked = self._given
         self._validator: Any = None
 
     @property
@@ -208,13 +226,25 @@ class RawParameters:
         self._check_size()
         try:
             self._validator = js.validator_for(
-                self._given,
+                self._checked,
                 retriever=_no_retrieval,
                 # A schema may come from a stranger: patterns must run in linear time.
                 pattern_options=js.RegexOptions(),
             )
         except Exception as error:
             raise self._wrong(f"The JSON Schema cannot be used: {str(error).splitlines()[0]}") from error
+
+    @property
+    def names(self) -> set[str]:
+        """What the checked values are called."""
+        return set(self._given.get("properties", {}))
+
+    def narrow(self, needed: set[str], known: set[str]) -> None:
+        """Refuse what a handler that takes its arguments by name cannot take, whatever the schema leaves open."""
+        limits = {"required": sorted(needed), "propertyNames": {"enum": sorted(known)}}
+        self._checked = {**self._given, "allOf": [*self._given.get("allOf", ()), limits]}
+        self._validator = None
+        self.compile()
 
     def _check_size(self) -> None:
         import json
@@ -237,6 +267,8 @@ class RawParameters:
         return self.take(values)
 
     def take(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        if self._validator is None:
+            self.compile()
         check_plain(values)
         values = dict(values)
         if self._accepts(values):

@@ -12,7 +12,7 @@ _SCALARS |= {"bytes", "uuid", "url", "enum"}
 _OBJECTS = {"typed-dict", "model-fields", "dataclass-args"}
 _WRAPPERS = {"definitions", "model", "dataclass", "default", "function-after", "function-before"}
 _WRAPPERS |= {"model-field", "typed-dict-field", "dataclass-field"}
-_OPEN = {"any", "function-plain", "custom-error", "json", "is-instance", "object"}
+_OPEN = {"any", "function-plain", "custom-error", "json", "is-instance", "object", "callable"}
 
 
 def tighten(schema: Any) -> bool:
@@ -26,6 +26,13 @@ def tighten(schema: Any) -> bool:
         schema["allow_inf_nan"] = False
     inner = [tighten(value) for key, value in schema.items() if key not in ("serialization", "metadata")]
     return schema.get("type") in _OPEN or any(inner)
+
+
+def holds_text(schema: Any) -> bool:
+    """Whether some value in a core schema may be a string."""
+    if isinstance(schema, dict):
+        return schema.get("type") == "str" or any(map(holds_text, schema.values()))
+    return isinstance(schema, list | tuple) and any(map(holds_text, schema))
 
 
 def keys_of(schema: dict[str, Any]) -> Keys | None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import UnionType
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from toolwright.core.context import Context
 from toolwright.core.docstring import read_docstring
@@ -31,7 +31,7 @@ def use(kind: type[T]) -> T:
 
 def where(function: Callable[..., Any]) -> str:
     """File and line of a function, for a developer to click on."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
+    code = getattr(inspect.unwrap(function), "__code__", None) or getattr(type(function).__call__, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else getattr(function, "__module__", "")
 
 
@@ -102,7 +102,7 @@ class Signature:
     @property
     def wants_context_when_direct(self) -> bool:
         """`ctx: Context | None` gets None when a tool is run by itself, `ctx: Context` a context of its own."""
-        return self.context is not None and self.hints[self.context] is Context
+        return self.context is not None and not self.optional(self.context)
 
     def optional(self, name: str) -> bool:
         """Whether a parameter may be None."""
@@ -113,6 +113,11 @@ class Signature:
         """The parameters that a model fills."""
         hidden = {self.context, *self.uses}
         return [p for p in self._all if p.name not in hidden and p.kind is not p.VAR_KEYWORD]
+
+    @property
+    def needed(self) -> set[str]:
+        """The parameters without a default."""
+        return {p.name for p in self.fields if p.default is _EMPTY} - self.defaults.keys()
 
     @property
     def open(self) -> bool:
@@ -139,6 +144,8 @@ class Signature:
 
 
 def _is_context(hint: Any) -> bool:
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
     return hint is Context or (get_origin(hint) in (Union, UnionType) and Context in get_args(hint))
 
 

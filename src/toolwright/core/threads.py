@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from toolwright.core.errors import Unavailable
+from toolwright.core.errors import NotStarted
 
 
 class _Work:
@@ -49,7 +49,7 @@ class Threads:
     async def run(self, function: Callable[[], Any]) -> Any:
         """Run a function in a thread; when the caller is cancelled, the thread is left to itself."""
         if self.abandoned >= self._most_abandoned:
-            raise Unavailable(
+            raise NotStarted(
                 f"{self.abandoned} earlier calls still occupy their threads after their time limit. Try again later."
             )
         work = _Work(function)
@@ -67,6 +67,9 @@ class Threads:
                 self._ready.notify()
                 return
             self._alive += 1
+        self._hire()
+
+    def _hire(self) -> None:
         threading.Thread(target=self._serve, name="toolwright", daemon=True).start()
 
     def _abandon(self, work: _Work) -> None:
@@ -76,6 +79,9 @@ class Threads:
             elif work.started and not work.finished:
                 work.abandoned = True
                 self.abandoned += 1
+                if self._work and not self._idle:  # somebody waits for the thread that will not come back
+                    self._alive += 1
+                    self._hire()
 
     def _serve(self) -> None:
         while work := self._next():

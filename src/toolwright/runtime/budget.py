@@ -18,10 +18,8 @@ class Budget:
     exceeded: bool = False
     """Set once an output did not fit: what follows would not fit either."""
 
-    def admit(self, *, internal: bool) -> Failed | None:
-        """Count a call, or say why it may not run. Internal tools always may: they help to get out of trouble."""
-        if internal:
-            return None
+    def admit(self) -> Failed | None:
+        """Count a call, or say why it may not run."""
         if self.max_calls is not None and self.calls >= self.max_calls:
             return Failed(
                 "limit_exceeded", f"per-turn tool limit of {self.max_calls} exceeded. Go on in the next turn."

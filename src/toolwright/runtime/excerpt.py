@@ -52,8 +52,15 @@ def _matching(rows: list[str], chosen: Iterable[int], grep: str, context: int) -
     except SchemaError as error:
         raise InvalidArguments(f"{grep!r} is no regular expression that can be used here: {error}.") from None
     hits = [index for index in chosen if pattern.isinstance_python(rows[index])]
-    around = {near for hit in hits for near in range(hit - context, hit + context + 1) if 0 <= near < len(rows)}
-    return sorted(around)
+    return _around(hits, max(context, 0), len(rows))
+
+
+def _around(hits: list[int], context: int, count: int) -> list[int]:
+    around: list[int] = []
+    for hit in hits:
+        first = max(hit - context, around[-1] + 1 if around else 0)
+        around.extend(range(first, min(hit + context + 1, count)))
+    return around
 
 
 def _shown(rows: list[str], picked: list[int], limit: int) -> str:
@@ -73,4 +80,4 @@ def _shown(rows: list[str], picked: list[int], limit: int) -> str:
 
 def _cut_off(line: str, left: int, index: int, remaining: int) -> str:
     start = line.encode(errors="replace")[: max(left + len(line.encode(errors="replace")), 0)].decode(errors="ignore")
-    return f"{start}\n... {remaining} more lines, from line {index + 1}. Ask for lines='{index + 1}-...' or use grep."
+    return f"{start}\n... {remaining} more lines, from line {index + 1}. Ask for lines='{index + 1}-' or use grep."

@@ -210,10 +210,19 @@ class Invocation:
             queued_ms=self.queued * 1000,
             attempts=self.attempt,
             cached=self.cached,
-            characters_in=len(self.raw if isinstance(self.raw, (str, bytes)) else to_text(self.raw or {})),
+            characters_in=_characters(self.raw),
             characters_out=characters,
             tokens=-(-characters // 4),
         )
+
+
+def _characters(raw: Any) -> int:
+    if isinstance(raw, (str, bytes)):
+        return len(raw)
+    try:
+        return len(to_text(raw or {}))
+    except ValueError:  # arguments that were refused need not be JSON at all
+        return 0
 
 
 def _other_thread(loop: asyncio.AbstractEventLoop) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from weakref import finalize, ref
 
 from toolwright.core.events import CallEvent, Event, Listener, Missed
 
@@ -68,10 +69,23 @@ class EventBuffer:
         return Missed(missed)
 
 
-async def events_of(listeners: Listeners, wanted: Callable[[Event], bool] | None = None) -> AsyncIterator[Event]:
-    """Events from now on, one after the other."""
+def events_of(listeners: Listeners, wanted: Callable[[Event], bool] | None = None) -> AsyncIterator[Event]:
+    """Events from now on, even before the first is asked for, one after the other."""
     buffer = EventBuffer()
-    unsubscribe = listeners.listen(lambda event: buffer.put(event) if wanted is None or wanted(event) else None)
+    unsubscribe = listeners.listen(_feeding(ref(buffer), wanted))
+    finalize(buffer, unsubscribe).atexit = False  # a reader that never begins to read cannot end by itself
+    return _read(buffer, unsubscribe)
+
+
+def _feeding(buffer: ref[EventBuffer], wanted: Callable[[Event], bool] | None) -> Listener:
+    def hear(event: Event) -> None:
+        if (open_buffer := buffer()) is not None and (wanted is None or wanted(event)):
+            open_buffer.put(event)
+
+    return hear
+
+
+async def _read(buffer: EventBuffer, unsubscribe: Callable[[], None]) -> AsyncIterator[Event]:
     try:
         while True:
             yield await buffer.get()

@@ -47,7 +47,7 @@ class Artifact:
 
     def message(self, text: str, limit: int) -> str:
         """What a model is shown in place of the text: the handle, and how it begins."""
-        preview = text[: min(1_000, limit // 8)]
+        preview = text[: min(1_000, limit // 8)].encode(errors="replace").decode()
         return to_text({NAME: {**self.summary(), "preview": preview}})
 
 

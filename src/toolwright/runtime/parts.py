@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolwright.catalogue.catalogue import Catalogue
 from toolwright.catalogue.listing import Listing
+from toolwright.core.call import Principal
 from toolwright.core.clock import Clock
 from toolwright.core.errors import DefinitionError
 from toolwright.core.events import CatalogueChanged
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 Approver: TypeAlias = Callable[[WaitingCall], Awaitable[Any]]
 DEFAULT_QUEUE = "default"
+SESSIONS = 10_000
+"""Sessions whose state is kept."""
 log = logging.getLogger("toolwright")
 
 
@@ -82,6 +85,7 @@ class Parts:
         self.waits, self.outputs = Waits(self), Outputs(self)
         self.lines = {name: Line(name, queue, clock) for name, queue in queues.items()}
         self._breakers: dict[int, Breaker] = {}
+        self._states: dict[tuple[str | None, str | None], dict[str, Any]] = {}
         self.open = False
         self.stacks = {
             (recallable, budgeted): Stacks(self, recallable=recallable, budgeted=budgeted)
@@ -89,10 +93,21 @@ class Parts:
             for budgeted in (False, True)
         }
 
+    def state_of(self, who: Principal) -> dict[str, Any]:
+        """What the calls of a user's session leave for later ones; the session that is longest gone makes room."""
+        state = self._states[who.user, who.session] = self._states.pop((who.user, who.session), {})
+        while len(self._states) > SESSIONS:
+            del self._states[next(iter(self._states))]
+        return state
+
     def stack_for(self, invocation: Invocation) -> Proceed:
         """The stack that a call goes through."""
         recallable = invocation.given or invocation.resumed
         return self.stacks[recallable, invocation.scope.budget is not None][invocation.name]
+
+    def stack_of(self, listing: Listing, invocation: Invocation) -> Proceed:
+        """The stack of a listing that may have left the catalogue."""
+        return self.stacks[True, invocation.scope.budget is not None].of(listing)
 
     def rebuild(self) -> None:
         """Build stacks anew when next needed; running calls end on the old ones."""

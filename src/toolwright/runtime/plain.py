@@ -11,10 +11,15 @@ from toolwright.core.jsontext import parse
 from toolwright.runtime.invocation import Invocation
 
 
-def plain_arguments(invocation: Invocation) -> Mapping[str, Any]:
-    """The arguments as they were given, or as they were mended."""
+def plain(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A copy as plain JSON values."""
     from pydantic_core import to_jsonable_python
 
+    return to_jsonable_python(dict(values), bytes_mode="base64")  # type: ignore[no-any-return]
+
+
+def plain_arguments(invocation: Invocation) -> Mapping[str, Any]:
+    """The arguments as they were given, or as they were mended."""
     raw = invocation.raw
     if isinstance(raw, bytes):
         raw = raw.decode(errors="replace")
@@ -24,7 +29,7 @@ def plain_arguments(invocation: Invocation) -> Mapping[str, Any]:
         except InvalidArguments:
             raw = None
     given = raw if isinstance(raw, Mapping) else invocation.arguments
-    return to_jsonable_python(dict(given), bytes_mode="base64")  # type: ignore[no-any-return]
+    return plain(given)
 
 
 def fingerprint(invocation: Invocation) -> str:

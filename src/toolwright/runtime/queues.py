@@ -54,7 +54,8 @@ class _Waiter:
     needs_slot: bool
 
 
-HELD: ContextVar[Mapping[str, Slot]] = ContextVar("toolwright_held_slots", default=MappingProxyType({}))
+HELD: ContextVar[Mapping[Line, Slot]] = ContextVar("toolwright_held_slots", default=MappingProxyType({}))
+"""By the queue itself: another runtime may have one of the same name."""
 
 
 class Line:
@@ -94,7 +95,7 @@ class Line:
         except asyncio.CancelledError:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
-            elif needs_slot:
+            elif needs_slot and not waiter.granted.cancelled():
                 self._in_use -= 1  # granted in the very moment of the cancellation
             self._advance()
             raise
@@ -154,6 +155,6 @@ class Line:
             self._timer = None
 
 
-def hold(name: str) -> Token[Mapping[str, Slot]]:
+def hold(line: Line) -> Token[Mapping[Line, Slot]]:
     """Let nested calls know whose slot they may run in, until the token is given back to `HELD`."""
-    return HELD.set({**HELD.get(), name: Slot()})
+    return HELD.set({**HELD.get(), line: Slot()})

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 log = logging.getLogger("toolwright")
 GRACE = 0.5
 """Seconds that a cancelled handler has to clean up before its caller is answered."""
@@ -28,11 +29,12 @@ class Reaper:
                 self.left.add(task)
                 task.add_done_callback(self.left.discard)
 
-    def own(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run something that nobody waits for, until it ends or the runtime closes."""
+    def own(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run something that must go on even if nobody waits for it, until it ends or the runtime closes."""
         task = asyncio.get_running_loop().create_task(work, name="toolwright")
         self.left.add(task)
         task.add_done_callback(self.left.discard)
+        return task
 
     async def close(self) -> None:
         """Cancel whatever is left once more; what ignores even that has its coroutine closed under it."""

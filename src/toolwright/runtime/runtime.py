@@ -87,7 +87,11 @@ class Runtime(Scope):
     async def _start(self) -> None:
         for lazy in [item for item in self._later if isinstance(item, LazyTool)]:
             self.catalogue.add(await lazy.resolve())
-        await asyncio.gather(*(self._join(item) for item in self._later if isinstance(item, Provider)))
+        # All of them come to an end, so that none is still starting when the runtime gives up.
+        joins = [self._join(item) for item in self._later if isinstance(item, Provider)]
+        for error in await asyncio.gather(*joins, return_exceptions=True):
+            if error is not None:
+                raise error
         self._later.clear()
         self._compile()
         self.parts.open = True
@@ -111,8 +115,7 @@ class Runtime(Scope):
         for listing in self.catalogue:
             try:
                 listing.tool.compile()
-                if listing.tool.limits.queue is not None:
-                    self.parts.check_queue(listing.tool.limits.queue, listing.tool)
+                self.parts.line_of(listing)  # a queue that is not there, the tool's or its provider's
             except DefinitionError as error:
                 errors.append(error)
         if errors:
@@ -145,7 +148,7 @@ class Runtime(Scope):
         return self.parts.journal.entries() if self.parts.journal is not None else []
 
     def _expire(self, call_id: str) -> None:
-        self.parts.reaper.own(settle.close(self, call_id, "expired", "nobody answered in time."))
+        _ = self.parts.reaper.own(settle.close(self, call_id, "expired", "nobody answered in time."))
 
     async def close(self) -> None:
         """Cancel what runs, stop what was started, and leave nothing behind."""
@@ -155,11 +158,13 @@ class Runtime(Scope):
         for invocation in list(parts.running):
             invocation.interrupt("cancelled", f"{invocation.tool_name} was cancelled: the runtime closed.")
         await parts.settled()
-        await parts.mounts.close()
-        for provider in self._providers:
-            await _stop(provider)
-        self._providers.clear()
-        await parts.close()
+        try:
+            await parts.mounts.close()
+        finally:
+            for provider in self._providers:
+                await _stop(provider)
+            self._providers.clear()
+            await parts.close()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -39,7 +39,7 @@ class Scope:
     ) -> None:
         self.parts, self.principal, self.budget = parts, principal, budget
         self._values = values
-        self.state: dict[str, Any] = {} if state is None else state
+        self.state = parts.state_of(principal) if state is None else state
         self._stacks = parts.stacks[False, budget is not None]
 
     # Calling
@@ -196,7 +196,7 @@ class Scope:
         budget = self.budget
         if max_tokens is not None or max_calls is not None:
             budget = Budget(max_tokens, max_calls)
-        state = None if "session" in who else self.state
+        state = None if "session" in who or "user" in who else self.state
         return Scope(
             self.parts, replace(self.principal, **who), values=(*values, *self._values), budget=budget, state=state
         )

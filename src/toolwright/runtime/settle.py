@@ -13,6 +13,7 @@ from toolwright.core.invoke import failed
 from toolwright.core.outcome import Done, Failed, Outcome, Pending
 from toolwright.runtime.approval import Approval
 from toolwright.runtime.invocation import Invocation
+from toolwright.runtime.plain import plain
 from toolwright.runtime.waits import Answer, Held, Verdict, WaitingCall, take
 
 if TYPE_CHECKING:
@@ -24,10 +25,13 @@ _EXPECTED = {"approval": ("approve", "reject"), "result": ("settle",), "input": 
 async def approve(scope: Scope, call_id: str, *, always: bool, arguments: Any, by: str | None) -> Outcome:
     """Yes, perhaps with other arguments; invalid ones leave the wait open."""
     held = scope.parts.waits.find(call_id, scope.principal)
+    while held is not None and held.inner is not None:  # it waits for another call, whose arguments they are
+        held = scope.parts.waits.find(held.inner, scope.principal)
     if held is not None and arguments is not None:
         listing = scope.parts.catalogue.find(held.invocation.listing.name)
         try:
             (listing or held.invocation.listing).tool.check(arguments)
+            arguments = plain(arguments)  # a copy: what is approved now is what runs, whatever the caller does to it
         except InvalidArguments as error:
             return failed(error).evolve(executed=False)
     return await _answer(scope, call_id, Verdict("approve", approval=Approval(True, always, arguments, by=by), by=by))
@@ -65,33 +69,50 @@ async def _answer(scope: Scope, call_id: str, verdict: Verdict) -> Outcome:
     held = scope.parts.waits.find(call_id, scope.principal)
     if held is None:
         return _unknown(call_id)
-    if any(verdict.same_as(earlier) for earlier in held.verdicts):
+    # Where another question has been asked since, the answer is to that one, even if both answers are the same.
+    if not _fits(held, verdict) and any(verdict.same_as(earlier) for earlier in held.verdicts):
         return await _state(held)
     if held.outcome is not None or held.resuming is not None or held.wait is None:
         return _too_late(held)
     if held.inner is not None and verdict.answer in ("approve", "reject", "settle"):
         return await _through_inner(scope, held, verdict)
-    if verdict.answer not in (*_EXPECTED[held.wait.waiting_for], "cancel", "expire"):
+    if not _fits(held, verdict) and verdict.answer not in ("cancel", "expire"):
         return Failed(
             "conflict", f"Call {call_id} waits for {held.wait.waiting_for}, so {verdict.answer} does not fit."
         )
     return await _act(scope, held, held.wait, verdict)
 
 
+def _fits(held: Held, verdict: Verdict) -> bool:
+    return held.resuming is None and held.wait is not None and verdict.answer in _EXPECTED[held.wait.waiting_for]
+
+
 async def _act(scope: Scope, held: Held, wait: WaitingCall, verdict: Verdict) -> Outcome:
     held.verdicts.append(verdict)
     held.stop_timer()
-    held.resuming = asyncio.get_running_loop().create_future()
+    _tell(scope, wait, verdict)
+    # The runtime owns what follows: a call that was approved runs on when the one who approved it hangs up.
+    held.resuming = scope.parts.reaper.own(_carry_out(scope, held, wait, verdict))
+    return await _result_of(held.resuming)
+
+
+async def _carry_out(scope: Scope, held: Held, wait: WaitingCall, verdict: Verdict) -> Outcome:
     try:
-        _tell(scope, wait, verdict)
         outcome = await _go_on(held, wait, verdict)
-        held.resuming.set_result(outcome)
     finally:
-        if not held.resuming.done():
-            held.resuming.cancel()
-        held.resuming = None
+        if held.resuming is asyncio.current_task():
+            held.resuming = None
     await _tell_followers(scope, held)
     return outcome
+
+
+async def _result_of(running: asyncio.Task[Outcome]) -> Outcome:
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        if not running.cancelled():
+            raise
+        return Failed("cancelled", "The runtime closed before the call ended.", executed=True)
 
 
 async def _go_on(held: Held, wait: WaitingCall, verdict: Verdict) -> Outcome:
@@ -99,7 +120,10 @@ async def _go_on(held: Held, wait: WaitingCall, verdict: Verdict) -> Outcome:
         ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         held.invocation.on_end = partial(_hand_over, ended)
         held.live.set_result(verdict)
-        return await ended
+        outcome = await ended
+        if held.outcome is not None or held.wait is not wait:
+            return outcome
+        # Its caller left in that very moment: the answer counts all the same.
     return await _resume(held, wait, verdict)
 
 
@@ -115,7 +139,8 @@ async def _resume(held: Held, wait: WaitingCall, verdict: Verdict) -> Outcome:
     if verdict.answer == "approve" and listing is None:
         held.verdicts.remove(verdict)
         return Pending("result", wait.call_id, f"Approved, but {wait.tool} is not here now.")
-    if verdict.approval and listing and listing.tool.definition != held.definition:
+    same = listing is not None and listing.tool.definition == held.definition
+    if verdict.answer == "approve" and not same:
         changed = f"{wait.tool} has changed since it was asked about. Call it again."
         verdict = Verdict("reject", approval=Approval(False, reason=changed, code="conflict"))
     edited = verdict.approval.arguments if verdict.approval else None
@@ -124,7 +149,9 @@ async def _resume(held: Held, wait: WaitingCall, verdict: Verdict) -> Outcome:
     again._id, again.given, again.resumed, again.round = wait.call_id, before.given, True, before.round
     again.model_id, again.parent = before.model_id, before.parent
     take(again, verdict, held)
-    outcome = await parts.stack_for(again)(again)
+    # A no, or somebody's answer, ends the call that was asked about, even where the tool is another one by now.
+    stack = parts.stack_for(again) if same else parts.stack_of(before.listing, again)
+    outcome = await stack(again)
     if not isinstance(outcome, Pending) and held.outcome is None:
         parts.waits.finish(again, outcome)
     return outcome
@@ -151,7 +178,7 @@ async def _tell_followers(scope: Scope, held: Held) -> None:
 
 async def _state(held: Held) -> Outcome:
     if held.resuming is not None:
-        return await asyncio.shield(held.resuming)
+        return await _result_of(held.resuming)
     if held.outcome is not None:
         return held.outcome
     return held.wait.pending() if held.wait else _unknown(held.invocation.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolwright.catalogue.listing import Listing
 from toolwright.core.errors import DefinitionError
 from toolwright.core.outcome import Failed, Outcome
 from toolwright.runtime.invocation import Invocation
@@ -21,8 +22,6 @@ class Stacks(dict[str, Proceed]):
         self._parts, self._recallable, self._budgeted = parts, recallable, budgeted
 
     def __missing__(self, name: str) -> Proceed:
-        from toolwright.runtime.stages import STAGES
-
         if not self._parts.open:
             return _closed
         listing = self._parts.catalogue.resolve(name)
@@ -31,13 +30,20 @@ class Stacks(dict[str, Proceed]):
         if listing.name != name and listing.name in self:
             stack = self[listing.name]
         else:
-            plan = Plan(listing, self._parts, self._recallable, self._budgeted)
             try:
-                stack = fold(plan, STAGES)
+                stack = self.of(listing)
             except DefinitionError as error:
                 return _refusing(str(error))
         self[name] = self[listing.name] = stack
         return stack
+
+    def of(self, listing: Listing) -> Proceed:
+        """A stack of its own for a listing."""
+        from toolwright.runtime.stages import STAGES
+
+        if not self._parts.open:
+            return _closed
+        return fold(Plan(listing, self._parts, self._recallable, self._budgeted), STAGES)
 
     async def _unknown(self, invocation: Invocation) -> Outcome:
         from toolwright.runtime.unknown import unknown

@@ -15,7 +15,7 @@ from toolwright.core.events import CallPending
 from toolwright.core.outcome import Done, Failed, Outcome, Pending, Wait
 from toolwright.runtime.approval import Approval
 from toolwright.runtime.invocation import Invocation
-from toolwright.runtime.plain import fingerprint, plain_arguments
+from toolwright.runtime.plain import fingerprint, plain, plain_arguments
 
 if TYPE_CHECKING:
     from toolwright.runtime.parts import Parts
@@ -85,7 +85,7 @@ class Held:
     note: Any = None
     approval: Approval | None = None
     verdicts: list[Verdict] = field(default_factory=list)
-    resuming: asyncio.Future[Outcome] | None = None
+    resuming: asyncio.Task[Outcome] | None = None
     """Set while an answer is being acted on."""
     live: asyncio.Future[Verdict | None] | None = None
     """A caller who waits for the answer itself."""
@@ -149,6 +149,7 @@ class Waits:
             held.inner = pending.call_id
             inner.followers.append(invocation.id)
         held.wait = self._waiting(invocation, pending, held)
+        held.resuming = None  # it waits again, and can be answered again
         self._watch_expiry(held)
         self._tell(held.wait)
         return held.wait
@@ -164,7 +165,7 @@ class Waits:
         expires_at = pending.expires_at if pending.expires_at is not None else now + ttl if ttl else None
         message = pending.message or f"{invocation.listing.name} waits for {pending.waiting_for}."
         return WaitingCall(
-            invocation.id, invocation.listing.name, held.arguments, pending.waiting_for, message, pending.request,
+            invocation.id, invocation.listing.name, plain(held.arguments), pending.waiting_for, message, pending.request,
             expires_at, now, who.user, who.session, invocation.round,
         )  # fmt: skip
 

@@ -24,7 +24,7 @@ def caching(ttl: float | str, *, tools: str = "*") -> Middleware:
         tool = invocation.listing.tool
         if tool.effects - {"read"} or not fnmatchcase(invocation.listing.name, tools):
             return await proceed(invocation)
-        key = digest(tool.definition, invocation.arguments, invocation.principal.user)
+        key = digest(invocation.listing.name, tool.definition, invocation.arguments, invocation.principal.user)
         until, found = kept.get(key, (0.0, None))
         if found is not None and until > monotonic():
             invocation.cached = True

@@ -21,10 +21,13 @@ log = logging.getLogger("toolwright")
 
 
 def approve(plan: Plan, proceed: Proceed) -> Proceed:
-    """Left out where policy allows every call of the tool and the tool asks for nothing itself."""
+    """Left out where policy allows every call of the tool and the tool asks for nothing itself.
+
+    A call that waits keeps it, whatever policy says by then: a no has to end the call here.
+    """
     listing, parts = plan.listing, plan.parts
     tool, rules = listing.tool, parts.policy.for_tool(listing)
-    if tool.safety.confirm is False and all(rule.decision == "allow" for rule in rules):
+    if not plan.recallable and tool.safety.confirm is False and all(rule.decision == "allow" for rule in rules):
         return proceed
     plan.suspends, plan.bare = True, False
 
@@ -35,16 +38,21 @@ def approve(plan: Plan, proceed: Proceed) -> Proceed:
             return _denied(invocation, rule)
         if invocation.approval is not None:
             return await _approved(invocation, invocation.approval)
-        if not await _asks(invocation, rule):
+        # An answer is to a call that was allowed already: whether to ask about it is not asked again.
+        if invocation.answer is not None or not await _asks(invocation, rule):
             return await proceed(invocation)
         pending = await _question(invocation)
         decision = await _from_approver(invocation, pending)
         return pending if decision is None else await _approved(invocation, decision)
 
     async def _asks(invocation: Invocation, rule: Rule) -> bool:
-        if rule.decision != "ask" and not await _value(tool.safety.confirm, invocation):
+        if rule.decision != "ask" and not await _wants_confirmation(tool.safety.confirm, invocation):
             return False
-        return not parts.grants.has(invocation.principal.user, tool.definition)
+        return not parts.grants.has(invocation.principal.user, _granted())
+
+    def _granted() -> str:
+        """Another provider may offer a tool with the very same definition: the name tells them apart."""
+        return f"{listing.name} {tool.definition}"
 
     async def _approved(invocation: Invocation, approval: Approval) -> Outcome:
         if not approval.allow:
@@ -54,8 +62,10 @@ def approve(plan: Plan, proceed: Proceed) -> Proceed:
                 invocation.raw, invocation.arguments = approval.arguments, tool.check(approval.arguments)
             except InvalidArguments as error:
                 return failed(error).evolve(executed=False)
+            if (rule := decide(rules, invocation.arguments)).decision == "deny":
+                return _denied(invocation, rule)
         if approval.always:
-            parts.grants.give(invocation.principal.user, tool.definition)
+            parts.grants.give(invocation.principal.user, _granted())
         return await proceed(invocation)
 
     async def _question(invocation: Invocation) -> Pending:
@@ -99,6 +109,15 @@ async def _value(given: Any, invocation: Invocation) -> Any:
         return given
     made = given(dict(invocation.arguments), Context(invocation))
     return await made if inspect.isawaitable(made) else made
+
+
+async def _wants_confirmation(given: Any, invocation: Invocation) -> bool:
+    """A confirmation that fails has not said that nobody need be asked."""
+    try:
+        return bool(await _value(given, invocation))
+    except Exception:
+        log.exception("The confirmation of %s failed; a person is asked", invocation.listing.name)
+        return True
 
 
 async def _told(given: Any, invocation: Invocation) -> Any:

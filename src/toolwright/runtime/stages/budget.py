@@ -9,15 +9,15 @@ from toolwright.runtime.pipeline import Plan, Proceed
 
 def budget(plan: Plan, proceed: Proceed) -> Proceed:
     """Refuse what the turn can no longer afford; keep what ran but does not fit."""
-    if not plan.budgeted:
+    if not plan.budgeted or plan.listing.kind == "internal":  # those help to get out of trouble, and always may
         return proceed
-    internal, outputs = plan.listing.kind == "internal", plan.parts.outputs
+    outputs = plan.parts.outputs
 
     async def stage(invocation: Invocation) -> Outcome:
         turn = invocation.scope.budget
         if turn is None or invocation.resumed:  # an answer that comes later is no expense of the turn that asked
             return await proceed(invocation)
-        if refusal := turn.admit(internal=internal):
+        if refusal := turn.admit():
             return refusal
         outcome = await proceed(invocation)
         if turn.reserve(outcome.text) or not isinstance(outcome, Done):

@@ -17,13 +17,13 @@ def cache(plan: Plan, proceed: Proceed) -> Proceed:
     if rule is None:
         return proceed
     plan.suspends, plan.bare = True, False
-    results, tool = plan.parts.results, plan.listing.tool
+    results, tool, name = plan.parts.results, plan.listing.tool, plan.listing.name
 
     async def stage(invocation: Invocation) -> Outcome:
         if invocation.answer is not None:
             return await proceed(invocation)
         who = None if rule.shared else invocation.principal.user
-        key = digest({"v": 1, "tool": tool.definition, "parameters": invocation.arguments, "user": who})
+        key = digest({"v": 1, "name": name, "tool": tool.definition, "parameters": invocation.arguments, "user": who})
         while True:
             if (found := results.fresh(key)) is not None:
                 invocation.cached = True

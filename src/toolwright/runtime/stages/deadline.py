@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
+from toolwright.core.call import Call
 from toolwright.core.clock import wake
 from toolwright.core.outcome import Failed, Outcome
+from toolwright.core.provider import Provider
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
+from toolwright.runtime.reaper import GRACE
 
+log = logging.getLogger("toolwright")
 Limit: TypeAlias = float | Callable[[dict[str, Any]], float | None] | None
-EXEMPT = frozenset({"client", "external", "hosted", "agent"})
+UNTIMED = frozenset({"client", "external", "hosted", "agent"})
+"""Kinds without a limit of their own: they wait for people, or work for as long as their work takes."""
 
 
 def deadline(plan: Plan, proceed: Proceed) -> Proceed:
@@ -22,44 +30,62 @@ def deadline(plan: Plan, proceed: Proceed) -> Proceed:
     """
     listing, parts = plan.listing, plan.parts
     handler = listing.tool.handler
-    if listing.kind in EXEMPT or (handler is not None and not handler.suspends):
+    if listing.kind == "hosted" or (handler is not None and not handler.suspends):
         return proceed
     plan.suspends = True
-    limit = _limit(plan)
+    limit, task_name = _limit(plan), f"toolwright: {listing.name}"
 
     async def stage(invocation: Invocation) -> Outcome:
         seconds = limit(invocation.arguments) if callable(limit) else limit
         invocation.began = True
-        loop = asyncio.get_running_loop()
         invocation.suspend()
-        task = loop.create_task(proceed(invocation), name=f"toolwright: {listing.name}")
+        loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
-        task.add_done_callback(lambda _: wake(ended))
-        timer = parts.deadlines.start(seconds, lambda: wake(ended)) if seconds else None
+        task = loop.create_task(run(invocation, ended), name=task_name)
+        timer = parts.deadlines.start(seconds, partial(wake, ended)) if seconds else None
         try:
             await ended
         except asyncio.CancelledError:
-            await _stop(invocation, task, "cancelled")
+            await stop(invocation, task, "cancelled")
             raise
         finally:
             if timer is not None:
                 timer.cancel()
+        if task.cancelled():  # by itself: nobody else has had a reason to
+            return Failed("cancelled", f"{listing.name} cancelled itself.", executed=True)
         if task.done():
             return task.result()
-        await _stop(invocation, task, "timed_out")
+        await stop(invocation, task, "timed_out")
         return Failed("timed_out", f"{listing.name} timed out after {seconds:g} s.", executed=True)
 
-    async def _stop(invocation: Invocation, task: asyncio.Task[Outcome], reason: str) -> None:
+    async def run(invocation: Invocation, ended: asyncio.Future[None]) -> Outcome:
+        try:
+            return await proceed(invocation)
+        finally:
+            wake(ended)  # here and not in a callback of the task: one turn of the loop less for every call
+
+    async def stop(invocation: Invocation, task: asyncio.Task[Outcome], reason: str) -> None:
         invocation.cancelled = True
         await parts.reaper.stop(task)
         if listing.provider is not None:
-            await listing.provider.cancel(invocation.call, reason)
+            await _tell(listing.provider, replace(invocation.call, tool=listing.tool.name), reason)
 
     return stage
 
 
+async def _tell(provider: Provider, call: Call, reason: str) -> None:
+    """The other side should know, but its answer is not waited for long."""
+    try:
+        async with asyncio.timeout(GRACE):
+            await provider.cancel(call, reason)
+    except Exception:
+        log.exception("%s could not be told that a call was %s", provider.namespace, reason)
+
+
 def _limit(plan: Plan) -> Limit:
     tool, provider = plan.listing.tool, plan.listing.provider
+    if plan.listing.kind in UNTIMED:
+        return None
     if tool.limits.timeout is not None:
         return tool.limits.timeout
     if provider is not None and provider.timeout is not None:

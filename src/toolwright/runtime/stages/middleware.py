@@ -10,6 +10,7 @@ from toolwright.core.errors import ToolError
 from toolwright.core.invoke import crashed, failed
 from toolwright.core.outcome import Done, Failed, Outcome, Pending
 from toolwright.runtime.invocation import Invocation
+from toolwright.runtime.ledger import happened
 from toolwright.runtime.pipeline import Plan, Proceed
 
 Middleware: TypeAlias = Callable[[Invocation, Proceed], Awaitable[Any]]
@@ -20,9 +21,21 @@ def middleware(plan: Plan, proceed: Proceed) -> Proceed:
     wrappers = (*plan.parts.middleware, *plan.listing.tool.life.middleware)
     if wrappers:
         plan.suspends, plan.bare = True, False
+        proceed = _noting(proceed)
     for wrapper in reversed(wrappers):
         proceed = _around(wrapper, proceed, plan)
     return proceed
+
+
+def _noting(proceed: Proceed) -> Proceed:
+    """Whatever middleware does afterwards, that the handler ran stays true."""
+
+    async def stage(invocation: Invocation) -> Outcome:
+        outcome = await proceed(invocation)
+        invocation.began = invocation.began or happened(outcome)
+        return outcome
+
+    return stage
 
 
 def _around(wrapper: Middleware, proceed: Proceed, plan: Plan) -> Proceed:

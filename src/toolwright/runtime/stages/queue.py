@@ -25,7 +25,7 @@ def queue(plan: Plan, proceed: Proceed) -> Proceed:
     async def stage(invocation: Invocation) -> Outcome:
         if invocation.answer is not None:
             return await proceed(invocation)
-        if (slot := HELD.get().get(line.name)) is not None:
+        if (slot := HELD.get().get(line)) is not None:
             return await _inside(invocation, slot)
         if not line.try_enter():
             await _wait(invocation, line)
@@ -43,7 +43,7 @@ def queue(plan: Plan, proceed: Proceed) -> Proceed:
             return await _holding(invocation)
 
     async def _holding(invocation: Invocation) -> Outcome:
-        token = hold(line.name)
+        token = hold(line)
         try:
             return await proceed(invocation)
         finally:

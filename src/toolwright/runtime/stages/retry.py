@@ -6,6 +6,7 @@ import random
 
 from toolwright.core.outcome import Failed, Outcome
 from toolwright.runtime.invocation import Invocation
+from toolwright.runtime.ledger import happened
 from toolwright.runtime.pipeline import Plan, Proceed
 
 PASSING = frozenset({"unavailable", "rate_limited", "timed_out"})
@@ -23,6 +24,7 @@ def retry(plan: Plan, proceed: Proceed) -> Proceed:
     async def stage(invocation: Invocation) -> Outcome:
         while True:
             outcome = await proceed(invocation)
+            invocation.began = invocation.began or happened(outcome)
             if not _worth_it(outcome) or invocation.attempt > tool.limits.retries:
                 return outcome
             invocation.suspend()

@@ -1,4 +1,4 @@
-"""For tests of tools and agents: a clock that tests advance."""
+"""Manual clock: time that a test lets pass."""
 
 from __future__ import annotations
 

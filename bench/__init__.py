@@ -1,0 +1,1 @@
+"""Benchmarks: every number is a ratio to the practical limit, measured in the same run."""

@@ -1,0 +1,43 @@
+"""`python -m bench`: measure, print the table, and keep it in RESULTS.md."""
+
+from __future__ import annotations
+
+import asyncio
+from argparse import ArgumentParser, Namespace
+
+from bench.calls import calls
+from bench.define import define
+from bench.imports import imports
+from bench.peers.environments import peers
+from bench.queue import queue
+from bench.table import Row, table, versions, write
+
+
+async def measured(*, quick: bool) -> list[Row]:
+    """Every subject. Definitions come last: a heap of ten thousand tools would slow the others' garbage collection."""
+    if quick:
+        rows = [*await calls(rounds=60, count=200), *await queue(rounds=1, count=3000), *await imports(rounds=5)]
+        return [*rows, *await define(rounds=1, count=1000)]
+    return [*await calls(), *await queue(), *await imports(), *await define()]
+
+
+def options() -> Namespace:
+    parser = ArgumentParser(prog="scripts/bench", description="Print how close we are to the practical limit.")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, and RESULTS.md stays as it is")
+    parser.add_argument("--peers", action="store_true", help="install other libraries and measure their own paths too")
+    return parser.parse_args()
+
+
+def main() -> None:
+    chosen = options()
+    rows = asyncio.run(measured(quick=chosen.quick))
+    print(f"{versions()}\n\n{table(rows)}")
+    others = peers() if chosen.peers else []
+    if others:
+        print(table(others))
+    if not chosen.quick:
+        write(rows, others)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Peers: other libraries' own ways of calling a tool."""

@@ -1,0 +1,198 @@
+"""A tour of toolwright: on a terminal you choose from a menu, in a pipe it runs once from start to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeAlias
+
+from toolwright import Call, Context, Outcome, Pending, Queue, Runtime, tool
+from toolwright.core.errors import Unavailable
+from toolwright.core.events import CallEnded, CallPending, CallProgress, CallQueued, CallResumed, CallStarted, Event
+
+Ask: TypeAlias = Callable[[str, str], str]
+"""Asks the person something; the second text is what an empty answer, or the tour without a person, means."""
+Stop: TypeAlias = Callable[[Runtime, Ask], Awaitable[None]]
+
+
+@tool(effects={"read"})
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(effects={"read"}, queue="desk")
+def count_words(text: str) -> int:
+    """Count the words of a text, slowly."""
+    time.sleep(0.1)  # a plain function may block: it runs in a thread of its own
+    return len(text.split())
+
+
+@tool(effects={"read"})
+async def survey(places: int = 3) -> AsyncIterator[object]:
+    """Look at some places, one after the other."""
+    for place in range(1, places + 1):
+        yield {"fraction": place / (places + 1), "message": f"place {place}"}
+        await asyncio.sleep(0.1)
+    yield {"places": places, "treasure": "under the third palm"}
+
+
+def question(args: dict[str, Any], ctx: Context) -> str:
+    return f"Transfer {args['amount']:g} to {args['to']}?"
+
+
+@tool(effects={"write"}, confirm=lambda args, ctx: args["amount"] >= 100, confirm_message=question)
+async def transfer(amount: float, to: str, ctx: Context) -> str:
+    """Transfer money to somebody."""
+    ctx.report("contacting the bank")
+    await asyncio.sleep(0.1)
+    return f"Sent {amount:g} to {to}."
+
+
+QUESTION = {"type": "object", "properties": {"question": {"type": "string"}}, "required": ["question"]}
+ask_person = tool.client("ask_person", "Ask the person a question.", parameters=QUESTION, reply="later")
+
+
+@tool(effects={"read"}, retries=3)
+async def weather(city: str, ctx: Context) -> str:
+    """The weather in a city."""
+    if ctx.attempt < 3:
+        ctx.report(f"attempt {ctx.attempt}: no answer")
+        raise Unavailable("The weather service does not answer.")
+    return f"Sunny in {city}."
+
+
+@tool(effects={"read"}, max_bytes=2_000)
+async def read_log() -> str:
+    """The whole log of a server."""
+    return "\n".join(f"{hour:02}:{minute:02} all is well" for hour in range(24) for minute in range(60))
+
+
+async def broken_arguments(runtime: Runtime, ask: Ask) -> None:
+    """Models send text, not Python. What has one meaning is understood; anything else is explained."""
+    sent = ask("Arguments for add, as a model would write them", "{'a': 40, 'b': \"2\"}")
+    show(await runtime.call("add", sent))
+    show(await runtime.call("add", {"a": 40, "c": 2}))
+
+
+async def threads_and_queues(runtime: Runtime, ask: Ask) -> None:
+    """A plain function runs in a thread; its queue lets one call in at a time, the others wait their turn."""
+    calls = [Call("count_words", {"text": text}) for text in ("one", "one two", "one two three")]
+    for outcome in await runtime.call_many(calls):
+        show(outcome)
+
+
+async def progress(runtime: Runtime, ask: Ask) -> None:
+    """An async generator reports progress with each value but the last, which is its result."""
+    show(await runtime.call("survey"))
+
+
+async def approval(runtime: Runtime, ask: Ask) -> None:
+    """A call that needs a yes does not block anybody: it is pending, and goes on when the answer comes."""
+    await runtime.call("transfer", {"amount": 250, "to": "Ada"})
+    while waits := await runtime.pending():
+        match ask("y(es), n(o) or e(dit)?", "e"):
+            case "y":
+                show(await runtime.approve(waits[0].call_id))
+            case "n":
+                show(await runtime.reject(waits[0].call_id, reason="not today"))
+            case "e":  # what does not fit is refused, and the call still waits
+                edited = {"amount": ask("Which amount?", "120"), "to": "Ada"}
+                show(await runtime.approve(waits[0].call_id, arguments=edited))
+
+
+async def client_tool(runtime: Runtime, ask: Ask) -> None:
+    """A client tool is done by a person or a browser. The model gets a ticket, and the answer settles it."""
+    show(await runtime.call("ask_person", {"question": "Tea or coffee?"}))
+    for wait in await runtime.pending():
+        show(await runtime.settle(wait.call_id, ask(wait.arguments["question"], "Tea.")))
+
+
+async def retries(runtime: Runtime, ask: Ask) -> None:
+    """A tool that only reads may be tried again when the other side is away for a moment."""
+    outcome = await runtime.call("weather", {"city": "Ushuaia"})
+    show(outcome)
+    print(f"  It took {outcome.meta.attempts} attempts.")
+
+
+async def large_output(runtime: Runtime, ask: Ask) -> None:
+    """What is too large for a model is kept under a handle, and the model is told how to read on."""
+    outcome = await runtime.call("read_log")
+    print(f"  {outcome.text[:160]}...")
+    handle = json.loads(outcome.text)["tool_output"]["handle"]
+    show(await runtime.call("tool_output", {"handle": handle, "grep": ask("Lines that match", "^12:0[0-4]")}))
+
+
+STOPS: tuple[Stop, ...] = (broken_arguments, threads_and_queues, progress, approval, client_tool, retries, large_output)
+
+
+def show(outcome: Outcome) -> None:
+    """What the model is shown."""
+    print(f"  = {type(outcome).__name__}: {outcome.text}")
+
+
+def on_event(event: Event) -> None:
+    """Tell what happens while it happens."""
+    match event:
+        case CallStarted(tool=name, arguments=arguments):
+            print(f"  > {name} {arguments if arguments is not None else ''}".rstrip())
+        case CallQueued(tool=name, queue=queue, position=position):
+            print(f"  . {name} waits in the queue {queue!r}, place {position}")
+        case CallProgress(tool=name, fraction=fraction, message=message):
+            print(f"  . {name}: {f'{fraction:.0%} ' if fraction is not None else ''}{message or ''}".rstrip())
+        case CallPending(waiting_for=waiting_for, message=message):
+            print(f"  ? waits for {waiting_for}: {message}")
+        case CallResumed(tool=name):
+            print(f"  > {name} goes on")
+        case CallEnded(tool=name, outcome=outcome) if not isinstance(outcome, Pending):
+            print(f"  < {name} after {outcome.meta.latency_ms:.0f} ms")
+
+
+async def visit(stop: Stop, runtime: Runtime, ask: Ask) -> None:
+    print(f"\n{stop.__name__}\n  {stop.__doc__}")
+    await stop(runtime, ask)
+
+
+async def choose(runtime: Runtime) -> None:
+    while True:
+        menu = "\n".join(f"{number}. {stop.__name__}" for number, stop in enumerate(STOPS, start=1))
+        match asked(f"\n{menu}\nWhich one, or q to leave?", "1"):
+            case "q":
+                return
+            case chosen if chosen.isdecimal() and 1 <= int(chosen) <= len(STOPS):
+                await visit(STOPS[int(chosen) - 1], runtime, asked)
+            case chosen:
+                print(f"There is no {chosen!r}: give a number from 1 to {len(STOPS)}, or q.")
+
+
+def asked(text: str, usual: str) -> str:
+    """Ask at the terminal. Nothing runs meanwhile, and nothing needs to: what waits for a person is pending."""
+    return input(f"{text} [{usual}] ").strip() or usual
+
+
+def told(text: str, usual: str) -> str:
+    print(f"{text} {usual}")
+    return usual
+
+
+async def tour() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # asyncio's own would wait for `input` to return
+    tools = (add, count_words, survey, transfer, ask_person, weather, read_log)
+    async with Runtime(*tools, queues={"desk": Queue(concurrent=1)}, defaults={"retry_delay": 0.1}) as runtime:
+        runtime.listen(on_event)
+        if sys.stdin.isatty():
+            await choose(runtime)
+        else:
+            for stop in STOPS:
+                await visit(stop, runtime, told)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(EOFError, KeyboardInterrupt):
+        asyncio.run(tour())
+    print("\nGoodbye.")

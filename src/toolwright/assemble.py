@@ -1,0 +1,171 @@
+"""Assemble: the one place where parts meet. From a configuration and sources of tools to a runtime."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping
+from contextlib import redirect_stdout
+from hashlib import sha256
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
+from typing import Any, TypeAlias
+
+from toolwright.config.config import Config
+from toolwright.core.define import LazyTool
+from toolwright.core.errors import DefinitionError
+from toolwright.core.names import nearest
+from toolwright.core.provider import Provider
+from toolwright.core.tool import Tool
+from toolwright.runtime.parts import Approver
+from toolwright.runtime.policy import Policy
+from toolwright.runtime.runtime import Runtime
+from toolwright.runtime.sources import flatten
+
+Found: TypeAlias = Tool[..., Any] | Provider | LazyTool
+
+
+class SourceError(Exception):
+    """A source of tools cannot be loaded: says which, where and why."""
+
+
+def assemble(
+    config: Config | None = None,
+    *sources: Any,
+    approver: Approver | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Runtime:
+    """A runtime of what the configuration names and of further sources; it asks before anything but reading."""
+    config = config or Config()
+    environment = os.environ if environment is None else environment
+    found = [*_configured(config), *flatten(sources)]
+    return Runtime(
+        *{id(item): item for item in found}.values(),  # a tool that two sources import is still one tool
+        policy=Policy.default() if config.policy is None else config.policy,
+        queues=config.queues,
+        workspace=str(config.workspace.folder(environment)) if config.workspace else None,
+        approver=approver,
+        defaults=config.defaults,
+    )
+
+
+def _configured(config: Config) -> Iterable[Found]:
+    for source in config.tools:
+        try:
+            yield from load(source.text, folder=config.folder)
+        except SourceError as error:
+            raise source.error(str(error)) from error
+
+
+def load(source: str, *, folder: str | Path = ".") -> list[Found]:
+    """The tools and providers of `file.py`, `package.module`, or `:object` in one of them."""
+    where, wanted = _parted(source)
+    module = _module(where, Path(folder))
+    value = _object(module, wanted, where) if wanted else module
+    try:
+        found = _in_module(value) if isinstance(value, ModuleType) else flatten([value])
+    except DefinitionError as error:
+        raise SourceError(f"{source}: {error.problem if not error.where else error}") from error
+    if not found:
+        raise SourceError(f"{source} holds no tools. Put @tool above a function in it.")
+    return found
+
+
+def _parted(source: str) -> tuple[str, str]:
+    """The file or module, and the object in it; the colon of `C:\\tools.py` is neither."""
+    where, colon, wanted = source.rpartition(":")
+    return (where, wanted) if colon and wanted.replace(".", "_").isidentifier() and len(where) > 1 else (source, "")
+
+
+def _in_module(module: ModuleType) -> list[Found]:
+    named = [value for name, value in vars(module).items() if not name.startswith("_")]
+    found = [value for value in named if isinstance(value, (Tool, Provider, LazyTool))]
+    return list({id(value): value for value in found}.values())
+
+
+def _object(module: ModuleType, wanted: str, where: str) -> Any:
+    value: Any = module
+    for name in wanted.split("."):
+        if not hasattr(value, name):
+            near = nearest(name, [known for known in dir(value) if not known.startswith("_")], 1)
+            raise SourceError(f"{where} has no {name!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
+        value = getattr(value, name)
+    return value
+
+
+def _module(where: str, folder: Path) -> ModuleType:
+    path = folder / Path(where).expanduser()
+    is_file = where.endswith(".py") or path.is_file()
+    if is_file and not path.is_file():
+        raise SourceError(f"There is no file {path}.")
+    _add_to_path(path.parent if is_file else folder)
+    try:
+        with redirect_stdout(sys.stderr):  # what a module prints is no part of our output
+            return _from_file(path.resolve()) if is_file else importlib.import_module(where)
+    except DefinitionError as error:
+        raise SourceError(_without_folder(error)) from error
+    except (Exception, SystemExit) as error:
+        raise SourceError(_explained(error, where)) from error
+
+
+def _add_to_path(folder: Path) -> None:
+    if (entry := str(folder.resolve())) not in sys.path:
+        sys.path.insert(0, entry)
+
+
+def _from_file(path: Path) -> ModuleType:
+    known = sys.modules.get(path.stem)
+    if known is not None and getattr(known, "__file__", None) == str(path):
+        return known
+    name = path.stem
+    if known is not None or name in sys.stdlib_module_names:  # never take the place of another module
+        name = f"{name}_{sha256(str(path).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise SourceError(f"{path} is no Python file.")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _explained(error: BaseException, where: str) -> str:
+    if isinstance(error, SourceError):
+        return str(error)
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{_shown(error.filename)}:{error.lineno}: {error.msg}"
+    if isinstance(error, ModuleNotFoundError) and f"{where}.".startswith(f"{error.name}."):
+        return f"There is no module {error.name!r}. A file is named with its ending: {error.name.split('.')[0]}.py"
+    told = next(iter(str(error).strip().splitlines()), "")
+    problem = "it ends the program" if isinstance(error, SystemExit) else f"{type(error).__name__}: {told}".rstrip(": ")
+    return f"{_place(error) or where}: {problem}"
+
+
+def _place(error: BaseException) -> str:
+    """The innermost line of the user's own code, and not of a library that it called."""
+    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    theirs = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+    return f"{_shown(theirs[-1].filename)}:{theirs[-1].lineno}" if theirs else ""
+
+
+_LIBRARIES = (*{sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")},)
+_LIBRARIES += (str(Path(__file__).parent) + os.sep,)
+
+
+def _shown(filename: str) -> str:
+    path, here = Path(filename), Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else filename
+
+
+def _without_folder(error: DefinitionError) -> str:
+    """The same error, its file named as the user would."""
+    return str(error).replace(str(Path.cwd()) + os.sep, "")

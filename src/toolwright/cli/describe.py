@@ -1,0 +1,48 @@
+"""`toolwright describe`: what a model is shown of the tools."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from toolwright.catalogue.describe import describe
+from toolwright.catalogue.listing import Listing
+from toolwright.cli.exits import UNKNOWN_TOOL, Ended
+from toolwright.cli.options import Given, with_tools
+from toolwright.cli.run import run
+from toolwright.cli.screen import console, is_person, line, pretty
+from toolwright.runtime.runtime import Runtime
+
+FORMATS = ("openai", "responses", "anthropic", "gemini", "mcp")
+
+
+@click.command("describe")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("-f", "--format", "format_", type=click.Choice(FORMATS), default="openai", show_default=True)
+@with_tools
+def command(given: Given, names: tuple[str, ...], format_: str) -> None:
+    """Show the tools as a model API wants them. Those that it would refuse are named on stderr."""
+    run(_describe(given, names, format_))
+
+
+async def _describe(given: Given, names: tuple[str, ...], format_: str) -> None:
+    async with given.runtime() as runtime:
+        listings = [_find(runtime, name) for name in names] or list(runtime.catalogue)
+        shown = [listing for listing in listings if listing.shown_to_model]
+        for listing in listings:
+            if listing not in shown and names:
+                sys.stderr.write(f"{listing.name} is for people: no model is shown it.\n")
+        described = describe(shown, format_, workspace=runtime.parts.workspace)  # says itself what is left out
+        if is_person(sys.stdout):
+            console().print(pretty(described), soft_wrap=True)
+        else:
+            sys.stdout.writelines(map(line, described))
+
+
+def _find(runtime: Runtime, name: str) -> Listing:
+    listing = runtime.catalogue.resolve(name)
+    if listing is None:
+        near = runtime.catalogue.suggest(name)
+        raise Ended(UNKNOWN_TOOL, f"Unknown tool: {name!r}.{f' Did you mean {near[0]}?' if near else ''}")
+    return listing

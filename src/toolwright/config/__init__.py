@@ -1,0 +1,1 @@
+"""Configuration: one file that says which tools there are and what limits them."""

@@ -1,0 +1,66 @@
+"""Config: everything that a configuration file says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from toolwright.config import sections
+from toolwright.config.document import read_document
+from toolwright.config.errors import ConfigError
+from toolwright.config.place import Place
+from toolwright.config.sections import Source, Workspace
+from toolwright.config.values import known_entries
+from toolwright.runtime.defaults import Defaults
+from toolwright.runtime.policy import Policy
+from toolwright.runtime.queues import Queue
+
+NAMES = ("toolwright.yaml", "toolwright.yml", "toolwright.json", "toolwright.toml")
+"""What a configuration file is called when nobody names one."""
+
+SECTIONS: Mapping[str, Callable[[Place], Any]] = {
+    "defaults": sections.defaults,
+    "workspace": sections.workspace,
+    "policy": sections.policy,
+    "queues": sections.queues,
+    "tools": sections.tools,
+}
+LATER = ("mcp_servers", "rest_tools", "openapi", "agents", "store", "gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What the file says; a section that is not there has its default."""
+
+    path: Path | None = None
+    defaults: Defaults = field(default_factory=Defaults)
+    workspace: Workspace | None = None
+    policy: Policy | None = None
+    queues: Mapping[str, Queue] = field(default_factory=dict)
+    tools: tuple[Source, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """What the file's own paths are relative to."""
+        return self.path.parent if self.path is not None else Path()
+
+
+def read_config(path: str | Path) -> Config:
+    """Read a configuration file, refusing whatever in it means nothing."""
+    path = Path(path)
+    found = known_entries(read_document(path), SECTIONS, later=LATER)
+    # `policy:` with nothing after it is read as null, and says nothing.
+    return Config(path, **{name: SECTIONS[name](inside) for name, inside in found.items() if inside.value is not None})
+
+
+def find_config(folder: str | Path = ".") -> Path | None:
+    """The configuration file of a folder; two of them are an error, because one would be ignored."""
+    found = [path for name in NAMES if (path := Path(folder) / name).is_file()]
+    if len(found) > 1:
+        raise ConfigError(
+            f"There are several configuration files: {', '.join(path.name for path in found)}.",
+            fix=f"keep one, or name it: --config {found[0].name}.",
+        )
+    return found[0] if found else None

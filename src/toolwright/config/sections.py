@@ -1,0 +1,140 @@
+"""Sections: what each part of a configuration file may say, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from toolwright.config.errors import ConfigError
+from toolwright.config.place import Place
+from toolwright.config.values import (
+    LATER,
+    duration,
+    expanded,
+    flag,
+    known_entries,
+    or_off,
+    size,
+    text,
+    texts,
+    whole,
+)
+from toolwright.core.durations import rate
+from toolwright.core.facets import EFFECTS
+from toolwright.runtime.defaults import Defaults
+from toolwright.runtime.policy import Decision, Policy, Rule
+from toolwright.runtime.queues import Queue
+
+DEFAULTS: Mapping[str, Callable[[Place], Any]] = {
+    "tool_timeout": or_off(duration),
+    "max_output": size,
+    "max_input": size,
+    "max_concurrent": or_off(whole),
+    "pending_ttl": or_off(duration),
+    "retry_delay": duration,
+    "breaker_failures": whole,
+    "breaker_pause": duration,
+}
+_OTHERS = {"tool_response_max_bytes": "max_output", "max_concurrent_tools": "max_concurrent"}
+_OTHERS |= {f"{name}_ms": name for name in ("tool_timeout", "pending_ttl", "retry_delay", "breaker_pause")}
+_DEFAULTS_LATER = ("trace_mcp", "trace_tools", "mcp_init_concurrency")
+_DECISIONS = ("allow", "ask", "deny")
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The folder that file paths are meant in."""
+
+    root: Place
+    writes: bool = True
+
+    def folder(self, environment: Mapping[str, str]) -> Path:
+        """The folder itself: relative to the configuration file, with its variables filled in."""
+        folder = self.root.path.parent / Path(expanded(self.root, environment)).expanduser()
+        if not folder.is_dir():
+            raise self.root.error("The root of the workspace is no folder.", "make it, or name another one.")
+        return folder.resolve()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where tools come from: a file or a module, perhaps with one thing in it."""
+
+    text: str
+    place: Place
+
+    def error(self, problem: str) -> ConfigError:
+        """What is wrong with it, and where it was asked for."""
+        return self.place.error(problem)
+
+
+def defaults(place: Place) -> Defaults:
+    """The limits that hold where a tool sets none."""
+    found = known_entries(place, DEFAULTS, others=_OTHERS, later=_DEFAULTS_LATER)
+    return Defaults(**{name: DEFAULTS[name](inside) for name, inside in found.items()})
+
+
+def workspace(place: Place) -> Workspace:
+    """A folder, or `{root, writes}`."""
+    if isinstance(place.value, str):
+        text(place)
+        return Workspace(place)
+    found = known_entries(place, ("root", "writes"))
+    if "root" not in found:
+        raise place.error("workspace has no root.", "write root: .")
+    text(found["root"])
+    return Workspace(found["root"], flag(found["writes"]) if "writes" in found else True)
+
+
+def policy(place: Place) -> Policy:
+    """Rules in order; the first that matches decides."""
+    return Policy([_rule(item) for item in place.items("write - {effects: [write], decision: ask}.")])
+
+
+def _rule(place: Place) -> Rule:
+    found = known_entries(place, ("tools", "effects", "arguments", "decision", "reason"))
+    decision = found["decision"].value if "decision" in found else None
+    if decision not in _DECISIONS:
+        raise found.get("decision", place).error("A rule needs a decision.", f"use {', '.join(_DECISIONS)}.")
+    effects = texts(found["effects"]) if "effects" in found else []
+    if set(effects) - EFFECTS:
+        raise found["effects"].error("effects names something unknown.", f"use some of {', '.join(sorted(EFFECTS))}.")
+    arguments = found["arguments"].entries() if "arguments" in found else {}
+    return Rule(
+        cast(Decision, decision),
+        tuple(texts(found["tools"])) if "tools" in found else ("*",),
+        frozenset(effects),
+        {name: inside.value for name, inside in arguments.items()},
+        text(found["reason"]) if "reason" in found else "",
+    )
+
+
+def queues(place: Place) -> dict[str, Queue]:
+    """Named limits: `{github: {concurrent: 3, rate: 30/min}}`."""
+    return {name: _queue(inside) for name, inside in place.entries().items()}
+
+
+def _queue(place: Place) -> Queue:
+    found = known_entries(place, ("concurrent", "rate"))
+    pace = text(found["rate"]) if "rate" in found else None
+    try:
+        if pace is not None:
+            rate(pace)
+    except ValueError:
+        raise found["rate"].error("rate must say how many in what time.", "write 30/min, 5/s or 1000/h.") from None
+    return Queue(whole(found["concurrent"]) if "concurrent" in found else None, pace)
+
+
+def tools(place: Place) -> tuple[Source, ...]:
+    """Files and modules, relative to the configuration file."""
+    return tuple(_source(item) for item in place.items("write - tools.py, or - package.module:object."))
+
+
+def _source(place: Place) -> Source:
+    if isinstance(place.value, dict):
+        raise place.error(f"A tool that is written out in the file {LATER}.", "name a file or module with tools.")
+    if not isinstance(place.value, str) or not place.value.strip():
+        raise place.error("A source of tools must be text.", "write tools.py, or package.module:object.")
+    return Source(place.value.strip(), place)

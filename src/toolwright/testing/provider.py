@@ -1,0 +1,99 @@
+"""Recording provider: a provider that says what a test told it to, and remembers its calls."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from toolwright.core.call import Call
+from toolwright.core.context import Context
+from toolwright.core.errors import DefinitionError
+from toolwright.core.facets import Kind
+from toolwright.core.names import nearest, qualified
+from toolwright.core.provider import Provider
+from toolwright.core.tool import Tool
+from toolwright.testing import definition
+from toolwright.testing.misses import Unscripted
+
+Offered: TypeAlias = Tool[..., Any] | tuple[str, Mapping[str, Any]] | str
+"""A tool, a name with a JSON Schema, or a name alone."""
+
+
+class RecordingProvider(Provider):
+    """A real provider with scripted `answers`: a value or an outcome to return, an exception to raise, a function of
+    the call, or an iterator that has one of these for each call. A tool of your own that has none does its own work.
+    """
+
+    def __init__(
+        self,
+        namespace: str,
+        tools: Iterable[Offered],
+        answers: Mapping[str, Any] | None = None,
+        *,
+        kind: Kind = "rest",
+        timeout: float | None = None,
+        queue: str | None = None,
+        cache: float | None = None,
+        instructions: str = "",
+    ) -> None:
+        self.namespace, self.kind = namespace, kind
+        self.timeout, self.queue, self.cache = timeout, queue, cache
+        self.calls: list[Call] = []
+        """Every call that got here; `tool` is the tool's own name."""
+        self.resumed: list[tuple[Call, Any]] = []
+        """The calls that went on after a `Pending("input")`, each with the answer."""
+        self.cancelled: list[tuple[Call, str]] = []
+        """The calls that were cancelled or timed out, each with the reason."""
+        self._instructions = instructions
+        self._tools = {tool.name: tool for tool in (_tool(each, kind) for each in tools)}
+        self.answers = dict(answers or {})
+        self._check()
+
+    def _check(self) -> None:
+        for name in self.answers.keys() - self._tools.keys():
+            meant = f"did you mean {near[0]!r}?" if (near := nearest(name, self._tools, 1)) else "offer a tool of it."
+            raise DefinitionError(f"{self.namespace} has an answer for {name!r}, which it does not offer.", fix=meant)
+
+    async def tools(self) -> Sequence[Tool[..., Any]]:
+        """The offered tools; this provider does their work."""
+        return [tool.evolve(handler=None) for tool in self._tools.values()]
+
+    async def invoke(self, call: Call, context: Context) -> Any:
+        """Remember the call and give its answer."""
+        self.calls.append(call)
+        answer = self.answers.get(call.tool)
+        if isinstance(answer, Iterator):
+            answer = self._next(call.tool, answer)
+        if call.tool not in self.answers and (tool := self._tools[call.tool]).handler is not None:
+            answer = tool.run(call.arguments)
+        if isinstance(answer, BaseException):
+            raise answer
+        answer = answer(call) if callable(answer) else answer
+        return await answer if inspect.isawaitable(answer) else answer
+
+    def _next(self, tool: str, answers: Iterator[Any]) -> Any:
+        for answer in answers:
+            return answer
+        count, name = sum(call.tool == tool for call in self.calls), qualified(self.namespace, tool)
+        raise Unscripted(f"{name} has no answer left for its call {count}.")
+
+    async def resume(self, call: Call, state: Any, answer: Any) -> Any:
+        """Remember the answer, and give it as the result."""
+        self.resumed.append((call, answer))
+        return answer
+
+    async def cancel(self, call: Call, reason: str) -> None:
+        """Remember that the call is not wanted any more."""
+        self.cancelled.append((call, reason))
+
+    def instructions(self) -> str:
+        """What was given."""
+        return self._instructions
+
+
+def _tool(offered: Offered, kind: Kind) -> Tool[..., Any]:
+    if isinstance(offered, Tool):
+        return offered
+    name, schema = (offered, {}) if isinstance(offered, str) else offered
+    return definition.read({"name": name, "parameters": schema}, kind)

@@ -1,0 +1,75 @@
+"""The benchmarks run. What they measure is not looked at: a busy machine must not fail a test."""
+
+from pathlib import Path
+
+from bench.calls import calls
+from bench.define import define
+from bench.imports import distributions, imports
+from bench.measure import ratio
+from bench.peers.environments import PEERS, ROOT
+from bench.queue import queue
+from bench.table import Row, table, write
+
+
+async def test_every_subject_gives_rows_with_positive_numbers():
+    rows = [
+        *await calls(rounds=1, count=2),
+        *await queue(rounds=1, count=5),
+        *await define(rounds=1, count=3),
+    ]
+
+    assert len(rows) == 10
+    assert all(row.measured is not None and row.measured > 0 for row in rows)
+
+
+async def test_imports_are_measured_in_processes_of_their_own():
+    took, brought = await imports(rounds=1)
+
+    assert took.measured is not None
+    assert took.measured > 0
+    assert brought.measured == 2
+
+
+async def test_a_ratio_is_the_median_of_pairs():
+    ours, limit = iter([9.0, 2.0, 3.0, 40.0]), iter([9.0, 1.0, 1.0, 1.0])
+
+    async def next_of_ours() -> float:
+        return next(ours)
+
+    async def next_of_limit() -> float:
+        return next(limit)
+
+    assert await ratio(next_of_ours, next_of_limit, rounds=3) == 3.0
+
+
+def test_a_goal_is_met_by_the_number_that_is_shown():
+    assert Row("calls", 1.254, 1.25).cells() == ("calls", "<= 1.25x", "1.25x", "yes")
+    assert Row("calls", 1.256, 1.25).met == "no"
+    assert Row("distributions", 2, 4, unit="").cells() == ("distributions", "<= 4", "2", "yes")
+
+
+def test_what_cannot_be_measured_says_why():
+    assert Row("a peer", None, note="does not install").cells() == ("a peer", "", "not measured", "does not install")
+
+
+def test_the_peers_of_an_earlier_run_stay(tmp_path: Path):
+    results = tmp_path / "RESULTS.md"
+    peer = Row("a peer", 100.0, note="for information")
+
+    write([Row("calls", 4.0, 5)], [peer], path=results)
+    write([Row("calls", 3.0, 5)], [], path=results)
+
+    assert "3.00x" in results.read_text()
+    assert "4.00x" not in results.read_text()
+    assert table([peer]) in results.read_text()
+
+
+def test_distributions_are_counted_without_extras():
+    assert "pydantic-core" in distributions("pydantic")
+    assert "email-validator" not in distributions("pydantic")
+
+
+def test_every_peer_has_a_script_and_every_script_says_which_path_it_takes():
+    for name in PEERS:
+        script = ROOT / "bench" / "peers" / f"{name.replace('-', '_')}.py"
+        assert script.read_text().startswith('"""')

@@ -1,0 +1,145 @@
+"""A mistake in a definition is told with its place and a fix, never when the tool is called."""
+
+import dataclasses
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from toolwright import Context, DefinitionError, Runtime, tool
+
+HERE = rf"^{re.escape(__file__)}:\d+: "
+
+
+class Book(BaseModel):
+    title: str
+    pages: int
+
+
+class NotJson:
+    pass
+
+
+def star(*items: str) -> None: ...
+
+
+def positional(a: int, /) -> None: ...
+
+
+class Stars:
+    def __call__(self, *items: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("define", "problem", "fix"),
+    [
+        (lambda: tool(star), r"`\*items` cannot be named", r"items: list\[str\]"),
+        (lambda: tool(name="x")(star), r"`\*items` cannot be named", r"items: list\[str\]"),
+        (lambda: tool(Stars()), r"`\*items` cannot be named", r"items: list\[str\]"),
+        (lambda: tool(positional), "`a` is positional-only", "remove the `/`"),
+        (lambda: tool(lambda: None), "'<lambda>' is no name", "name='_lambda_'"),
+        (lambda: tool(name="my tool!")(lambda: None), "'my tool!' is no name", "name='my_tool_'"),
+        (lambda: tool.client("", "x"), "'' is no name", "letters, digits"),
+        (lambda: tool.client("a b", "x"), "'a b' is no name", "name='a_b'"),
+        (lambda: tool.client("a", "x", reply="soon"), "Unknown reply 'soon'", "none, wait or later"),
+        (lambda: tool(classmethod(lambda cls: None)), "cannot be called", "@classmethod above @tool"),
+        (lambda: tool(5), "5 cannot be called", "decorate a function"),
+        (lambda: tool(NotJson), "NotJson has neither __call__ nor run", "async def run"),
+        (lambda: tool(Book), "Book has neither __call__ nor run", "async def run"),
+        (lambda: tool(parameters=int)(_fine), "<class 'int'> does not describe parameters", "a pydantic model"),
+        (lambda: tool(parameters="city")(_fine), "'city' does not describe parameters", "a JSON Schema"),
+        (lambda: tool.external("x", "x", parameters=[1]), "does not describe parameters", "a JSON Schema"),
+    ],
+)
+def test_a_mistake_in_the_shape_is_told_at_definition(define: Callable[[], Any], problem: str, fix: str) -> None:
+    with pytest.raises(DefinitionError, match=f"{HERE}.*{problem}.* Fix: .*{fix}") as caught:
+        define()
+
+    assert re.search(problem, caught.value.problem)
+    assert re.search(fix, caught.value.fix)
+    assert caught.value.where.startswith(__file__)
+
+
+async def _fine(a: int) -> None: ...
+
+
+async def _unknown_type(a: "Nowhere") -> None: ...  # noqa: F821  # the point of the test
+
+
+async def _not_json(a: NotJson) -> None: ...
+
+
+async def _callback(a: Callable[[], None]) -> None: ...
+
+
+async def _two_contexts(one: Context, other: Context) -> None: ...
+
+
+async def _names(city: str, when: str) -> None: ...
+
+
+async def _nothing() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "parameters", "problem", "fix"),
+    [
+        (_unknown_type, None, "cannot be found: name 'Nowhere'", "import it at module level"),
+        (_not_json, None, "no JSON Schema .*NotJson", r"use\(\.\.\.\)"),
+        (_callback, None, "no JSON Schema .*Callable", "types that JSON can hold"),
+        (_names, Book, "takes city, when, but the parameters are pages, title", "name the handler's parameters"),
+        (_nothing, Book, "takes nothing, but the parameters are pages, title", "take one `arguments` value"),
+        (_fine, {"type": "nonsense"}, "The JSON Schema cannot be used", "a valid JSON Schema"),
+        (_fine, {"properties": {"a": {"pattern": "("}}}, "The JSON Schema cannot be used", "a valid JSON Schema"),
+        (_fine, {"properties": {"a": {"default": {1, 2}}}}, "not plain JSON", "a valid JSON Schema"),
+        (_fine, {"properties": {"a": {"maximum": float("inf")}}}, "not plain JSON", "a valid JSON Schema"),
+    ],
+)
+def test_a_mistake_in_the_types_is_told_when_they_are_compiled(
+    function: Callable[..., Any], parameters: Any, problem: str, fix: str
+) -> None:
+    made = tool(name="work", parameters=parameters)(function)
+
+    for _ in range(2):
+        with pytest.raises(DefinitionError, match=f"{HERE}.*{problem}.* Fix: .*{fix}"):
+            made.compile()
+
+
+def test_a_model_class_whose_types_are_wrong_names_its_place() -> None:
+    @tool
+    @dataclasses.dataclass
+    class Work:
+        a: "Nowhere"  # type: ignore[name-defined]  # noqa: F821  # the point of the test
+
+        def run(self) -> None: ...
+
+    with pytest.raises(DefinitionError, match=f"{HERE}.* is not fully defined.* Fix: "):
+        Work.compile()
+
+
+async def test_a_runtime_lists_all_mistakes_in_one_error() -> None:
+    tools = [tool(name=f"tool_{i}")(f) for i, f in enumerate([_unknown_type, _fine, _not_json, _callback])]
+
+    with pytest.raises(DefinitionError) as caught:
+        async with Runtime(tools):
+            pass
+
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "3 tools cannot be used:"
+    assert [Path(__file__).name in line and "Fix: " in line for line in lines[1:]] == [True] * 3
+    assert ["Nowhere" in lines[1], "NotJson" in lines[2], "Callable" in lines[3]] == [True] * 3
+
+
+async def test_a_single_mistake_is_told_by_itself() -> None:
+    with pytest.raises(DefinitionError, match=f"{HERE}.*Nowhere"):
+        async with Runtime(tool(name="work")(_unknown_type)):
+            pass
+
+
+async def test_a_tool_added_later_is_checked_when_it_is_added() -> None:
+    async with Runtime() as runtime:
+        with pytest.raises(DefinitionError, match=f"{HERE}.*Nowhere"):
+            await runtime.add(tool(name="work")(_unknown_type))

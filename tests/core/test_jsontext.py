@@ -1,0 +1,85 @@
+"""JSON that is taken exactly or refused with a reason."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolwright.core.errors import InvalidArguments
+from toolwright.core.jsontext import MAX_DEPTH, Malformed, check_plain, check_unique, colons, parse
+
+
+@pytest.mark.parametrize("text", ["1", "null", '"x"', "[]", '{"a": [1, {"b": 2}]}', b'{"a": 1}', " {} "])
+def test_plain_json_is_read(text: str | bytes) -> None:
+    assert parse(text) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"a": 1, "a": 2}', "'a' is given twice"),
+        ('[{"a": {"b": 1, "b": 1}}]', "'b' is given twice"),
+        ("NaN", "not valid JSON"),
+        ("[Infinity]", "not valid JSON"),
+        ("[-1e999]", "-inf is not a number"),
+        ('"\\ud800"', "not valid JSON"),
+        ('"\ud800"', "lone surrogate"),
+        ("[" * 100_000, "nested deeper than 200 levels"),
+        ("[" * MAX_DEPTH + "]" * MAX_DEPTH + "x", "not valid JSON"),
+        ('{"a": 1', "not valid JSON"),
+        ("{'a': 1}", "not valid JSON"),
+        ('{"a": 1} and more', "not valid JSON"),
+        ("", "not valid JSON"),
+        (b"\xff", "not valid JSON"),
+    ],
+    ids=range(14),
+)
+def test_anything_else_is_refused_with_the_reason(text: str | bytes, reason: str) -> None:
+    with pytest.raises(InvalidArguments, match=reason):
+        parse(text)
+
+
+def test_only_text_that_is_no_json_is_worth_mending() -> None:
+    with pytest.raises(Malformed):
+        parse('{"a": 1')
+    with pytest.raises(InvalidArguments) as caught:
+        parse('{"a": 1, "a": 2}')
+    assert not isinstance(caught.value, Malformed)
+
+
+def test_depth_is_counted_the_same_in_text_and_in_values() -> None:
+    def text(levels: int) -> str:
+        return "[" * levels + "]" * levels
+
+    assert parse(text(MAX_DEPTH)) == json.loads(text(MAX_DEPTH))
+    with pytest.raises(InvalidArguments, match="nested deeper"):
+        parse(text(MAX_DEPTH + 1))
+    with pytest.raises(InvalidArguments, match="nested deeper"):
+        check_plain(json.loads(text(MAX_DEPTH + 1)))
+
+
+def test_a_value_that_holds_itself_is_refused() -> None:
+    value: list[Any] = []
+    value.append(value)
+
+    with pytest.raises(InvalidArguments, match="nested deeper"):
+        check_plain(value)
+
+
+KEYS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(st.recursive(KEYS, lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner)), st.sampled_from([None, 1]))
+def test_there_are_never_more_keys_than_colons(value: Any, indent: int | None) -> None:
+    text = json.dumps(value, indent=indent)
+
+    check_unique(text)
+    assert colons(text) >= _keys(value)
+
+
+def _keys(value: Any) -> int:
+    if isinstance(value, dict):
+        return len(value) + sum(map(_keys, value.values()))
+    return sum(map(_keys, value)) if isinstance(value, list) else 0

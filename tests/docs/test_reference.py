@@ -1,0 +1,209 @@
+"""The reference says what the code does: each list in it is held against the one in the code."""
+
+import inspect
+import re
+from ast import literal_eval
+from collections.abc import Iterable
+from dataclasses import fields
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import toolwright
+from toolwright import Approval, Call, Catalogue, Context, Done, Failed, Pending, Policy, Provider, Runtime
+from toolwright.catalogue import describe, wrap
+from toolwright.catalogue.listing import Listing
+from toolwright.core import content, errors, events, wire
+from toolwright.core.define import Options
+from toolwright.core.facets import CATEGORIES, EFFECTS, HOOKS
+from toolwright.core.outcome import Meta
+from toolwright.runtime import policy, ready
+from toolwright.runtime.defaults import Defaults
+from toolwright.runtime.queues import QueueStatus
+from toolwright.runtime.scope import Scope
+from toolwright.runtime.stages import STAGES
+from toolwright.runtime.stats import Stats
+from toolwright.runtime.waits import WaitingCall
+from toolwright.testing import ManualClock
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = {page.stem: page.read_text(encoding="utf-8") for page in DOCS.glob("reference/*.md")}
+CODE = re.compile(r"`([^`\n]+)`")
+
+
+def words(page: str) -> set[str]:
+    """Every word that stands in code quotes on a page."""
+    return {word for quoted in CODE.findall(PAGES[page]) for word in re.findall(r"\w+", quoted)}
+
+
+def rows(page: str, heading: str) -> list[list[str]]:
+    """The rows of the tables whose first column is called so, without its code quotes."""
+    found, wanted = [], False
+    for line in PAGES[page].splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("|") else []
+        if not cells:
+            wanted = False
+        elif cells[0] == heading:
+            wanted = True
+        elif wanted and set(line) - set("|- "):
+            found.append([cells[0].strip("`"), *cells[1:]])
+    return found
+
+
+def first_column(page: str, heading: str) -> list[str]:
+    return [row[0] for row in rows(page, heading)]
+
+
+def missing(names: Iterable[str], page: str) -> list[str]:
+    return sorted(set(names) - words(page))
+
+
+def public(cls: type) -> list[str]:
+    return [name for name in dir(cls) if not name.startswith("_")]
+
+
+def parameters(function: object) -> list[str]:
+    return [name for name in inspect.signature(function).parameters if name != "self"]  # type: ignore[arg-type]
+
+
+def test_every_public_name_has_its_place():
+    everywhere = set().union(*map(words, PAGES))
+
+    assert sorted(set(toolwright.__all__) - everywhere) == []
+
+
+def test_every_facet_of_a_tool_is_in_a_table():
+    given = ["name", "description", "parameters"]
+
+    assert sorted(first_column("define", "facet")) == sorted([*given, *Options.__annotations__])
+
+
+def test_the_words_of_the_facets_are_the_codes():
+    assert missing([*EFFECTS, *CATEGORIES, *HOOKS], "define") == []
+
+
+@pytest.mark.parametrize("cls", [Context, Provider, toolwright.Tool])
+def test_what_a_definition_deals_with_is_described(cls):
+    own = set(public(cls)) - {"told", "function", "handler", "rebind", "compile", "safety", "limits", "face", "life"}
+
+    assert missing(own, "define") == []
+
+
+def test_every_failure_code_is_explained_in_the_order_of_the_code():
+    assert first_column("call", "code") == list(get_args(errors.Code))
+    assert all(len(row) == 3 and all(row) for row in rows("call", "code"))
+
+
+def test_every_argument_of_a_runtime_is_in_its_table():
+    taken = [name for name in parameters(Runtime) if name != "sources"]
+
+    assert sorted(first_column("call", "argument")) == sorted(taken)
+
+
+def test_every_verb_of_a_scope_is_in_its_table_with_its_parameters():
+    verbs = {re.match(r"(?:await )?(\w+)", row)[1]: row for row in first_column("call", "verb")}
+
+    assert sorted(verbs) == sorted(set(public(Scope)) - {"enter", "offered"})
+    for name in set(verbs) - {"catalogue", "scope"}:
+        assert set(parameters(getattr(Scope, name))) <= set(re.findall(r"\w+", verbs[name])), name
+    assert missing(set(public(Runtime)) - set(public(Scope)), "call") == []
+
+
+def test_every_measure_is_in_its_table():
+    assert first_column("call", "field") == [field.name for field in fields(Meta)]
+
+
+@pytest.mark.parametrize("cls", [Done, Failed, Pending])
+def test_every_field_of_an_outcome_is_told(cls):
+    told = dict(rows("call", ""))[cls.__name__]
+
+    assert set(parameters(cls.__init__)) <= set(re.findall(r"\w+", told))
+
+
+@pytest.mark.parametrize("cls", [Call, Approval, Stats, WaitingCall, QueueStatus])
+def test_every_field_of_the_values_around_a_call_is_told(cls):
+    assert missing((field.name for field in fields(cls) if (cls, field.name) != (Approval, "code")), "call") == []
+
+
+def test_every_block_and_error_class_is_named():
+    classes = [cls.__name__ for cls in errors.ToolError.__subclasses__() if cls.__name__ != "StillPending"]
+
+    assert missing([*(block.__name__ for block in content.BLOCKS), *classes], "call") == []
+
+
+def test_the_stages_stand_in_their_order():
+    assert first_column("pipeline", "stage") == [stage.__name__ for stage in STAGES]
+
+
+def test_every_event_stands_with_its_fields():
+    known = {cls.__name__: list(inspect.signature(cls).parameters) for cls in get_args(events.Event)}
+    told = {row[0]: row[2].strip("`").split() for row in rows("events", "event")}
+
+    assert told == known
+
+
+def test_the_wire_names_are_those_of_the_code():
+    lines = [line for line in wire.__doc__.splitlines() if line.startswith("|") and not line.startswith("|--")]
+    heading, *known = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+    assert "| " + " | ".join(heading) + " |" in PAGES["events"]
+    assert rows("events", "our event") == known
+
+
+def test_every_key_of_a_rule_is_in_its_table():
+    assert sorted(first_column("policy", "key of a rule")) == sorted(field.name for field in fields(policy.Rule))
+    assert missing(set(public(Policy)) - {"for_tool"}, "policy") == []
+    assert missing([*EFFECTS, "allow", "ask", "deny"], "policy") == []
+
+
+def test_every_method_of_the_catalogue_is_in_its_table_with_its_parameters():
+    methods = {row.partition("(")[0]: row for row in first_column("catalogue", "method")}
+
+    assert sorted(methods) == sorted(public(Catalogue))
+    for name, row in methods.items():
+        assert set(parameters(getattr(Catalogue, name))) <= set(re.findall(r"\w+", row)), name
+
+
+def test_every_format_listing_field_and_wrapper_is_told():
+    assert first_column("catalogue", "format") == list(describe._FORMATS)
+    assert missing((field.name for field in fields(Listing)), "catalogue") == []
+    wrappers = [name for name, value in vars(wrap).items() if getattr(value, "__module__", "") == wrap.__name__]
+    functions = [name for name in wrappers if inspect.isfunction(vars(wrap)[name]) and not name.startswith("_")]
+    assert missing(functions, "catalogue") == []
+
+
+def test_every_default_stands_with_its_value():
+    told = {name: literal_eval(value.strip("`")) for name, value, _ in rows("defaults", "name")}
+
+    assert told == {field.name: field.default for field in fields(Defaults)}
+
+
+def test_the_clock_for_tests_is_told():
+    own = [name for name in public(ManualClock) if name in vars(ManualClock)]
+
+    assert missing([*own, "ManualClock"], "testing") == ["call_later"]
+
+
+def test_every_ready_middleware_is_in_the_how_to():
+    page = (DOCS / "how-to" / "write-a-middleware.md").read_text(encoding="utf-8")
+
+    assert [name for name in ready.__all__ if f"`{name}(" not in page] == []
+
+
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+LINKING = [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *sorted(DOCS.glob("**/*.md"))]
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(DOCS.parent)))
+def test_links_lead_somewhere(page):
+    targets = LINK.findall(page.read_text(encoding="utf-8"))
+
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_every_page_is_on_the_map():
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    pages = [str(page.relative_to(DOCS)) for page in DOCS.glob("**/*.md") if page.name != "index.md"]
+
+    assert sorted(page for page in pages if f"({page})" not in index) == []

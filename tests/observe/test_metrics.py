@@ -1,0 +1,161 @@
+"""Metrics, read as Prometheus reads them."""
+
+import asyncio
+import sys
+import threading
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from toolwright import Queue, Runtime, ToolError, tool
+from toolwright.observe import metrics
+from toolwright.testing import settle
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(confirm=True)
+async def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+@tool
+async def broken() -> None:
+    """Fail."""
+    raise ToolError("out of order")
+
+
+def scraped(registry: CollectorRegistry) -> dict[tuple[Any, ...], float]:
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    samples = [sample for family in families for sample in family.samples]
+    labels = ("tool", "status", "queue", "le")
+    return {(s.name, *(s.labels[name] for name in labels if name in s.labels)): s.value for s in samples}
+
+
+async def test_calls_are_counted_by_tool_and_by_how_they_ended() -> None:
+    registry = CollectorRegistry()
+    async with Runtime(add, pay, broken) as runtime:
+        metrics(runtime, registry)
+        await runtime.call("add", {"a": 1, "b": 2})
+        await runtime.call("add", {"a": 1, "b": 2})
+        await runtime.call("add", {})
+        await runtime.call("broken")
+        pending = await runtime.call("pay", {"amount": 5})
+        waiting = scraped(registry)
+        await runtime.approve(pending.meta.call_id)
+        found = scraped(registry)
+
+    calls = {key[1:]: value for key, value in found.items() if key[0] == "toolwright_calls_total"}
+    assert calls == {
+        ("add", "ok"): 2,
+        ("add", "invalid_arguments"): 1,
+        ("broken", "failed"): 1,
+        ("pay", "pending"): 1,
+        ("pay", "ok"): 1,
+    }
+    assert found["toolwright_call_seconds_count", "add"] == 3
+    assert found["toolwright_call_seconds_sum", "add"] > 0
+    assert found["toolwright_queued_seconds_sum", "add"] == 0
+    assert found["toolwright_tokens_total", "broken"] == 7
+    assert (waiting["toolwright_pending",], found["toolwright_pending",]) == (1, 0)
+
+
+async def test_invented_names_share_one_label() -> None:
+    registry = CollectorRegistry()
+    async with Runtime(add) as runtime:
+        metrics(runtime, registry)
+        for number in range(50):
+            await runtime.call(f"invented_{number}")
+        await runtime.call("add", {"a": object(), "b": 1})
+
+    found = scraped(registry)
+    assert found["toolwright_calls_total", "(unknown)", "not_found"] == 50
+    assert found["toolwright_calls_total", "add", "invalid_arguments"] == 1
+    assert {key[1] for key in found if key[0] == "toolwright_tokens_total"} == {"(unknown)", "add"}
+
+
+async def test_gauges_show_the_runtime_as_it_is_when_somebody_looks() -> None:
+    gate, registry = asyncio.Event(), CollectorRegistry()
+
+    @tool(queue="narrow")
+    async def slow() -> None:
+        """Take a while."""
+        await gate.wait()
+
+    async with Runtime(slow, queues={"narrow": Queue(concurrent=1)}) as runtime:
+        metrics(runtime, registry)
+        calls = asyncio.gather(*(runtime.call("slow") for _ in range(3)))
+        await settle()
+        busy = scraped(registry)
+        gate.set()
+        await calls
+        idle = scraped(registry)
+
+    assert (busy["toolwright_running",], idle["toolwright_running",]) == (3, 0)
+    assert (busy["toolwright_queue_in_use", "narrow"], busy["toolwright_queue_waiting", "narrow"]) == (1, 2)
+    assert (idle["toolwright_queue_in_use", "narrow"], idle["toolwright_queue_waiting", "narrow"]) == (0, 0)
+    assert idle["toolwright_queued_seconds_sum", "slow"] > 0
+
+
+async def test_a_thread_that_was_left_behind_shows_until_it_ends() -> None:
+    release, registry = threading.Event(), CollectorRegistry()
+
+    @tool
+    def stuck() -> None:
+        """Block a thread."""
+        release.wait()
+
+    async with Runtime(stuck) as runtime:
+        metrics(runtime, registry)
+        await runtime.call("stuck", timeout=0.01)
+        left = scraped(registry)
+        release.set()
+
+    assert left["toolwright_abandoned",] == 1
+    assert left["toolwright_calls_total", "stuck", "timed_out"] == 1
+
+
+async def test_when_it_ends_nothing_listens_and_the_names_are_free_again() -> None:
+    registry = CollectorRegistry()
+    async with Runtime(add) as runtime:
+        end = metrics(runtime, registry)
+        with pytest.raises(ValueError, match="Duplicated"):
+            metrics(runtime, registry)
+        assert len(runtime.parts.listeners.heard) == 1
+        end()
+        end()
+
+        assert runtime.parts.listeners.heard == ()
+        assert scraped(registry) == {}
+        metrics(runtime, registry)()
+
+
+async def test_a_scrape_from_another_thread_reads_again_what_grew_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = CollectorRegistry()
+    async with Runtime(add) as runtime:
+        metrics(runtime, registry)
+        read, failures = runtime.stats, [RuntimeError("dictionary changed size during iteration")]
+
+        def stats() -> Any:
+            if failures:
+                raise failures.pop()
+            return read()
+
+        monkeypatch.setattr(runtime, "stats", stats)
+
+        assert scraped(registry)["toolwright_running",] == 0
+
+
+async def test_without_the_client_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+
+    async with Runtime(add) as runtime:
+        with pytest.raises(ImportError, match=r"toolwright\[metrics\]"):
+            metrics(runtime)

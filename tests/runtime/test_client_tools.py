@@ -1,0 +1,568 @@
+"""Client tools: a browser, a person or a webhook does the work, and its answer is the outcome."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from toolwright import Approval, Call, Context, Done, Failed, Outcome, Pending, Provider, Runtime, Tool, tool
+from toolwright.testing import ManualClock
+
+SIZE = {"type": "object", "properties": {"size": {"type": "integer"}}, "additionalProperties": False}
+
+
+def pending(outcome: Outcome) -> Pending:
+    assert isinstance(outcome, Pending), outcome
+    return outcome
+
+
+def failed(outcome: Outcome, code: str) -> Failed:
+    assert isinstance(outcome, Failed), outcome
+    assert outcome.code == code, outcome
+    return outcome
+
+
+def id_of(outcome: Outcome) -> str:
+    found = pending(outcome).call_id
+    assert found
+    return found
+
+
+def client(reply: Any = "later", **options: Any) -> Tool[..., Any]:
+    return tool.client("choose", "Let the person choose.", parameters=SIZE, reply=reply, **options)
+
+
+async def waiting_caller(runtime: Runtime, call_id: str = "c1") -> asyncio.Task[Outcome]:
+    """A caller that waits for the answer to its call."""
+    asked = asyncio.Event()
+    unsubscribe = runtime.listen(lambda event: asked.set() if type(event).__name__ == "CallPending" else None)
+    caller = asyncio.create_task(runtime.call("choose", call_id=call_id))
+    await asked.wait()
+    unsubscribe()
+    return caller
+
+
+# Replies
+
+
+async def test_a_client_tool_without_reply_is_done_at_once() -> None:
+    async with Runtime(client("none")) as runtime:
+        outcome = await runtime.call("choose", {"size": 3})
+
+        assert outcome == Done("[choose rendered on client]")
+        assert await runtime.pending() == []
+
+
+async def test_no_reply_is_the_default() -> None:
+    async with Runtime(tool.client("show", "Show a chart.")) as runtime:
+        assert (await runtime.call("show")).text == "[show rendered on client]"
+
+
+@pytest.mark.parametrize("default", ["shown", "", 0, {"shown": True}, ["a"], Done({"shown": 1}, title="Shown")])
+async def test_the_default_result_may_be_anything(default: Any) -> None:
+    async with Runtime(client("none", default=default)) as runtime:
+        outcome = await runtime.call("choose")
+
+    assert outcome == (default if isinstance(default, Done) else Done(default))
+
+
+async def test_the_arguments_of_a_client_tool_are_checked_first() -> None:
+    for reply in ("none", "wait", "later"):
+        async with Runtime(client(reply)) as runtime:
+            failed(await runtime.call("choose", {"size": "large"}), "invalid_arguments")
+            assert await runtime.pending() == []
+
+
+async def test_a_later_reply_is_pending_at_once_and_shows_what_to_display() -> None:
+    async with Runtime(client(display={"customUI": "sizes"})) as runtime:
+        outcome = pending(await runtime.call("choose", {"size": 3}, call_id="c1"))
+        (wait,) = await runtime.pending()
+
+    assert (outcome.waiting_for, outcome.call_id, outcome.request) == ("result", "c1", {"customUI": "sizes"})
+    assert (wait.tool, wait.arguments, wait.waiting_for) == ("choose", {"size": 3}, "result")
+    assert '"status":"pending"' in outcome.text
+    assert '"pendingToolCallId":"c1"' in outcome.text
+
+
+async def test_the_answer_is_the_outcome_of_the_call() -> None:
+    async with Runtime(client()) as runtime:
+        outcome = await runtime.settle(id_of(await runtime.call("choose")), {"size": 4})
+
+        assert outcome == Done({"size": 4})
+        assert await runtime.pending() == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        ("large", Done("large")),
+        (None, Done(None)),
+        ({"size": 4}, Done({"size": 4})),
+        ([1, 2], Done([1, 2])),
+        (False, Done(False)),
+        (Done(5, title="Chosen"), Done(5, title="Chosen")),
+        (Failed("failed", "the person left"), Failed("failed", "the person left")),
+    ],
+)
+@pytest.mark.parametrize("reply", ["wait", "later"])
+async def test_an_answer_is_a_value_a_done_or_a_failed(reply: str, answer: Any, outcome: Outcome) -> None:
+    async with Runtime(client(reply)) as runtime:
+        caller = await waiting_caller(runtime)
+        settled = await runtime.settle("c1", answer)
+        seen = await caller
+        again = await runtime.settle("c1", answer)
+
+    assert settled == again == outcome
+    assert seen == outcome if reply == "wait" else isinstance(seen, Pending)
+
+
+async def test_a_caller_with_patience_gets_the_answer_itself() -> None:
+    clock = ManualClock()
+    async with Runtime(client("wait", timeout=60), clock=clock) as runtime:
+        caller = await waiting_caller(runtime)
+        await clock.advance(59)
+        settled = await runtime.settle("c1", "large")
+
+        assert await caller == settled == Done("large")
+
+
+async def test_the_client_is_told_of_the_call_before_anybody_waits() -> None:
+    told: list[str] = []
+    async with Runtime(client("wait", display={"customUI": "sizes"})) as runtime:
+        runtime.listen(lambda event: told.append(type(event).__name__))
+        caller = await waiting_caller(runtime)
+        before = list(told)
+        await runtime.settle("c1", 1)
+        await caller
+
+    assert before == ["CallStarted", "CallPending"]
+
+
+async def test_when_patience_ends_the_caller_gets_the_pending_and_a_late_answer_still_settles_it() -> None:
+    clock, events = ManualClock(), []
+    async with Runtime(client("wait", timeout=30), clock=clock) as runtime:
+        caller = await waiting_caller(runtime)
+        await clock.advance(30)
+        outcome = pending(await caller)
+        runtime.listen(events.append)
+        settled = await runtime.settle("c1", "large", by="ann")
+        recalled = await runtime.call("choose", call_id="c1")
+
+    assert (outcome.waiting_for, outcome.call_id) == ("result", "c1")
+    assert settled == recalled == Done("large")
+    told = [(type(event).__name__, event.call_id) for event in events]
+    assert told[:3] == [("CallSettled", "c1"), ("CallResumed", "c1"), ("CallEnded", "c1")]
+    assert (events[0].verdict, events[0].by, events[2].outcome) == ("settle", "ann", Done("large"))
+
+
+async def test_a_client_wait_is_half_a_minute_unless_told_otherwise() -> None:
+    clock = ManualClock()
+    async with Runtime(client("wait"), clock=clock) as runtime:
+        caller = await waiting_caller(runtime)
+        await clock.advance(29.9)
+        waiting = not caller.done()
+        await clock.advance(0.1)
+
+        assert waiting
+        assert pending(await caller).call_id == "c1"
+
+
+async def test_the_time_limit_of_the_runtime_does_not_count_while_a_client_works() -> None:
+    clock = ManualClock()
+    async with Runtime(client("wait", timeout=300), clock=clock, defaults={"tool_timeout": 1.0}) as runtime:
+        caller = await waiting_caller(runtime)
+        await clock.advance(299)
+        await runtime.settle("c1", "late but fine")
+
+        assert (await caller).unwrap() == "late but fine"
+
+
+async def test_a_caller_with_less_patience_than_the_tool_gets_the_pending() -> None:
+    clock, asked = ManualClock(), asyncio.Event()
+    async with Runtime(client("wait", timeout=60), clock=clock) as runtime:
+        runtime.listen(lambda event: asked.set() if type(event).__name__ == "CallPending" else None)
+        caller = asyncio.create_task(runtime.call("choose", timeout=5, call_id="c1"))
+        await asked.wait()
+        await clock.advance(5)
+        outcome = await caller
+
+        assert pending(outcome).call_id == "c1"
+        assert (await runtime.settle("c1", "large")).unwrap() == "large"
+
+
+async def test_a_caller_that_is_cancelled_leaves_the_wait_open_for_a_later_answer() -> None:
+    async with Runtime(client("wait")) as runtime:
+        caller = await waiting_caller(runtime)
+        caller.cancel()
+        await asyncio.wait({caller})
+        still_open = [wait.call_id for wait in await runtime.pending()]
+        settled = await runtime.settle("c1", "large")
+
+        assert caller.cancelled()
+        assert still_open == ["c1"]
+        assert settled == Done("large")
+        assert await runtime.call("choose", call_id="c1") == Done("large")
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_an_answer_in_the_moment_its_caller_leaves_is_not_lost(steps: int) -> None:
+    async with Runtime(client("wait")) as runtime:
+        caller = await waiting_caller(runtime)
+        settling = asyncio.create_task(runtime.settle("c1", "large"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        caller.cancel()
+        await asyncio.wait({caller})
+
+        assert await settling == Done("large")
+        assert await runtime.settle("c1", "large") == Done("large")
+        assert await runtime.call("choose", call_id="c1") == Done("large")
+
+
+async def test_a_waiting_call_is_cancelled_by_its_id() -> None:
+    async with Runtime(client("wait")) as runtime:
+        caller = await waiting_caller(runtime)
+
+        assert await runtime.cancel("c1")
+        failed(await caller, "cancelled")
+        assert await runtime.pending() == []
+        failed(await runtime.settle("c1", "late"), "conflict")
+
+
+async def test_a_runtime_that_closes_answers_the_callers_that_wait() -> None:
+    async with Runtime(client("wait")) as runtime:
+        caller = await waiting_caller(runtime)
+
+    failed(await caller, "cancelled")
+
+
+# Answers
+
+
+async def test_the_same_answer_again_gets_the_stored_outcome_and_another_is_a_conflict() -> None:
+    async with Runtime(client()) as runtime:
+        asked = id_of(await runtime.call("choose"))
+        first = await runtime.settle(asked, {"a": 1, "b": [2]})
+        same = await runtime.settle(asked, {"b": [2], "a": 1})
+        other = await runtime.settle(asked, {"a": 2})
+        failure = await runtime.settle(asked, Failed("failed", "no"))
+        rejected = await runtime.reject(asked)
+        still = await runtime.settle(asked, {"a": 1, "b": [2]})
+
+    assert first == same == still == Done({"a": 1, "b": [2]})
+    for outcome in (other, failure, rejected):
+        failed(outcome, "conflict")
+
+
+async def test_of_fifty_different_answers_at_once_exactly_one_wins() -> None:
+    async with Runtime(client()) as runtime:
+        asked = id_of(await runtime.call("choose"))
+        outcomes = await asyncio.gather(*(runtime.settle(asked, number) for number in range(50)))
+        winners = [outcome for outcome in outcomes if outcome.ok]
+
+        assert len(winners) == 1
+        assert [outcome.code for outcome in outcomes if isinstance(outcome, Failed)] == ["conflict"] * 49
+        assert await runtime.settle(asked, winners[0].unwrap()) == winners[0]
+
+
+async def test_fifty_equal_answers_at_once_all_get_the_outcome() -> None:
+    ended: list[Any] = []
+    async with Runtime(client("wait")) as runtime:
+        caller = await waiting_caller(runtime)
+        runtime.listen(lambda event: ended.append(event) if type(event).__name__ == "CallEnded" else None)
+        outcomes = await asyncio.gather(*(runtime.settle("c1", "large") for _ in range(50)))
+
+        assert outcomes == [Done("large")] * 50
+        assert await caller == Done("large")
+    assert len(ended) == 1
+
+
+async def test_an_answer_that_cannot_be_written_leaves_the_wait_open() -> None:
+    holds_itself: list[Any] = []
+    holds_itself.append(holds_itself)
+    async with Runtime(client()) as runtime:
+        asked = id_of(await runtime.call("choose"))
+        for wrong in (object(), holds_itself, {"when": lambda: 1}, Done(object())):
+            failed(await runtime.settle(asked, wrong), "invalid_arguments")
+
+        assert [wait.call_id for wait in await runtime.pending()] == [asked]
+        assert (await runtime.settle(asked, "large")).ok
+
+
+async def test_an_approval_does_not_answer_a_wait_for_a_result() -> None:
+    async with Runtime(client()) as runtime:
+        asked = id_of(await runtime.call("choose"))
+
+        failed(await runtime.approve(asked), "conflict")
+        failed(await runtime.reject(asked), "conflict")
+        assert (await runtime.settle(asked, "large")).ok
+
+
+async def test_nobody_answers_in_time_and_the_call_expires() -> None:
+    clock = ManualClock()
+    async with Runtime(client(), clock=clock, defaults={"pending_ttl": 60.0}) as runtime:
+        asked = id_of(await runtime.call("choose", call_id="c1"))
+        await clock.advance(60)
+
+        assert await runtime.pending() == []
+        failed(await runtime.settle(asked, "late"), "expired")
+        failed(await runtime.call("choose", call_id="c1"), "expired")
+
+
+async def test_a_large_answer_is_clipped_like_any_output_and_its_data_stays_whole() -> None:
+    async with Runtime(client(), defaults={"max_output": 1000}) as runtime:
+        outcome = await runtime.settle(id_of(await runtime.call("choose")), "x" * 5000)
+
+    assert outcome.unwrap() == "x" * 5000
+    assert len(outcome.text) < 2000
+    assert "tool_output" in outcome.text
+
+
+async def test_an_answer_passes_through_middleware_like_any_output() -> None:
+    async def shout(invocation: Any, proceed: Any) -> Outcome:
+        outcome = await proceed(invocation)
+        return Done(outcome.data.upper()) if isinstance(outcome, Done) else outcome
+
+    for reply in ("wait", "later"):
+        async with Runtime(client(reply), middleware=[shout]) as runtime:
+            caller = await waiting_caller(runtime)
+
+            assert await runtime.settle("c1", "large") == Done("LARGE")
+            assert (await caller).ok == (reply == "wait")
+
+
+async def test_an_answer_for_a_tool_that_has_gone_still_counts() -> None:
+    async with Runtime(client()) as runtime:
+        asked = id_of(await runtime.call("choose"))
+        runtime.catalogue.remove("choose")
+
+        assert await runtime.settle(asked, "large") == Done("large")
+        assert await runtime.settle(asked, "large") == Done("large")
+
+
+# Approved client tools
+
+
+async def test_a_client_tool_that_asks_waits_twice() -> None:
+    rounds: list[Any] = []
+    async with Runtime(client(confirm=True)) as runtime:
+        asked = id_of(await runtime.call("choose", {"size": 3}))
+        rounds += [(wait.waiting_for, wait.round) for wait in await runtime.pending()]
+        approved = pending(await runtime.approve(asked))
+        rounds += [(wait.waiting_for, wait.round) for wait in await runtime.pending()]
+        again = pending(await runtime.approve(asked))
+        too_late = await runtime.reject(asked)
+        outcome = await runtime.settle(asked, "large")
+
+    assert rounds == [("approval", 1), ("result", 2)]
+    assert (approved.waiting_for, approved.call_id) == ("result", asked)
+    assert again == approved
+    failed(too_late, "conflict")
+    assert outcome == Done("large")
+
+
+async def test_an_approver_of_a_client_tool_with_patience_waits_for_the_answer() -> None:
+    clock = ManualClock()
+    async with Runtime(client("wait", confirm=True, timeout=30), clock=clock) as runtime:
+        asked = id_of(await runtime.call("choose"))
+        approving = asyncio.create_task(runtime.approve(asked))
+        await clock.advance(29)
+        (wait,) = await runtime.pending()
+        settled = await runtime.settle(asked, "large")
+
+        assert (wait.call_id, wait.waiting_for, wait.round) == (asked, "result", 2)
+        assert await approving == settled == Done("large")
+        assert await runtime.approve(asked) == Done("large")
+
+
+async def test_the_patience_of_an_approver_ends_and_the_answer_comes_later() -> None:
+    clock = ManualClock()
+    async with Runtime(client("wait", confirm=True, timeout=30), clock=clock) as runtime:
+        asked = id_of(await runtime.call("choose"))
+        approving = asyncio.create_task(runtime.approve(asked))
+        await clock.advance(30)
+
+        assert pending(await approving).waiting_for == "result"
+        assert await runtime.settle(asked, "large") == Done("large")
+
+
+async def test_the_answer_of_a_tool_whose_approver_said_yes_asks_nobody_again() -> None:
+    asked: list[Any] = []
+
+    async def approver(wait: Any) -> Approval | None:
+        asked.append(wait)
+        return Approval() if len(asked) == 1 else None
+
+    for reply in ("wait", "later"):
+        asked.clear()
+        async with Runtime(client(reply, confirm=True), approver=approver) as runtime:
+            caller = await waiting_caller(runtime)
+
+            assert await runtime.settle("c1", "large") == Done("large")
+            await caller
+        assert len(asked) == 1
+
+
+async def test_a_rejected_client_tool_never_reaches_the_client() -> None:
+    async with Runtime(client(confirm=True)) as runtime:
+        asked = id_of(await runtime.call("choose"))
+        failed(await runtime.reject(asked, "not now"), "rejected")
+
+        assert await runtime.pending() == []
+
+
+# Input in several rounds
+
+
+class Form(Provider):
+    """A provider that asks for as many lines as a call wants."""
+
+    namespace, kind = "form", "mcp"
+
+    async def tools(self) -> list[Tool[..., Any]]:
+        return [tool.external("fill", "Fill a form.", parameters=SIZE).evolve(kind="mcp", handler=None)]
+
+    async def invoke(self, call: Call, context: Context) -> Outcome:
+        return Pending("input", message="Line 1?", request={"type": "object"}, state=[])
+
+    async def resume(self, call: Call, state: Any, answer: Any) -> Any:
+        lines = [*state, answer]
+        wanted = dict(call.arguments or {})["size"]
+        if len(lines) < wanted:
+            return Pending("input", message=f"Line {len(lines) + 1}?", state=lines)
+        return lines
+
+
+async def test_a_provider_may_ask_for_input_several_times() -> None:
+    async with Runtime(Form()) as runtime:
+        asked = id_of(await runtime.call("form__fill", {"size": 2}))
+        second = pending(await runtime.settle(asked, "one"))
+        (wait,) = await runtime.pending()
+        outcome = await runtime.settle(asked, "two")
+
+    assert (second.waiting_for, second.message, wait.round) == ("input", "Line 2?", 2)
+    assert outcome == Done(["one", "two"])
+
+
+async def test_the_same_answer_may_be_given_to_two_questions() -> None:
+    async with Runtime(Form()) as runtime:
+        asked = id_of(await runtime.call("form__fill", {"size": 2}))
+        await runtime.settle(asked, "yes")
+        outcome = await runtime.settle(asked, "yes")
+        again = await runtime.settle(asked, "yes")
+
+    assert outcome == again == Done(["yes", "yes"])
+
+
+# External and hosted tools
+
+
+async def test_the_result_of_an_external_tool_arrives_later() -> None:
+    async with Runtime(tool.external("batch", "Start a batch job.", parameters=SIZE)) as runtime:
+        outcome = pending(await runtime.call("batch", {"size": 3}))
+        (wait,) = await runtime.pending()
+
+        assert outcome.waiting_for == "result"
+        assert (wait.tool, wait.arguments) == ("batch", {"size": 3})
+        assert await runtime.settle(id_of(outcome), {"rows": 3}, by="webhook") == Done({"rows": 3})
+
+
+async def test_an_external_tool_can_report_a_failure() -> None:
+    async with Runtime(tool.external("batch", "Start a batch job.")) as runtime:
+        asked = id_of(await runtime.call("batch"))
+        outcome = failed(await runtime.settle(asked, Failed("failed", "disk full", executed=True)), "failed")
+
+    assert (outcome.message, outcome.executed) == ("disk full", True)
+
+
+async def test_a_hosted_tool_is_described_but_cannot_be_called_here() -> None:
+    grounding = tool.hosted("web_search_preview", options={"openai": {"type": "web_search"}})
+    async with Runtime(grounding) as runtime:
+        outcome = failed(await runtime.call("web_search_preview"), "unavailable")
+        described = list(runtime.describe("openai"))
+
+    assert "the model's own provider" in outcome.text
+    assert described == [{"type": "web_search"}]
+
+
+# Tools for people
+
+
+def for_people(ran: list[Any], **options: Any) -> Tool[..., Any]:
+    @tool(audience="user", aliases=("clear",), **options)
+    async def reset(keep: int = 0) -> str:
+        """Forget everything."""
+        ran.append(keep)
+        return "forgotten"
+
+    return reset
+
+
+@pytest.mark.parametrize("name", ["reset", "clear"])
+async def test_a_tool_for_people_is_dispatched_by_name_or_alias(name: str) -> None:
+    ran: list[Any] = []
+    async with Runtime(for_people(ran)) as runtime:
+        outcome = await runtime.dispatch(name, {"keep": "3"})
+
+    assert outcome == Done("forgotten")
+    assert ran == [3]
+
+
+async def test_a_tool_for_people_is_not_there_for_models() -> None:
+    ran: list[Any] = []
+
+    @tool(audience="all")
+    async def both() -> int:
+        """For everybody."""
+        return 1
+
+    @tool
+    async def model_only(ctx: Context) -> str:
+        """Tries to call it."""
+        return (await ctx.call("reset")).text
+
+    async with Runtime(for_people(ran), both, model_only) as runtime:
+        for name in ("reset", "clear"):
+            failed(await runtime.call(name), "not_found")
+        failed((await runtime.call_many([Call("reset")]))[0], "not_found")
+        nested = await runtime.call("model_only")
+        described = {shown["name"] for shown in runtime.describe("anthropic")}
+        everybody = (await runtime.call("both"), await runtime.dispatch("both"))
+        for_models = await runtime.dispatch("model_only")
+
+    assert "Unknown tool" in nested.text
+    assert described == {"both", "model_only"}
+    assert everybody == (Done(1), Done(1))
+    assert for_models.ok
+    assert ran == []
+
+
+@pytest.mark.parametrize("format", ["openai", "anthropic", "gemini", "mcp"])
+async def test_a_tool_for_people_is_described_to_no_model(format: str) -> None:
+    async with Runtime(for_people([])) as runtime:
+        assert "reset" not in str(list(runtime.describe(format)))
+
+
+async def test_dispatch_checks_arguments_policy_and_confirmation() -> None:
+    ran: list[Any] = []
+    async with Runtime(for_people(ran, confirm=True)) as runtime:
+        wrong = await runtime.dispatch("reset", {"keep": "some"})
+        asked = await runtime.dispatch("reset", {"keep": 2})
+        ran_before = list(ran)
+        approved = await runtime.approve(id_of(asked))
+        runtime.policy = [{"tools": "reset", "decision": "deny"}]
+        denied = await runtime.dispatch("clear")
+
+    failed(wrong, "invalid_arguments")
+    assert pending(asked).waiting_for == "approval"
+    assert ran_before == []
+    assert approved == Done("forgotten")
+    failed(denied, "denied")
+    assert ran == [2]
+
+
+async def test_dispatch_of_an_unknown_name_suggests_the_nearest() -> None:
+    async with Runtime(for_people([])) as runtime:
+        outcome = failed(await runtime.dispatch("rest"), "not_found")
+
+    assert "reset" in outcome.text
