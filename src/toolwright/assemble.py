@@ -144,7 +144,7 @@ def _explained(error: BaseException, where: str) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{_shown(error.filename)}:{error.lineno}: {error.msg}"
     if isinstance(error, ModuleNotFoundError) and f"{where}.".startswith(f"{error.name}."):
-        return f"There is no module {error.name!r}. A file is named with its ending: {error.name.split('.')[0]}.py"
+        return f"There is no module {error.name!r}. A file is named with its ending, as in tools.py."
     told = next(iter(str(error).strip().splitlines()), "")
     problem = "it ends the program" if isinstance(error, SystemExit) else f"{type(error).__name__}: {told}".rstrip(": ")
     return f"{_place(error) or where}: {problem}"

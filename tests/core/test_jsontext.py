@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolwright.core.errors import InvalidArguments
@@ -71,7 +71,11 @@ def test_a_value_that_holds_itself_is_refused() -> None:
 KEYS = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-@given(st.recursive(KEYS, lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner)), st.sampled_from([None, 1]))
+TREES = st.recursive(KEYS, lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner), max_leaves=10)
+
+
+@settings(max_examples=50)
+@given(TREES, st.sampled_from([None, 1]))
 def test_there_are_never_more_keys_than_colons(value: Any, indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
 

@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 import toolwright
-from toolwright import Approval, Call, Catalogue, Context, Done, Failed, Pending, Policy, Provider, Runtime
+from toolwright import Approval, Call, Catalogue, Context, Done, Failed, Pending, Policy, Provider, Runtime, testing
 from toolwright.catalogue import describe, wrap
 from toolwright.catalogue.listing import Listing
 from toolwright.core import content, errors, events, wire
@@ -179,10 +179,10 @@ def test_every_default_stands_with_its_value():
     assert told == {field.name: field.default for field in fields(Defaults)}
 
 
-def test_the_clock_for_tests_is_told():
-    own = [name for name in public(ManualClock) if name in vars(ManualClock)]
+def test_everything_for_tests_is_told():
+    clock = [name for name in public(ManualClock) if name in vars(ManualClock) and name != "call_later"]
 
-    assert missing([*own, "ManualClock"], "testing") == ["call_later"]
+    assert missing([*clock, *testing.__all__], "testing") == []
 
 
 def test_every_ready_middleware_is_in_the_how_to():

@@ -520,6 +520,30 @@ async def test_calls_that_run_when_telemetry_ends_still_end_their_spans() -> Non
     assert [span.name for span in exported.spans] == ["execute_tool slow"]
 
 
+async def test_there_are_never_more_open_spans_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolwright.observe.spans._MOST_OPEN", 2)
+    gate = asyncio.Event()
+
+    @tool
+    async def slow() -> None:
+        """Wait."""
+        await gate.wait()
+
+    async def leaving_nothing_current(runtime: Runtime) -> None:
+        await runtime.call("slow")
+        assert trace.get_current_span() is trace.INVALID_SPAN
+
+    async with Runtime(slow) as runtime:
+        with spans_of(runtime) as exported:
+            calls = asyncio.gather(*(leaving_nothing_current(runtime) for _ in range(5)))
+            await settle()
+            assert len(exported.spans) == 3
+            gate.set()
+            await calls
+
+    assert len(exported.spans) == 5
+
+
 async def test_where_the_caller_says_when_a_call_ends_its_span_ends_then() -> None:
     async with Runtime(add, auto_complete=False) as runtime:
         with spans_of(runtime) as exported:

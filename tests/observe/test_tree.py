@@ -476,7 +476,7 @@ async def test_a_person_reads_the_tree_with_its_totals() -> None:
         node.seconds = node.queued = 0.0015
     for total in t.total.values():
         total.seconds = 75.5
-    out = StringIO()
+    out, shown = StringIO(), f"{t.roots[1].characters_out} out, {t.roots[1].tokens} tokens"
 
     t.print(Console(file=out, width=100, color_system=None))
 
@@ -488,8 +488,7 @@ async def test_a_person_reads_the_tree_with_its_totals() -> None:
         "│   ├── search  ok  1.5 ms, 1.5 ms queued, 16 in, 10 out, 3 tokens, cost 0.003",
         "│   ├── add  ok  1.5 ms, 1.5 ms queued, 13 in, 1 out, 1 tokens",
         "│   └── broken  failed  1.5 ms, 1.5 ms queued, 2 in, 27 out, 7 tokens",
-        f"├── pay  waits for approval  1.5 ms, 1.5 ms queued, 12 in, {t.roots[1].characters_out} out, "
-        f"{t.roots[1].tokens} tokens",
+        f"├── pay  waits for approval  1.5 ms, 1.5 ms queued, 12 in, {shown}",
         "├── long_one  ok  1.5 ms, 1.5 ms queued, 2 in, 5,000 out, 1,250 tokens",
         "├── long_one  ok  1.5 ms, 1.5 ms queued, cached, 2 in, 5,000 out, 1,250 tokens",
     ]

@@ -112,10 +112,10 @@ async def test_parallel_calls_share_the_turns_tokens():
 
     async with Runtime(slow) as runtime:
         turn = runtime.scope(max_tokens=35)
-        calls = asyncio.create_task(turn.call_many(Call("slow") for _ in range(6)))
+        calls = [asyncio.create_task(turn.call("slow")) for _ in range(6)]
         await settle()
         release.set()
-        outcomes = await calls
+        outcomes = await asyncio.gather(*calls)
 
     assert [outcome.ok for outcome in outcomes] == [True, True, True, False, False, False]
     assert {outcome.code for outcome in outcomes[3:]} == {"over_budget"}

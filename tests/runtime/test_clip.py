@@ -143,7 +143,9 @@ async def test_any_amount_of_context_is_quick(context):
     assert monotonic() - began < 2
 
 
-@pytest.mark.parametrize("how", [{"lines": "all"}, {"lines": "-"}, {"lines": "1-2-3"}, {"grep": "("}, {"grep": "[z-a]"}])
+@pytest.mark.parametrize(
+    "how", [{"lines": "all"}, {"lines": "-"}, {"lines": "1-2-3"}, {"grep": "("}, {"grep": "[z-a]"}]
+)
 async def test_what_the_reader_cannot_do_is_told_and_not_guessed(how):
     async with Runtime(big) as runtime:
         outcome = await runtime.call("big")
@@ -206,7 +208,9 @@ async def test_anothers_handle_looks_unknown():
 async def test_another_session_of_the_same_user_has_its_own_handles():
     async with Runtime(big) as runtime:
         handle = handle_of(await runtime.scope(user="ann", session="s1").call("big"))["handle"]
-        assert (await runtime.scope(user="ann", session="s2").call("tool_output", {"handle": handle})).code == "not_found"
+        assert (
+            await runtime.scope(user="ann", session="s2").call("tool_output", {"handle": handle})
+        ).code == "not_found"
         assert (await runtime.scope(user="ann", session="s1").call("tool_output", {"handle": handle})).ok
 
 

@@ -349,7 +349,9 @@ async def test_redaction_reaches_every_part_of_an_outcome(value):
         outcome = await runtime.call("give")
 
     assert outcome.ok
-    everything = repr([outcome.data, outcome.text, outcome.content, outcome.title, outcome.metadata, outcome.attachments])
+    everything = repr(
+        [outcome.data, outcome.text, outcome.content, outcome.title, outcome.metadata, outcome.attachments]
+    )
     assert "[redacted]" in everything
     assert not leaked(everything)
 

@@ -403,9 +403,7 @@ async def test_max_concurrent_limits_the_tools_that_name_no_queue():
         return await free.through(number)
 
     work = gated(gate).evolve(limits=gated(gate).limits.__class__())
-    async with Runtime(
-        work, special, defaults={"max_concurrent": 3}, queues={"own": Queue(concurrent=9)}
-    ) as runtime:
+    async with Runtime(work, special, defaults={"max_concurrent": 3}, queues={"own": Queue(concurrent=9)}) as runtime:
         calls = [asyncio.create_task(runtime.call(name)) for name in ["work"] * 8 + ["special"] * 8]
         await settle()
         assert (gate.inside, free.inside) == (3, 8)

@@ -1,4 +1,5 @@
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -96,7 +97,7 @@ async def test_delays_double_with_some_chance_in_them_and_end_at_half_a_minute()
             await clock.advance(1000)
             await call
 
-        delays = [after - before for before, after in zip(tries, tries[1:], strict=False)]
+        delays = [after - before for before, after in pairwise(tries)]
         expected = [2, 4, 8, 16, 30, 30, 30]
         assert len(delays) == 7
         assert all(0.75 * mean <= delay <= 1.25 * mean for delay, mean in zip(delays, expected, strict=True))
@@ -191,7 +192,9 @@ class Server(Provider):
         self.hanging = asyncio.Event()
 
     async def tools(self):
-        return [tool.external(name, "Ask.", **self._facets).evolve(kind="rest", handler=None) for name in ("ask", "tell")]
+        return [
+            tool.external(name, "Ask.", **self._facets).evolve(kind="rest", handler=None) for name in ("ask", "tell")
+        ]
 
     async def invoke(self, call, context):
         self.calls.append(call.tool)

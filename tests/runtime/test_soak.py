@@ -91,8 +91,13 @@ async def test_threads_are_used_again_and_end_with_the_runtime():
         assert threading.active_count() - before <= 32
         nothing_is_left(runtime)
 
+    wait_for_threads(before)
+
+
+def wait_for_threads(before: int) -> None:
+    patience = threading.Event()
     while threading.active_count() > before:
-        await asyncio.sleep(0.001)
+        patience.wait(0.001)
 
 
 def nothing_is_left(runtime: Runtime) -> None:

@@ -36,7 +36,14 @@ async def test_a_runtime_that_was_not_used_has_no_calls():
     async with Runtime(add) as runtime:
         stats = runtime.stats()
 
-    assert (stats.total, stats.calls, stats.running, stats.abandoned, stats.pending, stats.artifacts) == (1, {}, 0, 0, 0, 0)
+    assert (stats.total, stats.calls, stats.running, stats.abandoned, stats.pending, stats.artifacts) == (
+        1,
+        {},
+        0,
+        0,
+        0,
+        0,
+    )
 
 
 async def test_the_average_is_over_all_calls_in_milliseconds():
@@ -208,7 +215,9 @@ class Docs(Provider):
 
 
 async def test_what_providers_want_a_model_to_know_is_combined():
-    async with Runtime(add, Docs("wiki", "Search first.\n"), Docs("silent", "  "), Docs("files", "Be careful.")) as runtime:
+    async with Runtime(
+        add, Docs("wiki", "Search first.\n"), Docs("silent", "  "), Docs("files", "Be careful.")
+    ) as runtime:
         assert runtime.instructions() == "## wiki\nSearch first.\n\n## files\nBe careful."
 
 

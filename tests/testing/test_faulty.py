@@ -231,12 +231,12 @@ async def test_methods_lazy_tools_and_nested_lists_can_be_faulty() -> None:
 
 
 async def test_a_fault_of_your_own_may_look_at_the_call() -> None:
-    async def only_once(running, work):
-        if running.arguments["what"] == "the sun":
+    async def blinding(running, work):
+        if running.arguments.get("what") == "the sun":
             return "blinded"
         return await work(running)
 
-    async with runtime(faulty(look, {"look": only_once})) as rt:
+    async with runtime(faulty(look, {"look": blinding})) as rt:
         assert (await rt.call("look", {"what": "the sun"})).unwrap() == "blinded"
         assert (await rt.call("look")).unwrap() == "saw it"
 

@@ -33,6 +33,7 @@ async def test_an_answer_may_be_an_outcome_an_exception_or_a_function_of_the_cal
         "fetch": slow,
         "log": lambda call: [call.id],
         "gone": Failed("not_found", "no such branch"),
+        "pull": Unavailable,
     }
     async with runtime(RecordingProvider("git", [*answers, "other"], answers)) as rt:
         assert (await rt.call("git__status")).title == "Status"
@@ -40,7 +41,13 @@ async def test_an_answer_may_be_an_outcome_an_exception_or_a_function_of_the_cal
         assert (await rt.call("git__fetch")).unwrap() == "ran fetch"
         assert (await rt.call("git__log", call_id="c1")).unwrap() == ["c1"]
         assert (await rt.call("git__gone")).code == "not_found"
+        assert (await rt.call("git__pull")).code == "unavailable"
         assert (await rt.call("git__other")).text == "(no output)"
+
+
+async def test_tools_may_be_given_as_names_with_their_schemas() -> None:
+    async with runtime(RecordingProvider("git", {"commit": COMMIT})) as rt:
+        assert rt.catalogue.find("git__commit").tool.schema == COMMIT
 
 
 async def test_an_iterator_gives_one_answer_per_call_and_says_when_it_has_none_left() -> None:
@@ -81,7 +88,7 @@ async def test_it_remembers_what_was_answered_and_what_was_cancelled() -> None:
         await asyncio.Event().wait()
 
     answers = {"login": Pending("input", message="Password?"), "clone": forever}
-    git = RecordingProvider("git", answers, answers, kind="mcp", timeout=2, instructions="Be brief.")
+    git = RecordingProvider("git", list(answers), answers, kind="mcp", timeout=2, instructions="Be brief.")
     async with runtime(git) as rt:
         pending = await rt.call("git__login")
         assert (await rt.settle(pending.call_id, "s3cret")).unwrap() == "s3cret"

@@ -60,17 +60,17 @@ def _parsed(text: str) -> Any:
 def _item(schema: Mapping[str, Any], key: str) -> set[str]:
     wanted = _resolved(schema.get("properties", {}).get(key, {}), schema)
     options = [wanted, *(_resolved(option, schema) for option in wanted.get("anyOf", ()))]
-    items = next((option["items"] for option in options if isinstance(option.get("items"), Mapping)), {})
+    items: Any = next((option["items"] for option in options if isinstance(option.get("items"), Mapping)), {})
     return _kinds(items, schema)
 
 
-def _kinds(wanted: Any, schema: Mapping[str, Any]) -> set[str]:
-    """The JSON types that a value may have; empty where the schema does not say."""
+def _kinds(wanted: Any, schema: Mapping[str, Any], depth: int = 5) -> set[str]:
+    """The JSON types that a value may have; empty where the schema does not say. A schema may hold itself."""
     wanted = _resolved(wanted, schema)
     found = wanted.get("type", ())
     kinds = {found} if isinstance(found, str) else set(found)
     for option in (*wanted.get("anyOf", ()), *wanted.get("oneOf", ())):
-        kinds |= _kinds(option, schema)
+        kinds |= _kinds(option, schema, depth - 1) if depth else set()
     return kinds
 
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import wraps
+from functools import update_wrapper
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +71,10 @@ def with_tools(command: Callable[..., None]) -> Callable[..., None]:
     @click.option("-c", "--config", metavar="FILE", help="Configuration file [toolwright.yaml, .yml, .json, .toml].")
     @click.option("--debug", is_flag=True, help="Show tracebacks and the runtime's own log.")
     @click.pass_context
-    @wraps(command)
-    def run(ctx: click.Context, tools: tuple[str, ...], config: str | None, debug: bool, **others: Any) -> None:
+    def run(ctx: click.Context, /, tools: tuple[str, ...], config: str | None, debug: bool, **others: Any) -> None:
         if debug:
             logging.getLogger("toolwright").setLevel(logging.DEBUG)
             ctx.obj["debug"] = True
         command(Given(tools, config), **others)
 
-    return run
+    return update_wrapper(run, command)

@@ -21,7 +21,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     try:
         result = runner.run(work)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        complain("nothing is left running.", kind="cancelled", colour=33)
+        complain("nothing was left running.", kind="cancelled", colour=33)
         if _held_up():
             _leave_at_once()
         runner.close()

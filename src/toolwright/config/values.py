@@ -48,7 +48,7 @@ def _all(names: list[str]) -> str:
 
 
 def duration(place: Place) -> float:
-    """Seconds above zero. A bare number is seconds, or milliseconds under a camelCase key and one that ends in `_ms`."""
+    """Seconds above zero. A bare number is seconds; under a camelCase key, and one ending in `_ms`, milliseconds."""
     value = place.value
     if isinstance(value, str) and value.strip().replace(".", "", 1).isdecimal():
         value = float(value)

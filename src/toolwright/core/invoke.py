@@ -99,10 +99,10 @@ def outcome_of(name: str, value: Any) -> Outcome:
     """What a handler returned: an outcome, blocks of content, or any value that JSON can hold."""
     match value:
         case Pending():
-            return value
+            return value.evolve()  # a copy: an outcome that came from a nested call keeps its own measurements
         case Failed():
             return value.evolve(executed=True)
-    done = value if isinstance(value, Done) else _from_blocks(value) or Done(value)
+    done = value.evolve() if isinstance(value, Done) else _from_blocks(value) or Done(value)
     try:
         return done.serialised()
     except Exception as error:

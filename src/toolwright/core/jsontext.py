@@ -29,6 +29,14 @@ def parse(text: str | bytes) -> Any:
     return value
 
 
+def as_text(data: bytes) -> str:
+    """The text that bytes stand for; a replacement character would be another value than was sent."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidArguments(f"The arguments are not UTF-8 ({error.reason} at byte {error.start}).") from None
+
+
 def _unreadable(error: ValueError | TypeError) -> InvalidArguments:
     # A string with a lone surrogate is no string to the parser: TypeError.
     reason = "it holds a lone surrogate" if isinstance(error, (UnicodeError, TypeError)) else str(error)

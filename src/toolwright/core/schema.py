@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from toolwright.core.errors import DefinitionError, InvalidArguments
 from toolwright.core.jsontext import check_plain, check_unique, colons, parse
-from toolwright.core.shape import Keys, holds_text, keys_of, tighten
+from toolwright.core.shape import Keys, holds_text, is_open, keys_of, tightened
 
 JSON = Any
 
@@ -63,14 +63,14 @@ class TypedParameters:
         self._invalid = ValidationError
         try:
             adapter = TypeAdapter(self._build())
-            core = _forbid_unknown(adapter.core_schema)
+            core = tightened(dict(adapter.core_schema))
         except (PydanticUserError, NameError, TypeError, AttributeError, SyntaxError) as error:
             problem, fix = _why_not_compiled(error)
             raise DefinitionError(problem, fix=fix, where=self._where) from error
-        self._loose = tighten(core)
+        self._loose = is_open(core)
         self._wordy = holds_text(core)
         self._fields = _fields_of(core)
-        # A model class's own prebuilt validator would let in what `tighten` refuses.
+        # A model class's own prebuilt validator would let in what `tightened` refuses.
         validator = SchemaValidator(core, None, False)
         self._python = validator.validate_python
         self.read = self._reader(validator.validate_json, keys_of(core) or _never)  # type: ignore[assignment]
@@ -164,13 +164,6 @@ def _object_of(core: Any) -> dict[str, Any]:
     while core.get("type") not in ("typed-dict", "model-fields", "dataclass-args") and "schema" in core:
         core = core["schema"]
     return core  # type: ignore[no-any-return]
-
-
-def _forbid_unknown(core: Any) -> Any:
-    """A name that the tool does not know is a mistake worth telling, unless a model says otherwise itself."""
-    inner = _object_of(core)
-    inner.setdefault("extra_behavior", "forbid")
-    return core
 
 
 def _fields_of(core: Any) -> tuple[str, ...] | None:

@@ -15,23 +15,42 @@ _WRAPPERS |= {"model-field", "typed-dict-field", "dataclass-field"}
 _OPEN = {"any", "function-plain", "custom-error", "json", "is-instance", "object", "callable"}
 
 
-def tighten(schema: Any) -> bool:
-    """Refuse NaN and infinities in every float of a core schema; true if some value in it may be anything."""
-    if isinstance(schema, list | tuple):
-        found = [tighten(item) for item in schema]  # all of them, not just up to the first
-        return any(found)
-    if not isinstance(schema, dict):
-        return False
-    if schema.get("type") == "float":
-        schema["allow_inf_nan"] = False
-    inner = [tighten(value) for key, value in schema.items() if key not in ("serialization", "metadata")]
-    return schema.get("type") in _OPEN or any(inner)
+_KEPT = {"serialization", "metadata", "default", "default_factory", "cls", "config", "expected"}
+
+
+def tightened(schema: Any) -> Any:
+    """A copy of a core schema that refuses NaN, infinities, and names that an object does not know.
+
+    A copy, because pydantic shares these with the model classes themselves.
+    """
+    if type(schema) in (list, tuple):
+        return type(schema)(tightened(item) for item in schema)
+    if type(schema) is not dict:
+        return schema
+    made = {key: value if key in _KEPT else tightened(value) for key, value in schema.items()}
+    if made.get("type") == "float":
+        made["allow_inf_nan"] = False
+    own = (made.get("config") or {}).get("extra_fields_behavior")
+    if made.get("type") in _OBJECTS:
+        made.setdefault("extra_behavior", own or "forbid")
+    elif own and _unwrap(made).get("type") in _OBJECTS:  # a model that says itself what to do with such names
+        _unwrap(made)["extra_behavior"] = own
+    return made
+
+
+def is_open(schema: Any) -> bool:
+    """Whether some value in a core schema may be anything."""
+    if isinstance(schema, dict):
+        inner = (value for key, value in schema.items() if key not in _KEPT)
+        return schema.get("type") in _OPEN or any(map(is_open, inner))
+    return isinstance(schema, list | tuple) and any(map(is_open, schema))
 
 
 def holds_text(schema: Any) -> bool:
     """Whether some value in a core schema may be a string."""
     if isinstance(schema, dict):
-        return schema.get("type") == "str" or any(map(holds_text, schema.values()))
+        inner = (value for key, value in schema.items() if key not in _KEPT)
+        return schema.get("type") == "str" or any(map(holds_text, inner))
     return isinstance(schema, list | tuple) and any(map(holds_text, schema))
 
 

@@ -10,11 +10,12 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 from toolwright.core.call import Arguments, Principal
 from toolwright.core.canonical import digest
 from toolwright.core.description import Description
-from toolwright.core.errors import DefinitionError, InvalidArguments
+from toolwright.core.errors import DefinitionError, InvalidArguments, Unavailable
 from toolwright.core.facets import Face, Kind, Life, Limits, Safety
 from toolwright.core.handler import Handler, Start
 from toolwright.core.ids import new_id
 from toolwright.core.invoke import failed, invoker
+from toolwright.core.jsontext import as_text
 from toolwright.core.outcome import Outcome
 from toolwright.core.schema import Parameters
 from toolwright.core.threads import Threads
@@ -106,7 +107,7 @@ class Tool(Generic[P, R]):
     def check(self, arguments: Arguments) -> dict[str, Any]:
         """Arguments as the handler takes them; raises `InvalidArguments`."""
         if isinstance(arguments, bytes):
-            arguments = arguments.decode(errors="replace")
+            arguments = as_text(arguments)
         if isinstance(arguments, str) and arguments.strip():
             return self.parameters.read(arguments)
         if arguments is None or isinstance(arguments, str):
@@ -182,6 +183,4 @@ class Direct:
         return None
 
     async def nested(self, tool: str, arguments: Arguments, timeout: float | None) -> Outcome:
-        raise DefinitionError(
-            f"{self.tool_name} calls {tool}, which needs a runtime.", fix="use `await runtime.call(...)`."
-        )
+        raise Unavailable(f"{self.tool_name} calls {tool}, which needs a runtime: use `await runtime.call(...)`.")

@@ -171,7 +171,7 @@ class Spans:
         self._open.setdefault(call_id, []).append(begun)
         if self._current:
             begun.enter()
-        elif len(self._open) > _MOST_OPEN:  # nobody says that they have ended
+        if len(self._open) > _MOST_OPEN:  # nobody says that they have ended
             self._end(self._open[next(iter(self._open))][0])
 
     # On the way
@@ -198,6 +198,7 @@ class Spans:
 
     def _ended(self, event: CallEnded) -> None:
         if (ending := self._ending(event.call_id)) is None:
+            _leave_ended()
             return
         try:
             if ending.span.is_recording():

@@ -24,7 +24,10 @@ class Listeners:
         self.heard = (*self.heard, callback)
 
         def unsubscribe() -> None:
-            self.heard = tuple(heard for heard in self.heard if heard is not callback)
+            left = list(self.heard)
+            if callback in left:  # once: the same function may listen twice
+                left.remove(callback)
+            self.heard = tuple(left)
 
         return unsubscribe
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ async def approve(scope: Scope, call_id: str, *, always: bool, arguments: Any, b
         listing = scope.parts.catalogue.find(held.invocation.listing.name)
         try:
             (listing or held.invocation.listing).tool.check(arguments)
-            arguments = plain(arguments)  # a copy: what is approved now is what runs, whatever the caller does to it
+            arguments = deepcopy(arguments)  # what is approved now is what runs, whatever the caller does to it
         except InvalidArguments as error:
             return failed(error).evolve(executed=False)
     return await _answer(scope, call_id, Verdict("approve", approval=Approval(True, always, arguments, by=by), by=by))
@@ -138,14 +139,15 @@ async def _resume(held: Held, wait: WaitingCall, verdict: Verdict) -> Outcome:
     listing = parts.catalogue.find(before.listing.name)
     if verdict.answer == "approve" and listing is None:
         held.verdicts.remove(verdict)
+        parts.waits.watch_expiry(held)
         return Pending("result", wait.call_id, f"Approved, but {wait.tool} is not here now.")
     same = listing is not None and listing.tool.definition == held.definition
     if verdict.answer == "approve" and not same:
         changed = f"{wait.tool} has changed since it was asked about. Call it again."
         verdict = Verdict("reject", approval=Approval(False, reason=changed, code="conflict"))
-    edited = verdict.approval.arguments if verdict.approval else None
-    held.arguments = held.arguments if edited is None else edited
-    again = Invocation(before.scope, before.listing.name, held.arguments)
+    if verdict.approval and (edited := verdict.approval.arguments) is not None:
+        held.arguments, held.stored = plain(edited), edited
+    again = Invocation(before.scope, before.listing.name, held.stored)
     again._id, again.given, again.resumed, again.round = wait.call_id, before.given, True, before.round
     again.model_id, again.parent = before.model_id, before.parent
     take(again, verdict, held)

@@ -24,7 +24,7 @@ class Stacks(dict[str, Proceed]):
     def __missing__(self, name: str) -> Proceed:
         if not self._parts.open:
             return _closed
-        listing = self._parts.catalogue.resolve(name)
+        listing = self._parts.catalogue.resolve(name) if isinstance(name, str) else None  # type: ignore[redundant-expr]  # models send anything
         if listing is None:
             return self._unknown
         if listing.name != name and listing.name in self:

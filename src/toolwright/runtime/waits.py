@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from toolwright.core.call import Principal
+from toolwright.core.call import Arguments, Principal
 from toolwright.core.canonical import digest
 from toolwright.core.clock import Timer, wake
 from toolwright.core.errors import Code
@@ -80,6 +81,9 @@ class Held:
     """The latest pass through the pipeline."""
     definition: str
     arguments: Mapping[str, Any]
+    """What people are shown."""
+    stored: Arguments
+    """What the call runs with when it goes on."""
     wait: WaitingCall | None = None
     outcome: Outcome | None = None
     note: Any = None
@@ -125,7 +129,11 @@ class Waits:
     def open_wait(self, call_id: str) -> WaitingCall | None:
         """The open wait of a call."""
         held = self._held.get(call_id)
-        return held.wait if held else None
+        if held is None or held.wait is None or held.resuming is None:
+            return held.wait if held else None
+        return replace(
+            held.wait, waiting_for="result", message=f"{held.wait.tool} was answered and goes on.", request=None
+        )
 
     def outcome_of(self, call_id: str | None) -> Outcome | None:
         """How a call that waited has ended."""
@@ -150,13 +158,14 @@ class Waits:
             inner.followers.append(invocation.id)
         held.wait = self._waiting(invocation, pending, held)
         held.resuming = None  # it waits again, and can be answered again
-        self._watch_expiry(held)
+        self.watch_expiry(held)
         self._tell(held.wait)
         return held.wait
 
     def _begin(self, invocation: Invocation) -> Held:
         self._parts.ledger.opened(invocation.id, fingerprint(invocation))
-        held = Held(invocation, invocation.listing.tool.definition, plain_arguments(invocation))
+        stored = deepcopy(invocation.raw)  # what runs later is what was asked for now, bytes and all
+        held = Held(invocation, invocation.listing.tool.definition, plain_arguments(invocation), stored)
         self._held[invocation.id] = held
         return held
 
@@ -165,11 +174,12 @@ class Waits:
         expires_at = pending.expires_at if pending.expires_at is not None else now + ttl if ttl else None
         message = pending.message or f"{invocation.listing.name} waits for {pending.waiting_for}."
         return WaitingCall(
-            invocation.id, invocation.listing.name, plain(held.arguments), pending.waiting_for, message, pending.request,
-            expires_at, now, who.user, who.session, invocation.round,
+            invocation.id, invocation.listing.name, plain(held.arguments), pending.waiting_for, message,
+            pending.request, expires_at, now, who.user, who.session, invocation.round,
         )  # fmt: skip
 
-    def _watch_expiry(self, held: Held) -> None:
+    def watch_expiry(self, held: Held) -> None:
+        """End the wait when its time is up."""
         held.stop_timer()
         if held.wait and held.wait.expires_at is not None and held.inner is None:
             delay = held.wait.expires_at - self._parts.clock.time()

@@ -28,7 +28,7 @@ class RecordingProvider(Provider):
     def __init__(
         self,
         namespace: str,
-        tools: Iterable[Offered],
+        tools: Iterable[Offered] | Mapping[str, Mapping[str, Any]],
         answers: Mapping[str, Any] | None = None,
         *,
         kind: Kind = "rest",
@@ -46,7 +46,8 @@ class RecordingProvider(Provider):
         self.cancelled: list[tuple[Call, str]] = []
         """The calls that were cancelled or timed out, each with the reason."""
         self._instructions = instructions
-        self._tools = {tool.name: tool for tool in (_tool(each, kind) for each in tools)}
+        offered = tools.items() if isinstance(tools, Mapping) else tools
+        self._tools = {tool.name: tool for tool in (_tool(each, kind) for each in offered)}
         self.answers = dict(answers or {})
         self._check()
 
@@ -62,15 +63,21 @@ class RecordingProvider(Provider):
     async def invoke(self, call: Call, context: Context) -> Any:
         """Remember the call and give its answer."""
         self.calls.append(call)
-        answer = self.answers.get(call.tool)
-        if isinstance(answer, Iterator):
-            answer = self._next(call.tool, answer)
-        if call.tool not in self.answers and (tool := self._tools[call.tool]).handler is not None:
-            answer = tool.run(call.arguments)
-        if isinstance(answer, BaseException):
+        answer = self._answer(call)
+        if callable(answer) and not _is_exception(answer):
+            answer = answer(call)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if _is_exception(answer):
             raise answer
-        answer = answer(call) if callable(answer) else answer
-        return await answer if inspect.isawaitable(answer) else answer
+        return answer
+
+    def _answer(self, call: Call) -> Any:
+        tool = self._tools[call.tool]
+        if call.tool not in self.answers:
+            return None if tool.handler is None else tool.run(call.arguments)
+        answer = self.answers[call.tool]
+        return self._next(call.tool, answer) if isinstance(answer, Iterator) else answer
 
     def _next(self, tool: str, answers: Iterator[Any]) -> Any:
         for answer in answers:
@@ -90,6 +97,10 @@ class RecordingProvider(Provider):
     def instructions(self) -> str:
         """What was given."""
         return self._instructions
+
+
+def _is_exception(answer: Any) -> bool:
+    return isinstance(answer, BaseException) or (isinstance(answer, type) and issubclass(answer, BaseException))
 
 
 def _tool(offered: Offered, kind: Kind) -> Tool[..., Any]:

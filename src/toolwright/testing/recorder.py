@@ -30,7 +30,7 @@ class Recorder:
             with _heard(invocation, recording, self._plain):
                 outcome = await proceed(invocation)
         except BaseException:
-            del self.open[invocation.id]
+            self.open.pop(invocation.id, None)
             raise
         self._note_outcome(recording, invocation, outcome)
         return outcome
@@ -50,12 +50,14 @@ class Recorder:
             recording.waits[-1]["answer"] = self._plain(invocation.answer.data)
 
     def _note_outcome(self, recording: Recording, invocation: Invocation, outcome: Outcome) -> None:
+        if isinstance(outcome, Pending) and outcome.call_id == invocation.id:
+            return  # only told that the same call runs already, and that one is being recorded
         told = written(outcome, self._plain)
         if isinstance(outcome, Pending):
             recording.waits.append(told)
         else:
             recording.outcome = told
-            del self.open[invocation.id]
+            self.open.pop(invocation.id, None)
 
 
 @contextmanager

@@ -33,7 +33,11 @@ def approve(plan: Plan, proceed: Proceed) -> Proceed:
 
     async def stage(invocation: Invocation) -> Outcome:
         invocation.suspend()
-        rule = decide(rules, invocation.arguments)
+        try:
+            rule = decide(rules, invocation.arguments)
+        except Exception:
+            log.exception("A policy rule failed on %s", listing.name)
+            return Failed("denied", f"a policy rule for {listing.name} failed, so the call is not allowed.")
         if rule.decision == "deny":
             return _denied(invocation, rule)
         if invocation.approval is not None:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 from toolwright.core.call import Arguments
 from toolwright.core.errors import InvalidArguments
-from toolwright.core.jsontext import Malformed, check_plain, parse
+from toolwright.core.jsontext import Malformed, as_text, check_plain, parse
 from toolwright.core.tool import Tool
 
 MAX_CHARACTERS, MAX_WORK = 50_000, 1_000_000
 """json-repair is quadratic in escaped quotes; ten kilobytes of them take a second."""
 _CLOSED = re.compile(r'["\]}]\s*\Z')
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING = re.compile(r"""\"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+'""", re.DOTALL)
+_WORD = re.compile(r"(?<![\w.])[^\W\d]\w*+(?!\s*:)")
+_LITERALS = frozenset({"true", "false", "null", "True", "False", "None"})
 
 
 def repair(tool: Tool[..., Any], raw: Arguments, error: InvalidArguments) -> dict[str, Any]:
     """The mended arguments, checked again; raises the first error where nothing helps."""
     if isinstance(raw, bytes):
-        raw = raw.decode(errors="replace")
+        raw = as_text(raw)
+    if isinstance(raw, str) and not raw.strip():
+        return tool.check({})
     values = _mended(raw, tool, error) if isinstance(raw, str) and isinstance(error, Malformed) else _parsed(raw, error)
     unpacked = _unpacked(values, error)
     if unpacked is None:
@@ -58,7 +63,8 @@ def _once_more(value: Any) -> Any:
 
 
 def _mended(text: str, tool: Tool[..., Any], error: InvalidArguments) -> Any:
-    if len(text) > MAX_CHARACTERS or len(text) * text.count('\\"') > MAX_WORK or "\\u" in text:
+    escaped = text.count('\\"') + text.count("\\'")
+    if len(text) > MAX_CHARACTERS or len(text) * escaped > MAX_WORK or "\\u" in text:
         raise error
     from json_repair import loads
 
@@ -69,20 +75,27 @@ def _mended(text: str, tool: Tool[..., Any], error: InvalidArguments) -> Any:
         check_plain(values)
     except (InvalidArguments, RecursionError, ValueError):
         raise error from None
-    if not isinstance(values, dict) or not _all_kept(text, values):
+    if not isinstance(values, dict) or not _all_kept(text, values) or not _verbatim(text, values):
         raise error
-    if cut == "cut" and set(tool.schema.get("properties", {})) - values.keys():
-        raise error  # cut off: an optional argument may have followed
+    if cut == "cut" and _may_go_on(values, tool.schema):
+        raise error
     return values
 
 
 def _missing_closers(text: str) -> str:
-    """Empty if the text was cut in the middle of a value: completing it would be guessing."""
-    bare = _STRING.sub('""', text)
+    """Empty where completing would be guessing: cut in the middle of a value, or a string without its quotes."""
+    bare = _STRING.sub("", text[max(text.find("{"), 0) :])
+    if '"' in bare or "'" in bare or not _LITERALS.issuperset(_WORD.findall(bare[: bare.rfind("}") + 1] or bare)):
+        return ""
     depth = sum(bare.count(c) for c in "{[") - sum(bare.count(c) for c in "}]")
     if depth <= 0:
         return "whole"
-    return "cut" if depth == 1 and bare.count('"') % 2 == 0 and _CLOSED.search(text) else ""
+    return "cut" if depth == 1 and _CLOSED.search(text) else ""
+
+
+def _may_go_on(values: dict[str, Any], schema: dict[str, Any]) -> bool:
+    """Whether another argument may have followed where the text was cut off."""
+    return schema.get("additionalProperties", True) is not False or bool(set(schema["properties"]) - values.keys())
 
 
 def _all_kept(text: str, values: Any) -> bool:
@@ -94,6 +107,27 @@ def _all_kept(text: str, values: Any) -> bool:
         expected += sum(item.count(":") for item in texts)
         level = [inner for item in level for inner in _inside(item)]
     return text.count(":") == expected
+
+
+def _verbatim(text: str, values: dict[str, Any]) -> bool:
+    """Every string was written as one: json-repair cuts code fences out of strings, and joins what stands apart."""
+    written = {_decoded(literal) for literal in _STRING.findall(text[max(text.find("{"), 0) :])}
+    level: list[Any] = [values]
+    while level:
+        if any(isinstance(item, str) and item not in written for item in level):
+            return False
+        level = [inner for item in level for inner in (item.values() if isinstance(item, dict) else _inside(item))]
+    return True
+
+
+def _decoded(literal: str) -> str:
+    body = literal[1:-1]
+    if literal[0] == "'":
+        body = body.replace("\\'", "'").replace('\\"', '"').replace('"', '\\"')
+    try:
+        return str(json.loads(f'"{body}"', strict=False))
+    except ValueError:
+        return body
 
 
 def _inside(value: Any) -> list[Any]:

@@ -1,0 +1,115 @@
+"""`toolwright call`: run one tool."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from toolwright.cli.arguments import read_arguments
+from toolwright.cli.conversation import Conversation, unattended
+from toolwright.cli.exits import UNKNOWN_TOOL
+from toolwright.cli.options import Given, with_tools
+from toolwright.cli.outcome import event_as_json, exit_code, outcome_as_json, show_outcome
+from toolwright.cli.progress import Watch
+from toolwright.cli.run import run
+from toolwright.cli.screen import is_person, line
+from toolwright.core.durations import seconds
+from toolwright.core.outcome import Outcome
+from toolwright.runtime.runtime import Runtime
+
+
+class Duration(click.ParamType[float | None]):
+    """30, 30s, 5m or off."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
+        """Seconds, or None for `off`."""
+        try:
+            found = seconds(value)
+        except ValueError:
+            self.fail(f"{value!r} is no duration: write 30s, 5m or off.", param, ctx)
+        if found is not None and found <= 0:
+            self.fail("the time limit must be above zero.", param, ctx)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked for."""
+
+    name: str
+    arguments: tuple[str, ...]
+    timeout: float | None
+    verdict: bool | None
+
+
+@click.command("call")
+@click.argument("name")
+@click.argument("arguments", nargs=-1, metavar="[JSON | - | KEY=VALUE ...]")
+@click.option("--timeout", type=Duration(), metavar="DURATION", help="Stop the call after 30s, 5m, ...")
+@click.option("--yes/--no", "verdict", default=None, help="Answer every approval so, and ask nobody.")
+@click.option("--events", is_flag=True, help="Every event as a JSON line, then the outcome.")
+@click.option("--json", "as_json", is_flag=True, help="The outcome as a JSON line, as in a pipe.")
+@with_tools
+@click.pass_context
+def command(
+    ctx: click.Context,
+    given: Given,
+    name: str,
+    arguments: tuple[str, ...],
+    timeout: float | None,
+    verdict: bool | None,
+    events: bool,
+    as_json: bool,
+) -> None:
+    """Run the tool NAME.
+
+    Its arguments are one JSON object, - for JSON on stdin, or KEY=VALUE pairs.
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 pending, 4 denied or rejected, 5 unknown tool,
+    130 interrupted.
+    """
+    asked = Asked(name, arguments, timeout, verdict)
+    if is_person(sys.stdout) and not events and not as_json:
+        ctx.exit(run(_for_a_person(given, asked)))
+    ctx.exit(run(_for_a_program(given, asked, events)))
+
+
+async def _for_a_person(given: Given, asked: Asked) -> int:
+    watch = Watch()
+    talk = Conversation(verdict=asked.verdict, person=is_person(sys.stdin), pause=watch.paused)
+    async with given.runtime(talk.approver) as runtime:
+        if is_person(sys.stderr):
+            runtime.listen(watch)
+        try:
+            outcome, known = await _call(runtime, talk, asked)
+        finally:
+            watch.close()
+    show_outcome(outcome)
+    return exit_code(outcome) if known else UNKNOWN_TOOL
+
+
+async def _for_a_program(given: Given, asked: Asked, events: bool) -> int:
+    out = sys.stdout
+    write: Callable[[dict[str, Any]], None] = lambda value: (out.write(line(value)), out.flush())[1]  # noqa: E731
+    talk = Conversation(verdict=asked.verdict, person=False, pause=unattended)
+    with redirect_stdout(sys.stderr):  # what a handler prints is no part of our output
+        async with given.runtime(talk.approver) as runtime:
+            if events:
+                runtime.listen(lambda event: write(event_as_json(event)))
+            outcome, known = await _call(runtime, talk, asked)
+            write(outcome_as_json(outcome))
+    return exit_code(outcome) if known else UNKNOWN_TOOL
+
+
+async def _call(runtime: Runtime, talk: Conversation, asked: Asked) -> tuple[Outcome, bool]:
+    """The outcome, and whether there is such a tool at all."""
+    listing = runtime.catalogue.resolve(asked.name)
+    arguments = read_arguments(asked.arguments, listing.tool.schema if listing else {})
+    return await talk.call(runtime, asked.name, arguments, asked.timeout), listing is not None

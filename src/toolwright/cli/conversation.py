@@ -1,0 +1,120 @@
+"""Conversation: one call from start to outcome, with whoever is there to be asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any, TypeVar
+
+from toolwright.cli.prompt import answer_to, approval_of
+from toolwright.core.call import Arguments
+from toolwright.core.events import CallEnded, CallPending, Event
+from toolwright.core.outcome import Outcome, Pending
+from toolwright.runtime.approval import Approval
+from toolwright.runtime.runtime import Runtime
+from toolwright.runtime.waits import WaitingCall
+
+T = TypeVar("T")
+
+
+class Conversation:
+    """Prompts run on the loop's own thread: while a person thinks, nothing else of this call goes on anyway."""
+
+    def __init__(self, *, verdict: bool | None, person: bool, pause: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._verdict, self._person = verdict, person
+        self._pauses = [pause]
+        self._runtime: Runtime | None = None
+        self._main: asyncio.Task[Any] | None = None
+        self._open: set[asyncio.Task[None]] = set()
+        self._ended: dict[str, Outcome] = {}
+
+    async def approver(self, wait: WaitingCall) -> Approval | None:
+        """The answer that the command line gave, or the person's."""
+        if self._verdict is not None:
+            return Approval(self._verdict)
+        if not self._person or self._runtime is None:
+            return None
+        runtime = self._runtime
+        return await self._prompt(lambda: approval_of(wait, runtime.catalogue, runtime.policy))
+
+    async def call(self, runtime: Runtime, name: str, arguments: Arguments, timeout: float | None) -> Outcome:
+        """Call the tool, and stay until every question that a person can answer is answered."""
+        self._runtime, self._main = runtime, asyncio.current_task()
+        unsubscribe = runtime.listen(self._heard)
+        with ExitStack() as stack:
+            stack.callback(unsubscribe)
+            if timeout is not None:
+                limit = Limit(runtime, name, timeout)
+                stack.callback(limit.stop)
+                self._pauses.append(limit.paused)
+            async with asyncio.TaskGroup() as self._group:
+                outcome = await runtime.dispatch(name, arguments)
+                while isinstance(outcome, Pending) and self._open:
+                    await asyncio.wait(self._open)
+                    outcome = self._ended.get(outcome.call_id or "", outcome)
+        return outcome
+
+    def _heard(self, event: Event) -> None:
+        match event:
+            case CallEnded(call_id=call_id, outcome=outcome):
+                self._ended[call_id] = outcome
+            case CallPending(waiting_for="result" | "input", call_id=call_id) if self._person:
+                asking = self._group.create_task(self._answer(call_id))
+                self._open.add(asking)
+                asking.add_done_callback(self._open.discard)
+
+    async def _answer(self, call_id: str) -> None:
+        assert self._runtime is not None
+        catalogue = self._runtime.catalogue
+        while True:
+            waits = {wait.call_id: wait for wait in await self._runtime.pending()}
+            if (wait := waits.get(call_id)) is None:
+                return  # answered, or it waits for another call, which is asked about itself
+            if (answer := await self._prompt(lambda wait=wait: answer_to(wait, catalogue))) is None:  # type: ignore[misc]
+                return
+            await self._runtime.settle(call_id, answer[0])
+
+    async def _prompt(self, ask: Callable[[], T]) -> T:
+        with ExitStack() as stack:
+            for pause in self._pauses:
+                stack.enter_context(pause())
+            try:
+                return ask()
+            except KeyboardInterrupt:
+                assert self._main is not None
+                self._main.cancel()
+        never: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        return await never  # until the cancellation arrives here
+
+
+class Limit:
+    """The caller's own time limit. It stands still while a person thinks."""
+
+    def __init__(self, runtime: Runtime, tool: str, seconds: float) -> None:
+        self._runtime, self._tool, self._seconds = runtime, tool, seconds
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(seconds, self._end)
+
+    def _end(self) -> None:
+        for invocation in list(self._runtime.parts.running):
+            if invocation.parent is None:
+                invocation.interrupt("timed_out", f"{self._tool} timed out after {self._seconds:g} s.")
+
+    def stop(self) -> None:
+        """The call has ended."""
+        self._timer.cancel()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time in here does not count."""
+        left = max(self._timer.when() - self._loop.time(), 0.0)
+        self._timer.cancel()
+        try:
+            yield
+        finally:
+            self._timer = self._loop.call_later(left, self._end)
+
+
+unattended = nullcontext
+"""For a conversation that nobody watches."""

@@ -1,0 +1,83 @@
+"""Outcomes and events, as people read them and as programs do, and the exit code that goes with them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from rich.text import Text
+
+from toolwright.cli.exits import DONE, FAILED, PENDING, REFUSED, complain
+from toolwright.cli.screen import console, escaped, pretty
+from toolwright.core.content import to_text
+from toolwright.core.events import CallEnded, Event
+from toolwright.core.outcome import Done, Failed, Outcome, Pending
+
+
+def exit_code(outcome: Outcome) -> int:
+    """What the process ends with."""
+    match outcome:
+        case Done():
+            return DONE
+        case Pending():
+            return PENDING
+        case Failed(code="denied" | "rejected"):
+            return REFUSED
+    return FAILED
+
+
+def outcome_as_json(outcome: Outcome) -> dict[str, Any]:
+    """One outcome for a program: always the same keys, and a few more for a pending or a failed one."""
+    meta = asdict(outcome.meta)
+    call_id = meta.pop("call_id")
+    shown: dict[str, Any] = {"status": _status(outcome), "data": None, "text": outcome.text, "code": None}
+    match outcome:
+        case Done(data=data):
+            shown["data"] = data
+        case Failed():
+            shown |= {"code": outcome.code, "data": outcome.data, "executed": outcome.executed}
+        case Pending():
+            call_id = outcome.call_id or call_id
+            shown |= {"waiting_for": outcome.waiting_for, "message": outcome.message, "request": outcome.request}
+    return shown | {"call_id": call_id, "meta": meta}
+
+
+def event_as_json(event: Event) -> dict[str, Any]:
+    """One event for a program; the outcome itself is the last line, so the end only says how it went."""
+    fields = event._asdict() if isinstance(event, tuple) else asdict(event)
+    if isinstance(event, CallEnded):
+        code = event.outcome.code if isinstance(event.outcome, Failed) else None
+        fields |= {"outcome": _status(event.outcome), "code": code}
+    return {"event": type(event).__name__, **fields}
+
+
+def show_outcome(outcome: Outcome) -> None:
+    """The outcome for a person: what the tool gave on stdout, anything else on stderr."""
+    match outcome:
+        case Done():
+            text = Text(escaped(outcome.text)) if _is_text(outcome) else pretty(outcome.data)
+            console().print(text, soft_wrap=True)
+        case Failed(code=code, message=message):
+            complain(escaped(message), kind=f"failed ({code})")
+            if code == "crashed":
+                sys.stderr.write("Run it again with --debug for the traceback.\n")
+        case Pending(waiting_for=waiting_for):
+            complain(escaped(outcome.message), kind=f"pending ({waiting_for})", colour=33)
+            sys.stderr.write(_HINTS.get(waiting_for, ""))
+
+
+_HINTS = {
+    "approval": "Nothing ran. Answer in a terminal, or run it again with --yes or --no.\n",
+    "result": "It still waits for an answer. Run it in a terminal to give one.\n",
+    "input": "It still waits for an answer. Run it in a terminal to give one.\n",
+}
+
+
+def _is_text(outcome: Done) -> bool:
+    """Whether the text says more than the value as JSON would: a string, blocks, or something that was cut."""
+    return outcome.data is None or isinstance(outcome.data, str) or outcome.text != to_text(outcome.data)
+
+
+def _status(outcome: Outcome) -> str:
+    return {Done: "done", Failed: "failed", Pending: "pending"}[type(outcome)]

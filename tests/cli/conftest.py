@@ -1,0 +1,164 @@
+"""The command line as people use it: in a terminal of its own, in a pipe, or, where that is enough, in this process."""
+
+import io
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolwright.cli.main import main
+
+TOOLS = Path(__file__).with_name("shop.py")
+START = "from toolwright.cli.main import main; main()"
+# Opening its terminal makes a process that leads its session own it, and only then Ctrl-C reaches it.
+OWN_TERMINAL = f"import os; os.close(os.open(os.ttyname(0), os.O_RDWR)); {START}"
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|[\x07\r]")
+PATIENCE = 12.0
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command ended, and what it wrote."""
+
+    code: Any
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def shop() -> str:
+    return str(TOOLS)
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Runs a command in this process, in an empty folder, with its output in a pipe."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = set(sys.modules)
+
+    def run(*arguments: str, stdin: str = "") -> Ran:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        return Ran(ended.value.code, *capsys.readouterr())
+
+    yield run
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def piped(tmp_path):
+    """Runs a command as a process of its own, with its output in a pipe."""
+
+    def run(*arguments: str, start: str = START, **options: Any) -> Ran:
+        command = [sys.executable, "-P", "-c", start, *arguments]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, **options)
+        return Ran(ended.returncode, ended.stdout, ended.stderr)
+
+    return run
+
+
+class Terminal:
+    """A command in a terminal of its own, 100 columns wide."""
+
+    def __init__(self, command: list[str], folder: Path, environment: dict[str, str]) -> None:
+        import fcntl
+        import pty
+        import struct
+        import termios
+
+        self._screen, child = pty.openpty()
+        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        kept = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
+        self.process = subprocess.Popen(
+            command, stdin=child, stdout=child, stderr=child, cwd=folder, start_new_session=True,
+            env={**kept, "TERM": "xterm-256color", "PYTHONUNBUFFERED": "1", **environment},
+        )  # fmt: skip
+        os.close(child)
+        self.raw, self._read = "", 0
+
+    @property
+    def text(self) -> str:
+        """All that was shown, without colours and cursor movements."""
+        return ESCAPES.sub("", self.raw)
+
+    def sees(self, pattern: str) -> str:
+        """Wait until something is shown that was not there when this was last asked."""
+        until = time.monotonic() + PATIENCE
+        while not (found := re.search(pattern, self.text[self._read :])):
+            if not self._more(until):
+                raise AssertionError(f"{pattern!r} was never shown in:\n{self.text}")
+        self._read += found.end()
+        return found[0]
+
+    def types(self, text: str, *, enter: bool = True) -> None:
+        os.write(self._screen, f"{text}\r".encode() if enter else text.encode())
+
+    def interrupts(self) -> None:
+        """Press Ctrl-C."""
+        self.types("\x03", enter=False)
+
+    def ends(self) -> int:
+        """The exit code, once the process has gone."""
+        until = time.monotonic() + PATIENCE
+        while self._more(until):
+            pass
+        return self.process.wait(timeout=max(until - time.monotonic(), 0.1))
+
+    def _more(self, until: float) -> bool:
+        if not select.select([self._screen], [], [], max(until - time.monotonic(), 0))[0]:
+            return False
+        try:
+            new = os.read(self._screen, 65536)
+        except OSError:  # everybody at the other end has gone
+            return False
+        self.raw += new.decode(errors="replace")
+        return bool(new)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        os.close(self._screen)
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    """Opens a terminal in which `toolwright` runs with the given arguments."""
+    pytest.importorskip("termios")
+    opened: list[Terminal] = []
+
+    def open_one(*arguments: str, command: list[str] | None = None, **environment: str) -> Terminal:
+        command = command or [sys.executable, "-P", "-c", OWN_TERMINAL, *arguments]
+        opened.append(Terminal(command, tmp_path, environment))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture
+def on_path(tmp_path_factory) -> str:
+    """A PATH on which `toolwright` is the one under test, wherever it is installed."""
+    folder = tmp_path_factory.mktemp("bin")
+    script = folder / "toolwright"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -c "{START}" "$@"\n')
+    script.chmod(0o755)
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"

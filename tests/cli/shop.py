@@ -1,0 +1,104 @@
+"""Tools for the tests of the command line."""
+
+import asyncio
+import sys
+import time
+from typing import Any
+
+from toolwright import Context, ToolError, tool
+
+
+@tool(effects={"read"})
+async def add(a: int, b: int = 1) -> int:
+    """Add two numbers.
+
+    Nothing more to it.
+    """
+    return a + b
+
+
+@tool(effects={"read"}, aliases=("say",))
+async def echo(text: str, tags: list[str] | None = None, extra: Any = None) -> dict[str, Any]:
+    """Give back what it was given."""
+    return {"text": text, "tags": tags, "extra": extra}
+
+
+@tool(
+    effects={"write", "network"},
+    confirm_message=lambda args, ctx: f"Pay {args['amount']} to {args['to']}?",
+    preview=lambda args, ctx: {"left": 100 - args["amount"]},
+)
+async def pay(amount: float, to: str, note: str = "") -> str:
+    """Pay somebody."""
+    return f"Paid {amount:g} to {to}."
+
+
+@tool
+async def buy(item: str, ctx: Context) -> str:
+    """Buy something, and pay for it."""
+    paid = await ctx.call("pay", {"amount": 3, "to": item})
+    return f"{item}: {paid.text}"
+
+
+@tool
+async def loud() -> str:
+    """Print something."""
+    print("printed by the handler")
+    sys.stdout.flush()
+    return "quiet"
+
+
+@tool
+async def missing(name: str) -> str:
+    """Fail."""
+    raise ToolError(f"There is no {name!r}.", code="not_found")
+
+
+@tool
+async def broken() -> str:
+    """Crash."""
+    raise RuntimeError("boom \x1b[2J")
+
+
+@tool
+async def bake(ctx: Context, wait: float = 0.6) -> dict[str, Any]:
+    """Bake bread, which takes a while."""
+    ctx.report("warming the oven")
+    await asyncio.sleep(wait)
+    ctx.report(0.5, "half way")
+    await asyncio.sleep(wait)
+    return {"bread": True, "slices": 12}
+
+
+@tool
+async def sleep(seconds: float = 60) -> str:
+    """Wait."""
+    await asyncio.sleep(seconds)
+    return "awake"
+
+
+@tool
+def block(seconds: float = 60) -> str:
+    """Wait in a thread that nobody can interrupt."""
+    time.sleep(seconds)
+    return "awake"
+
+
+@tool
+async def borrow(seconds: float = 60) -> str:
+    """Wait in a thread of asyncio's own, which Python joins before it ends."""
+    await asyncio.to_thread(time.sleep, seconds)
+    return "awake"
+
+
+@tool(audience="user")
+async def greet() -> str:
+    """Greet a person."""
+    return "hello"
+
+
+choose = tool.client("choose", "Ask which one it shall be.", parameters={"type": "object"}, reply="wait")
+sign = tool.client("sign", "Ask for a signature.", reply="later")
+odd = tool(name="odd", description="Has no schema that OpenAI takes.", parameters={"type": "object", "not": {}})(
+    lambda arguments: None
+)

@@ -1,0 +1,164 @@
+"""In a terminal: colour, progress, prompts and Ctrl-C."""
+
+import re
+
+import pytest
+
+pytestmark = pytest.mark.timeout(15)
+COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3\d|9\d|38;5;\d+)m")
+
+
+def test_tools_are_a_table_in_colour(terminal, shop):
+    screen = terminal("tools", "-t", shop)
+
+    assert screen.ends() == 0
+    assert COLOUR.search(screen.raw)
+    assert re.search(r"^Name +Effects +Parameters +Description *$", screen.text, re.MULTILINE)
+    assert re.search(r"^add +read +2 +Add two numbers\. *$", screen.text, re.MULTILINE)
+    assert re.search(r"^pay +network, write +3 +Pay somebody\. *$", screen.text, re.MULTILINE)
+
+
+def test_no_color_is_honoured(terminal, shop):
+    screen = terminal("describe", "add", "-t", shop, NO_COLOR="1")
+
+    assert screen.ends() == 0
+    assert '"name": "add",\n' in screen.text
+    assert not COLOUR.search(screen.raw)
+
+
+def test_an_approval_shows_everything_and_runs_after_yes(terminal, shop):
+    screen = terminal("call", "-t", shop, "pay", '{"amount": 3, "to": "Bob", "note": "a\\u001b[2J\\u202eb"}')
+
+    screen.sees(r"pay asks first\nPay 3.0 to Bob\?\n")
+    screen.sees(r'"note": "a\\u001b\[2J\\u202eb"\n')
+    screen.sees(r'Preview:\n{\n  "left": 97.0\n}\n')
+    screen.sees(r"Run it\? \[y\]es, \[n\]o, \[e\]dit: ")
+    screen.types("perhaps")
+    screen.sees("Answer y, n or e.")
+    screen.sees("dit: ")
+    screen.types("y")
+
+    screen.sees("Paid 3 to Bob.")
+    assert screen.ends() == 0
+
+
+def test_no_ends_the_call_unrun(terminal, shop):
+    screen = terminal("call", "-t", shop, "pay", "amount=3", "to=Bob")
+
+    screen.sees("dit: ")
+    screen.types("no")
+
+    screen.sees(r"failed \(rejected\): the call was rejected by the user")
+    assert screen.ends() == 4
+    assert "Paid" not in screen.text
+
+
+def test_an_invalid_edit_is_explained_and_asked_again(terminal, shop):
+    screen = terminal("call", "-t", shop, "pay", "amount=3", "to=Bob")
+
+    screen.sees("dit: ")
+    screen.types("e")
+    screen.sees(r'Arguments: {"amount": 3, "to": "Bob"}')
+    screen.types("\x7f")  # the last brace goes
+    screen.sees("not valid JSON")
+    screen.sees(r'Arguments: {"amount": 3, "to": "Bob"')
+    screen.types('\x15{"amount": "much", "to": "Ada"}')
+    screen.sees("`amount`: Input should be a valid number")
+    screen.sees("Arguments: .*Ada")
+    screen.types('\x15{"amount": 5, "to": "Ada"}')
+    screen.sees(r'"to": "Ada"\n}\n')
+    screen.sees("dit: ")
+    screen.types("y")
+
+    screen.sees("Paid 5 to Ada.")
+    assert screen.ends() == 0
+
+
+def test_leaving_the_prompt_leaves_the_call_pending(terminal, shop):
+    screen = terminal("call", "-t", shop, "pay", "amount=3", "to=Bob")
+
+    screen.sees("dit: ")
+    screen.types("\x04", enter=False)
+
+    screen.sees(r"pending \(approval\): Pay 3.0 to Bob\?\nNothing ran.")
+    assert screen.ends() == 3
+
+
+def test_a_nested_call_asks_too_and_thinking_does_not_use_up_the_time_limit(terminal, shop):
+    screen = terminal("call", "-t", shop, "buy", "item=tea", "--timeout", "1s")
+
+    screen.sees(r"pay asks first")
+    screen.sees("dit: ")
+    assert not screen._more(screen_time(1.2))
+    screen.types("y")
+
+    screen.sees("tea: Paid 3 to tea.")
+    assert screen.ends() == 0
+
+
+def screen_time(seconds: float) -> float:
+    import time
+
+    return time.monotonic() + seconds
+
+
+def test_a_client_tool_is_answered_in_the_terminal(terminal, shop):
+    screen = terminal("call", "-t", shop, "choose", "of=tea", "of=coffee")
+
+    screen.sees("choose asks you\nAsk which one it shall be.\n")
+    screen.sees(r"Answer \(JSON or text\): ")
+    screen.types('{"drink": "tea"}')
+
+    screen.sees(r'{\n  "drink": "tea"\n}\n')
+    assert screen.ends() == 0
+
+
+def test_a_client_tool_that_replies_later_takes_plain_text(terminal, shop):
+    screen = terminal("call", "-t", shop, "sign")
+
+    screen.sees(r"Answer \(JSON or text\): ")
+    screen.types("Ada L.")
+
+    screen.sees("Ada L.\n.*Ada L.\n")
+    assert screen.ends() == 0
+
+
+def test_progress_is_drawn_while_a_call_runs_and_then_taken_away(terminal, shop):
+    screen = terminal("call", "-t", shop, "bake")
+
+    screen.sees("bake  warming the oven")
+    screen.sees("bake  half way .* 50%")
+    screen.sees(r'{\n  "bread": true,\n  "slices": 12\n}\n')
+    assert screen.ends() == 0
+    assert "\x1b[2K" in screen.raw.rpartition("half way")[2]
+
+
+@pytest.mark.parametrize("tool", ["sleep", "block", "borrow"])
+def test_ctrl_c_ends_the_call_and_the_process(terminal, shop, tool):
+    screen = terminal("call", "-t", shop, tool)
+
+    screen.sees(f"{tool} .*0:00:00")
+    screen.interrupts()
+
+    screen.sees("cancelled: nothing was left running.")
+    assert screen.ends() == 130
+
+
+def test_ctrl_c_at_the_prompt_ends_it_too(terminal, shop):
+    screen = terminal("call", "-t", shop, "buy", "item=tea")
+
+    screen.sees("dit: ")
+    screen.interrupts()
+
+    screen.sees("\ncancelled: nothing was left running.")
+    assert screen.ends() == 130
+
+
+def test_a_failure_is_red_with_its_code_and_cannot_act_on_the_terminal(terminal, shop):
+    screen = terminal("call", "-t", shop, "broken")
+
+    assert screen.ends() == 1
+    assert "\x1b[31mfailed (crashed):" in screen.raw
+    assert "RuntimeError: boom \\u001b[2J" in screen.text
+    assert "--debug" in screen.text
+    assert "Traceback" not in screen.text
