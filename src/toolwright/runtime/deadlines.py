@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
 
-from toolwright.core.clock import Clock, Timer
+from toolwright.core.clock import Clock, Timer, wake
 
 
 class Deadline:
     """One call's time limit."""
 
-    __slots__ = ("at", "callback", "line")
+    __slots__ = ("at", "line", "sleeper")
 
-    def __init__(self, line: _Line, at: float, callback: Callable[[], None]) -> None:
-        self.line, self.at, self.callback = line, at, callback
+    def __init__(self, line: _Line, at: float, sleeper: asyncio.Future[None]) -> None:
+        self.line, self.at, self.sleeper = line, at, sleeper
 
     def cancel(self) -> None:
         """The call ended in time."""
@@ -28,8 +28,8 @@ class _Line:
         self.running: dict[Deadline, None] = {}
         self.timer: Timer | None = None
 
-    def add(self, callback: Callable[[], None]) -> Deadline:
-        deadline = Deadline(self, self._clock.now() + self._seconds, callback)
+    def add(self, sleeper: asyncio.Future[None]) -> Deadline:
+        deadline = Deadline(self, self._clock.now() + self._seconds, sleeper)
         self.running[deadline] = None
         if self.timer is None:
             self.timer = self._clock.call_later(self._seconds, self._expire)
@@ -42,7 +42,7 @@ class _Line:
                 self.timer = self._clock.call_later(deadline.at - now, self._expire)
                 return
             del self.running[deadline]
-            deadline.callback()
+            wake(deadline.sleeper)
 
 
 class Deadlines:
@@ -52,12 +52,12 @@ class Deadlines:
         self._clock = clock
         self._lines: dict[float, _Line] = {}
 
-    def start(self, seconds: float, callback: Callable[[], None]) -> Deadline:
-        """Call back after so many seconds, unless cancelled."""
+    def start(self, seconds: float, sleeper: asyncio.Future[None]) -> Deadline:
+        """Wake whoever waits for the future after so many seconds, unless cancelled."""
         if (line := self._lines.get(seconds)) is None:
             self._drop_unused()
             line = self._lines[seconds] = _Line(self._clock, seconds)
-        return line.add(callback)
+        return line.add(sleeper)
 
     def _drop_unused(self) -> None:
         """Limits that depend on arguments come in endless lengths: keep only those in use."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
-from types import MappingProxyType
 
 from toolwright.core.clock import Clock, Timer
 from toolwright.core.durations import rate
@@ -41,21 +39,33 @@ class QueueStatus:
     waiting: int
 
 
-@dataclass(slots=True)
 class Slot:
     """A place that a call holds. Its nested calls run in it, one at a time."""
 
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    __slots__ = ("_turn", "line", "outer")
+
+    def __init__(self, line: Line, outer: Slot | None) -> None:
+        self.line, self.outer = line, outer
+        """The slot that an ancestor holds, in this queue or another."""
+        self._turn: asyncio.Lock | None = None
+
+    @property
+    def turn(self) -> asyncio.Lock:
+        """Made when first needed: few calls have nested ones in the same queue."""
+        if self._turn is None:
+            self._turn = asyncio.Lock()
+        return self._turn
 
 
-@dataclass(slots=True, eq=False)
-class _Waiter:
-    granted: asyncio.Future[None]
-    needs_slot: bool
+HELD: ContextVar[Slot | None] = ContextVar("toolwright_held_slots", default=None)
 
 
-HELD: ContextVar[Mapping[Line, Slot]] = ContextVar("toolwright_held_slots", default=MappingProxyType({}))
-"""By the queue itself: another runtime may have one of the same name."""
+def held_in(line: Line) -> Slot | None:
+    """The slot of this very queue that the current call or an ancestor holds."""
+    slot = HELD.get()
+    while slot is not None and slot.line is not line:
+        slot = slot.outer
+    return slot
 
 
 class Line:
@@ -68,7 +78,9 @@ class Line:
         self._rate, self._period = rate(queue.rate) if queue.rate else (0, 0.0)
         self._starts: deque[float] = deque(maxlen=self._rate or 1)
         self._in_use = 0
-        self._waiting: deque[_Waiter] = deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._slotless: set[asyncio.Future[None]] = set()
+        """Those in line who only wait for the rate: their ancestor's slot is theirs."""
         self._timer: Timer | None = None
 
     @property
@@ -85,19 +97,31 @@ class Line:
             self._starts.append(self._clock.now())
         return True
 
-    async def enter(self, *, needs_slot: bool = True) -> None:
-        """Wait for a slot, behind all who came earlier."""
-        waiter = _Waiter(asyncio.get_running_loop().create_future(), needs_slot)
-        self._waiting.append(waiter)
+    def join(self, *, needs_slot: bool = True) -> asyncio.Future[None]:
+        """Stand in line, behind all who came earlier; the future is done when it is one's turn."""
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not needs_slot:
+            self._slotless.add(granted)
+        self._waiting.append(granted)
         self._advance()
+        return granted
+
+    def give_up(self, granted: asyncio.Future[None]) -> None:
+        """Whoever stood in line was cancelled."""
+        if granted in self._waiting:
+            self._waiting.remove(granted)
+        elif granted not in self._slotless and not granted.cancelled():
+            self._in_use -= 1  # granted in the very moment of the cancellation
+        self._slotless.discard(granted)
+        self._advance()
+
+    async def enter(self, *, needs_slot: bool = True) -> None:
+        """Stand in line until it is one's turn."""
+        granted = self.join(needs_slot=needs_slot)
         try:
-            await waiter.granted
+            await granted
         except asyncio.CancelledError:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
-            elif needs_slot and not waiter.granted.cancelled():
-                self._in_use -= 1  # granted in the very moment of the cancellation
-            self._advance()
+            self.give_up(granted)
             raise
 
     def leave(self) -> None:
@@ -116,29 +140,27 @@ class Line:
         """Whether starts are limited too."""
         return self._rate > 0
 
-    def _has_slot(self) -> bool:
-        return self._in_use < self._most
-
     def _pause(self) -> float:
         """Seconds until another call may start."""
         if not self._rate or len(self._starts) < self._rate:
             return 0.0
         return self._starts[0] + self._period - self._clock.now()
 
-    def _start(self, *, needs_slot: bool) -> None:
-        self._in_use += needs_slot
-        if self._rate:
-            self._starts.append(self._clock.now())
-
     def _advance(self) -> None:
-        while self._waiting and (self._has_slot() or not self._waiting[0].needs_slot):
-            if (pause := self._pause()) > 0:
+        while self._waiting and (self._in_use < self._most or self._waiting[0] in self._slotless):
+            if self._rate and (pause := self._pause()) > 0:
                 self._arm(pause)
                 return
-            waiter = self._waiting.popleft()
-            if not waiter.granted.done():
-                self._start(needs_slot=waiter.needs_slot)
-                waiter.granted.set_result(None)
+            granted = self._waiting.popleft()
+            if granted.done():
+                continue
+            if granted in self._slotless:
+                self._slotless.discard(granted)
+            else:
+                self._in_use += 1
+            if self._rate:
+                self._starts.append(self._clock.now())
+            granted.set_result(None)
 
     def _arm(self, pause: float) -> None:
         if self._timer is None:
@@ -155,6 +177,6 @@ class Line:
             self._timer = None
 
 
-def hold(line: Line) -> Token[Mapping[Line, Slot]]:
+def hold(line: Line) -> Token[Slot | None]:
     """Let nested calls know whose slot they may run in, until the token is given back to `HELD`."""
-    return HELD.set({**HELD.get(), line: Slot()})
+    return HELD.set(Slot(line, HELD.get()))

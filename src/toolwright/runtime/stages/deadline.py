@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from math import inf
 from typing import Any, TypeAlias
 
 from toolwright.core.call import Call
@@ -42,7 +42,7 @@ def deadline(plan: Plan, proceed: Proceed) -> Proceed:
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
         task = loop.create_task(run(invocation, ended), name=task_name)
-        timer = parts.deadlines.start(seconds, partial(wake, ended)) if seconds else None
+        timer = parts.deadlines.start(seconds, ended) if seconds and seconds != inf else None
         try:
             await ended
         except asyncio.CancelledError:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from time import perf_counter
 
 from toolwright.core.events import CallQueued
 from toolwright.core.outcome import Outcome
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
-from toolwright.runtime.queues import HELD, Line, Slot, hold
+from toolwright.runtime.queues import HELD, Line, Slot, held_in, hold
 
 UNQUEUED = frozenset({"internal", "agent", "client", "external", "hosted"})
 """Kinds that never hold a slot: they wait for others, and could wait for themselves."""
@@ -25,13 +26,26 @@ def queue(plan: Plan, proceed: Proceed) -> Proceed:
     async def stage(invocation: Invocation) -> Outcome:
         if invocation.answer is not None:
             return await proceed(invocation)
-        if (slot := HELD.get().get(line)) is not None:
+        if (slot := held_in(line)) is not None:
             return await _inside(invocation, slot)
         if not line.try_enter():
-            await _wait(invocation, line)
+            began, granted = perf_counter(), _stand_in(invocation, line)
+            try:
+                await granted
+            except asyncio.CancelledError:
+                line.give_up(granted)
+                raise
+            invocation.queued += perf_counter() - began
+        if not nests:
+            try:
+                return await proceed(invocation)
+            finally:
+                line.leave()
+        token = hold(line)
         try:
-            return await (_holding(invocation) if nests else proceed(invocation))
+            return await proceed(invocation)
         finally:
+            HELD.reset(token)
             line.leave()
 
     async def _inside(invocation: Invocation, slot: Slot) -> Outcome:
@@ -40,25 +54,20 @@ def queue(plan: Plan, proceed: Proceed) -> Proceed:
         async with slot.turn:
             if line.paced:
                 await line.enter(needs_slot=False)
-            return await _holding(invocation)
-
-    async def _holding(invocation: Invocation) -> Outcome:
-        token = hold(line)
-        try:
-            return await proceed(invocation)
-        finally:
-            HELD.reset(token)
+            token = hold(line)
+            try:
+                return await proceed(invocation)
+            finally:
+                HELD.reset(token)
 
     return stage
 
 
-async def _wait(invocation: Invocation, line: Line) -> None:
+def _stand_in(invocation: Invocation, line: Line) -> asyncio.Future[None]:
     parts = invocation.scope.parts
     if parts.listeners.heard:
         parts.listeners.emit(
             CallQueued(invocation.id, invocation.listing.name, line.name, line.depth + 1, parts.clock.time())
         )
     invocation.suspend()
-    began = perf_counter()
-    await line.enter()
-    invocation.queued += perf_counter() - began
+    return line.join()

@@ -1,0 +1,174 @@
+"""The command itself: its version, what it needs, and where it finds tools."""
+
+import re
+import subprocess
+from importlib.metadata import entry_points
+
+import pytest
+
+from toolwright import __version__
+
+GOOD = "from toolwright import tool\n\n@tool\nasync def hello() -> str:\n    '''Say hello.'''\n    return 'hi'\n"
+
+
+def test_it_is_installed_as_toolwright():
+    [command] = entry_points(group="console_scripts", name="toolwright")
+
+    assert command.value == "toolwright.cli.main:main"
+
+
+@pytest.mark.timeout(15)
+def test_the_version_is_told_without_heavy_imports(piped):
+    count = "; import sys; print(sorted({'rich', 'pydantic', 'yaml', 'asyncio'} & sys.modules.keys()))"
+    start = f"from toolwright.cli.main import main\ntry: main()\nexcept SystemExit as e: print(e.code){count}"
+
+    ran = piped("--version", start=start)
+
+    assert ran.out == f"toolwright {__version__}\n0\n[]\n"
+
+
+@pytest.mark.timeout(15)
+@pytest.mark.parametrize("package", ["click", "rich", "yaml"])
+def test_a_missing_package_is_named_with_its_extra(piped, tmp_path, package):
+    (tmp_path / "toolwright.yaml").write_text("tools: []\n")
+    start = f"import sys; sys.modules['{package}'] = None; from toolwright.cli.main import main; main()"
+
+    ran = piped("tools", start=start)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"error: The command line needs {package}: pip install 'toolwright[cli]'\n"
+
+
+def test_no_tools_and_no_configuration_says_what_to_do(run):
+    ran = run("tools")
+
+    assert (ran.code, ran.out) == (2, "")
+    assert "--tools tools.py" in ran.err
+    assert "toolwright init" in ran.err
+
+
+@pytest.mark.parametrize("source", ["mine.py", "mine.py:hello", "mine", "mine:hello", "pack.inner", "pack.inner:Box"])
+def test_a_source_is_a_file_or_a_module_and_perhaps_one_thing_in_it(run, tmp_path, source):
+    (tmp_path / "mine.py").write_text(GOOD)
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "inner.py").write_text(
+        "from mine import hello\nfrom toolwright import tool\nclass Box:\n    @tool\n    async def hello(self) -> str:\n"
+        "        '''Say hello.'''\n        return 'hi'\n"
+    )
+
+    assert run("call", "-t", source, "hello").lines[0]["data"] == "hi"
+
+
+def test_a_file_may_import_its_neighbours_and_share_a_tool_with_them(run, tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "one.py").write_text(GOOD)
+    (tmp_path / "deep" / "two.py").write_text(GOOD.replace("hello()", "bye()") + "\nfrom one import hello as again\n")
+
+    ran = run("tools", "-t", "deep/one.py", "-t", "deep/two.py")
+
+    assert sorted(tool["name"] for tool in ran.lines) == ["bye", "hello"]
+
+
+def test_a_file_never_takes_the_place_of_another_module(run, tmp_path):
+    (tmp_path / "json.py").write_text(GOOD)
+
+    assert run("call", "-t", "json.py", "hello").lines[0]["data"] == "hi"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("x = 1\ndef broken(:\n", "mine.py:2: invalid syntax"),
+        ("import no_such_package\n", "mine.py:1: ModuleNotFoundError: No module named 'no_such_package'"),
+        ("\n\nint('x')\n", "mine.py:3: ValueError: invalid literal"),
+        ("import json\n\njson.loads('{')\n", "mine.py:3: JSONDecodeError"),
+        ("import sys\nsys.exit(3)\n", "mine.py:2: it ends the program"),
+        ("from toolwright import tool\n\n@tool(timeout=0)\ndef f(): ...\n", "mine.py:3: timeout=0 is no time limit."),
+        ("x = 1\n", "mine.py holds no tools."),
+        (GOOD.replace("() ->", "(x: 'Nowhere') ->"), "mine.py:3: "),
+    ],
+)
+def test_a_file_that_cannot_be_loaded_is_named_with_its_line(run, tmp_path, text, problem):
+    (tmp_path / "mine.py").write_text(text)
+
+    ran = run("tools", "-t", "mine.py")
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"error: {problem}")
+    assert "Traceback" not in ran.err
+    assert "Traceback" in run("tools", "-t", "mine.py", "--debug").err or "holds no tools" in problem
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("other.py", "There is no file other.py."),
+        ("other", "There is no module 'other'. A file is named with its ending"),
+        ("mine.py:helo", "mine.py has no 'helo'. Did you mean 'hello'?"),
+        ("mine.py:number", "mine.py:number: 5 holds no tools."),
+    ],
+)
+def test_a_source_that_is_not_there_is_named(run, tmp_path, source, problem):
+    (tmp_path / "mine.py").write_text(GOOD + "number = 5\n")
+
+    ran = run("tools", "-t", source)
+
+    assert ran.code == 2
+    assert ran.err.startswith(f"error: {problem}")
+
+
+def test_what_a_module_prints_is_not_our_output(run, tmp_path):
+    (tmp_path / "mine.py").write_text(f"print('loading')\n{GOOD}")
+
+    ran = run("call", "-t", "mine.py", "hello")
+
+    assert (ran.lines[0]["data"], ran.err) == ("hi", "loading\n")
+
+
+def test_the_configuration_of_the_folder_is_found_and_its_paths_are_its_own(run, tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(GOOD)
+    (tmp_path / "toolwright.toml").write_text('tools = ["mine.py"]\n')
+    assert [tool["name"] for tool in run("tools").lines] == ["hello"]
+
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert [tool["name"] for tool in run("tools", "-c", "../toolwright.toml").lines] == ["hello"]
+
+
+def test_mistakes_in_the_configuration_end_with_2_and_name_the_line(run, tmp_path):
+    (tmp_path / "toolwright.yaml").write_text("defaults:\n  tool_timeuot: 5s\ntools: [nothing.py]\n")
+    ran = run("tools")
+    assert ran.code == 2
+    assert ran.err.startswith("error: toolwright.yaml:2: Unknown key 'tool_timeuot'. Fix: did you mean 'tool_timeout'?")
+
+    (tmp_path / "toolwright.yaml").write_text("defaults: {tool_timeout: 5s}\ntools:\n  - nothing.py\n")
+    assert run("tools").err == "error: toolwright.yaml:3: There is no file nothing.py.\n"
+
+
+@pytest.mark.timeout(15)
+def test_what_init_writes_works_with_the_commands_that_it_prints(run, tmp_path, on_path):
+    ran = run("init", "my shop")
+    assert ran.code == 0
+    commands = re.findall(r"^  (\S.*)$", ran.out, re.MULTILINE)
+    assert [command.split()[:2] for command in commands] == [
+        ["cd", "'my"], ["toolwright", "tools"], ["toolwright", "call"], ["toolwright", "call"],
+    ]  # fmt: skip
+
+    script = f"set -e; {'; '.join(commands[:-1])}; {commands[-1]} --yes; cat first.txt; {commands[-1]} || exit $?"
+    ended = subprocess.run(
+        ["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, env={"PATH": on_path}, timeout=14
+    )
+
+    assert (ended.returncode, ended.stderr) == (3, "")
+    assert '"words":3' in ended.stdout
+    assert "It asks before it writes.\n" in ended.stdout
+
+
+def test_init_never_overwrites(run, tmp_path):
+    (tmp_path / "tools.py").write_text("mine")
+
+    ran = run("init")
+
+    assert (ran.code, ran.err) == (2, "error: tools.py already there. Nothing was written.\n")
+    assert (tmp_path / "tools.py").read_text() == "mine"
+    assert not (tmp_path / "toolwright.yaml").exists()

@@ -1,0 +1,172 @@
+"""In a pipe: JSON lines, exit codes, and nobody is asked anything."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+START = "from toolwright.cli.main import main; main()"
+
+
+def test_a_call_is_one_json_line(run, shop):
+    ran = run("call", "-t", shop, "add", '{"a": 2, "b": "3"}')
+
+    [outcome] = ran.lines
+    assert (ran.code, ran.err) == (0, "")
+    assert {key: outcome[key] for key in ("status", "data", "text", "code")} == {
+        "status": "done", "data": 5, "text": "5", "code": None,
+    }  # fmt: skip
+    assert outcome["call_id"]
+    assert outcome["meta"]["tool"] == "add"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "status", "failure"),
+    [
+        (["add", "a=1"], 0, "done", None),
+        (["missing", "name=tea"], 1, "failed", "not_found"),
+        (["add", "a=one"], 1, "failed", "invalid_arguments"),
+        (["add", "{"], 1, "failed", "invalid_arguments"),
+        (["broken"], 1, "failed", "crashed"),
+        (["sleep", "--timeout", "50ms"], 1, "failed", "timed_out"),
+        (["pay", "amount=1", "to=Ada"], 3, "pending", None),
+        (["pay", "amount=1", "to=Ada", "--yes"], 0, "done", None),
+        (["pay", "amount=1", "to=Ada", "--no"], 4, "failed", "rejected"),
+        (["sign"], 3, "pending", None),
+        (["choose", "--timeout", "50ms"], 3, "pending", None),
+        (["greet"], 0, "done", None),
+        (["ad", "a=1"], 5, "failed", "not_found"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_every_way_a_call_can_end_has_its_exit_code(run, shop, arguments, code, status, failure):
+    ran = run("call", "-t", shop, *arguments)
+
+    [outcome] = ran.lines
+    assert (ran.code, outcome["status"], outcome["code"]) == (code, status, failure)
+
+
+def test_policy_that_denies_ends_with_4(run, shop, tmp_path):
+    (tmp_path / "toolwright.yaml").write_text(f"tools: [{shop}]\npolicy: [{{tools: add, decision: deny}}]\n")
+
+    ran = run("call", "add", "a=1")
+
+    assert (ran.code, ran.lines[0]["code"]) == (4, "denied")
+
+
+def test_a_pending_call_says_what_it_waits_for(run, shop):
+    [outcome] = run("call", "-t", shop, "pay", "amount=1", "to=Ada").lines
+
+    assert outcome["waiting_for"] == "approval"
+    assert outcome["message"] == "Pay 1.0 to Ada?"
+    assert outcome["request"]["preview"] == {"left": 99}
+    assert outcome["call_id"]
+
+
+def test_events_are_json_lines_and_the_outcome_is_the_last(run, shop):
+    ran = run("call", "-t", shop, "bake", "wait=0", "--events")
+
+    *events, outcome = ran.lines
+    assert [event["event"] for event in events] == ["CallStarted", "CallProgress", "CallProgress", "CallEnded"]
+    assert events[2]["fraction"] == 0.5
+    assert (events[3]["outcome"], outcome["status"], ran.code) == ("done", "done", 0)
+
+
+def test_arguments_are_read_as_the_schema_says(run, shop):
+    def call(*arguments, stdin=""):
+        return run("call", "-t", shop, "say", *arguments, stdin=stdin).lines[0]["data"]
+
+    assert call("text=007", "extra=007")["text"] == "007"
+    assert call("text=true", "extra=true") == {"text": "true", "tags": None, "extra": True}
+    assert call("text=a=b", 'extra={"x": [1]}')["extra"] == {"x": [1]}
+    assert call("text=", "tags=1", "tags=b")["tags"] == ["1", "b"]
+    assert call("text=x", 'tags=["a", "b"]')["tags"] == ["a", "b"]
+    assert call("-", stdin='{"text": "from stdin"}')["text"] == "from stdin"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["add", "5"], "'5' is no argument"),
+        (["add", "a=1", "a=2"], "a is given 2 times"),
+        (["add", "a=1", "--timeout", "soon"], "'soon' is no duration"),
+        (["add", "a=1", "--timeout", "0s"], "above zero"),
+        (["add", "--nonsense"], "No such option"),
+    ],
+)
+def test_wrong_usage_ends_with_2(run, shop, arguments, problem):
+    ran = run("call", "-t", shop, *arguments)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert problem in ran.err
+
+
+def test_what_a_handler_prints_is_not_our_output(run, shop):
+    ran = run("call", "-t", shop, "loud")
+
+    assert ran.lines[0]["data"] == "quiet"
+    assert ran.err == "printed by the handler\n"
+
+
+def test_a_traceback_is_shown_to_those_who_debug(run, shop):
+    assert "Traceback" not in run("call", "-t", shop, "broken").err
+    assert "RuntimeError: boom" in run("call", "-t", shop, "broken", "--debug").err
+
+
+def test_tools_are_json_lines_and_can_be_searched_and_selected(run, shop):
+    every, found, chosen = run("tools", "-t", shop), run("tools", "somebody", "-t", shop), run(
+        "tools", "-t", shop, "--toolset", "b*", "--toolset", "add"
+    )  # fmt: skip
+
+    assert every.lines[0] == {
+        "name": "add", "kind": "function", "effects": ["read"], "audience": "model", "aliases": [],
+        "parameters": ["a", "b"], "description": "Add two numbers.\n\nNothing more to it.",
+    }  # fmt: skip
+    assert [tool["name"] for tool in found.lines] == ["pay"]
+    assert [tool["name"] for tool in chosen.lines] == ["add", "buy", "broken", "bake", "block", "borrow"]
+    nothing = run("tools", "xylophone", "-t", shop)
+    assert (nothing.code, nothing.out, nothing.err) == (0, "", "No tool fits.\n")
+
+
+def test_describe_gives_each_format_and_names_what_is_left_out(run, shop):
+    ran = run("describe", "add", "odd", "greet", "-t", shop, "--format", "gemini")
+
+    assert [tool["name"] for tool in ran.lines] == ["add"]
+    assert "odd is left out of the tools for gemini" in ran.err
+    assert "greet is for people" in ran.err
+    for format_, key in [("openai", "function"), ("responses", "parameters"), ("anthropic", "input_schema"),
+                         ("mcp", "inputSchema")]:  # fmt: skip
+        assert key in run("describe", "add", "-t", shop, "-f", format_).lines[0]
+
+
+def test_describing_an_unknown_tool_ends_with_5(run, shop):
+    ran = run("describe", "ad", "-t", shop)
+
+    assert (ran.code, ran.out) == (5, "")
+    assert "Unknown tool: 'ad'. Did you mean add?" in ran.err
+
+
+@pytest.mark.timeout(15)
+def test_a_signal_ends_a_piped_call_with_130(shop, tmp_path):
+    command = [sys.executable, "-P", "-c", START, "call", "-t", shop, "block", "--events"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        started = json.loads(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=10)
+
+    assert started["event"] == "CallStarted"
+    assert process.returncode == 130
+    assert "cancelled" in err
+
+
+@pytest.mark.timeout(15)
+def test_a_reader_that_leaves_early_is_no_crash(shop, tmp_path):
+    command = [sys.executable, "-P", "-c", START, "tools", "-t", shop]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        err = process.stderr.read()
+
+    assert process.wait() == 1
+    assert err == ""
