@@ -50,7 +50,7 @@ class Row:
 
 
 def _number(value: float) -> str:
-    return f"{value:.0f}" if value >= 20 or isinstance(value, int) else f"{value:.2f}"
+    return f"{value:.0f}" if value >= 20 or isinstance(value, int) else f"{value:.3g}"
 
 
 def table(rows: Iterable[Row]) -> str:

@@ -107,7 +107,7 @@ def _module(where: str, folder: Path) -> ModuleType:
         with redirect_stdout(sys.stderr):  # what a module prints is no part of our output
             return _from_file(path.resolve()) if is_file else importlib.import_module(where)
     except DefinitionError as error:
-        raise SourceError(_without_folder(error)) from error
+        raise SourceError(str(error)) from error
     except (Exception, SystemExit) as error:
         raise SourceError(_explained(error, where)) from error
 
@@ -142,7 +142,7 @@ def _explained(error: BaseException, where: str) -> str:
     if isinstance(error, SourceError):
         return str(error)
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{_shown(error.filename)}:{error.lineno}: {error.msg}"
+        return f"{error.filename}:{error.lineno}: {error.msg}"
     if isinstance(error, ModuleNotFoundError) and f"{where}.".startswith(f"{error.name}."):
         return f"There is no module {error.name!r}. A file is named with its ending, as in tools.py."
     told = next(iter(str(error).strip().splitlines()), "")
@@ -154,18 +154,8 @@ def _place(error: BaseException) -> str:
     """The innermost line of the user's own code, and not of a library that it called."""
     frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     theirs = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
-    return f"{_shown(theirs[-1].filename)}:{theirs[-1].lineno}" if theirs else ""
+    return f"{theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
 
 
 _LIBRARIES = (*{sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")},)
 _LIBRARIES += (str(Path(__file__).parent) + os.sep,)
-
-
-def _shown(filename: str) -> str:
-    path, here = Path(filename), Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else filename
-
-
-def _without_folder(error: DefinitionError) -> str:
-    """The same error, its file named as the user would."""
-    return str(error).replace(str(Path.cwd()) + os.sep, "")

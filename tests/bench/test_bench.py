@@ -56,11 +56,11 @@ def test_the_peers_of_an_earlier_run_stay(tmp_path: Path):
     results = tmp_path / "RESULTS.md"
     peer = Row("a peer", 100.0, note="for information")
 
-    write([Row("calls", 4.0, 5)], [peer], path=results)
-    write([Row("calls", 3.0, 5)], [], path=results)
+    write([Row("calls", 4.5, 5)], [peer], path=results)
+    write([Row("calls", 3.5, 5)], [], path=results)
 
-    assert "3.00x" in results.read_text()
-    assert "4.00x" not in results.read_text()
+    assert "3.5x" in results.read_text()
+    assert "4.5x" not in results.read_text()
     assert table([peer]) in results.read_text()
 
 

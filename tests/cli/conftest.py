@@ -68,7 +68,9 @@ def piped(tmp_path):
 
     def run(*arguments: str, start: str = START, **options: Any) -> Ran:
         command = [sys.executable, "-P", "-c", start, *arguments]
-        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, **options)
+        ended = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False, **options
+        )
         return Ran(ended.returncode, ended.stdout, ended.stderr)
 
     return run

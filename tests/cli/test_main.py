@@ -52,8 +52,8 @@ def test_a_source_is_a_file_or_a_module_and_perhaps_one_thing_in_it(run, tmp_pat
     (tmp_path / "mine.py").write_text(GOOD)
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "inner.py").write_text(
-        "from mine import hello\nfrom toolwright import tool\nclass Box:\n    @tool\n    async def hello(self) -> str:\n"
-        "        '''Say hello.'''\n        return 'hi'\n"
+        "from mine import hello\nfrom toolwright import tool\nclass Box:\n    @tool\n"
+        "    async def hello(self) -> str:\n        '''Say hello.'''\n        return 'hi'\n"
     )
 
     assert run("call", "-t", source, "hello").lines[0]["data"] == "hi"
@@ -156,7 +156,13 @@ def test_what_init_writes_works_with_the_commands_that_it_prints(run, tmp_path, 
 
     script = f"set -e; {'; '.join(commands[:-1])}; {commands[-1]} --yes; cat first.txt; {commands[-1]} || exit $?"
     ended = subprocess.run(
-        ["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, env={"PATH": on_path}, timeout=14
+        ["sh", "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={"PATH": on_path},
+        timeout=14,
+        check=False,
     )
 
     assert (ended.returncode, ended.stderr) == (3, "")

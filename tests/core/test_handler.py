@@ -58,7 +58,7 @@ async def test_what_json_cannot_hold_crashes_at_once_and_not_later(caplog: pytes
     outcome = await returning(object()).run()
 
     assert (outcome.code, outcome.executed) == ("crashed", True)
-    assert outcome.message.startswith("give returned a object that cannot be written as JSON")
+    assert outcome.message.startswith("give returned object, which cannot be written as JSON")
     assert caplog.records
 
 

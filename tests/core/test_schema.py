@@ -297,7 +297,7 @@ async def test_an_unknown_name_is_told_with_the_nearest_one() -> None:
 
     for wrong in ({"patern": "x"}, '{"patern": "x"}'):
         message = refused(await search.run(wrong))
-        assert "`patern` is not a parameter, did you mean `pattern`?" in message
+        assert "`patern` is not a parameter (did you mean `pattern`?)" in message
         assert "`pattern` is required" in message
         assert message.endswith("Expected: pattern (string), limit (integer, optional).")
 

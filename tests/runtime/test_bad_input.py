@@ -133,7 +133,7 @@ async def test_wrong_types_are_refused(arguments):
 async def test_an_unknown_name_is_refused_and_the_nearest_suggested():
     outcome = await refused("say", {"txet": "hi"})
 
-    assert "`txet` is not a parameter, did you mean `text`?" in outcome.message
+    assert "`txet` is not a parameter (did you mean `text`?)" in outcome.message
     assert "`text` is required" in outcome.message
 
 

@@ -272,3 +272,15 @@ async def test_the_time_to_live_is_written_as_people_write_it(written, seconds):
 async def test_off_is_no_cache():
     async with Runtime(counted([], cache="off")) as runtime:
         assert [(await runtime.call("look")).data for _ in range(2)] == [1, 2]
+
+
+async def test_a_caller_that_changes_its_result_changes_nobody_elses():
+    @tool(cache=60)
+    async def numbers() -> list[int]:
+        return [1]
+
+    async with Runtime(numbers) as runtime:
+        (await runtime.call("numbers")).data.append(2)
+        (await runtime.call("numbers")).data.append(3)
+
+        assert (await runtime.call("numbers")).data == [1]

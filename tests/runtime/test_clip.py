@@ -245,3 +245,18 @@ async def test_clipped_outputs_are_kept_apart(defaults):
         first, second = await runtime.call("give"), await runtime.call("give")
         assert handle_of(first)["handle"] != handle_of(second)["handle"]
         assert runtime.stats().artifacts == 2
+
+
+async def test_one_endless_line_can_be_read_piece_by_piece():
+    @tool
+    async def blob() -> str:
+        return "".join(f"{number:06d}," for number in range(50_000))
+
+    async with Runtime(blob) as runtime:
+        told = json.loads((await runtime.call("blob")).text)["tool_output"]
+        first = await runtime.call("tool_output", {"handle": told["handle"], "lines": "1"})
+        last = await runtime.call("tool_output", {"handle": told["handle"], "tail": 1})
+
+    assert told["lines"] == 18
+    assert first.data.startswith("1\t000000,")
+    assert last.data.endswith("049999,")

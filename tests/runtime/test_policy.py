@@ -331,3 +331,24 @@ async def test_a_cached_answer_still_obeys_policy() -> None:
         runtime.policy = [{"decision": "deny"}]
 
         assert decided(await runtime.call("rates")) == "deny"
+
+
+async def test_a_rule_on_arguments_sees_the_defaults_that_a_call_leaves_out():
+    @tool
+    async def read(path: str = "/etc/passwd") -> str:
+        return path
+
+    rules = [{"arguments": {"path": "/etc/*"}, "decision": "deny"}]
+    async with Runtime(read, policy=rules) as runtime:
+        assert (await runtime.call("read")).code == "denied"
+        assert (await runtime.call("read", {"path": "/home/me"})).data == "/home/me"
+
+
+async def test_a_confirmation_sees_the_defaults_too():
+    @tool(confirm=lambda args, ctx: args["count"] > 5)
+    async def order(count: int = 1) -> int:
+        return count
+
+    async with Runtime(order) as runtime:
+        assert (await runtime.call("order")).data == 1
+        assert (await runtime.call("order", {"count": 6})).waiting_for == "approval"

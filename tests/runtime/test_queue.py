@@ -2,7 +2,20 @@ import asyncio
 
 import pytest
 
-from toolwright import Call, Context, DefinitionError, Done, Failed, Pending, Provider, Queue, Runtime, ToolError, tool
+from toolwright import (
+    Call,
+    Context,
+    DefinitionError,
+    Done,
+    Failed,
+    Outcome,
+    Pending,
+    Provider,
+    Queue,
+    Runtime,
+    ToolError,
+    tool,
+)
 from toolwright.core.events import CallQueued
 from toolwright.testing import ManualClock, settle
 
@@ -539,3 +552,36 @@ async def test_a_queue_without_waiters_costs_a_call_nothing():
         for _ in range(100):
             assert await runtime.call("quick") == Done(1)
         assert runtime.queues()["bank"].in_use == 0
+
+
+async def test_a_task_that_a_handler_leaves_behind_takes_its_own_place_in_line():
+    left: list[asyncio.Task[Outcome]] = []
+    running, most, go = 0, 0, asyncio.Event()
+
+    @tool(queue="one")
+    async def work() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await go.wait()
+        running -= 1
+
+    @tool(queue="one")
+    async def leaver() -> None:
+        async def later() -> Outcome:
+            await begun.wait()
+            return await runtime.call("work")
+
+        left.append(asyncio.create_task(later()))
+        await asyncio.sleep(0)
+
+    begun = asyncio.Event()
+    async with Runtime(work, leaver, queues={"one": Queue(concurrent=1)}) as runtime:
+        await runtime.call("leaver")
+        other = asyncio.create_task(runtime.call("work"))
+        begun.set()
+        await settle()
+        go.set()
+        await asyncio.gather(other, *left)
+
+    assert most == 1

@@ -26,7 +26,7 @@ class Place:
     @property
     def key(self) -> str:
         """What it is called in the file."""
-        return str(self.at[-1]) if self.at else str(self.path)
+        return str(self.at[-1]) if self.at else "the file"
 
     @property
     def line(self) -> int | None:
@@ -44,7 +44,7 @@ class Place:
             raise self.error(f"{self.key} must hold keys and values.", fix)
         for key in self.value:
             if not isinstance(key, str):
-                raise self.error(f"A key in {self.key} is no text.", "put it in quotes.")
+                raise self._inside(str(key), None).error(f"A key in {self.key} is no text.", "put it in quotes.")
         return {key: self._inside(key, value) for key, value in self.value.items()}
 
     def items(self, fix: str = "") -> list[Place]:

@@ -86,7 +86,7 @@ def block_text(block: Block) -> str:
 def to_text(value: Any) -> str:
     """A plain value as text: a string as it is, anything else as JSON."""
     if isinstance(value, str):
-        return value
+        return str.__str__(value)  # an enum of strings would show its name
     return to_json(value).decode()
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, cast, is_typeddict, overload
 
@@ -165,6 +166,12 @@ class _Define:
         """A tool that the model's own provider runs; `options` says for each provider how to ask for it."""
         facets["provider_options"] = options
         return _without_function("hosted", name, description or name, parameters, facets, None)
+
+    def provided(
+        self, name: str, description: str | Path = "", *, parameters: ParametersLike = None, **options: Unpack[Options]
+    ) -> Tool[..., Any]:
+        """A tool whose work a `Provider` does: for what a provider's `tools()` returns."""
+        return _without_function("provided", name, description or name, parameters, options, None)
 
     def lazy(self, name: str, factory: Callable[[], Any | Awaitable[Any]]) -> LazyTool:
         """A tool whose definition, sync or async, is made once, when the runtime starts."""
@@ -328,7 +335,7 @@ def _limits(options: Options, place: str) -> Limits:
     picked = _pick(options, "timeout", "retries", "queue", "max_bytes")
     try:
         if isinstance(picked.get("timeout"), str):
-            picked["timeout"] = seconds(picked["timeout"])
+            picked["timeout"] = seconds(picked["timeout"]) or inf  # "off": no limit, not even the default one
         if (cache := options.get("cache")) is not None and not isinstance(cache, Cache):
             cache = Cache(ttl) if (ttl := seconds(cache)) else None
     except ValueError as error:

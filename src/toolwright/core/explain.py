@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
+from reprlib import Repr
 from typing import Any
 
 from toolwright.core.errors import InvalidArguments
@@ -34,7 +35,7 @@ def _problem(problem: dict[str, Any], names: list[str]) -> str:
     where = _cut(".".join(map(str, problem["loc"]))) or "arguments"
     if problem["type"] == "extra_forbidden" or problem["type"] == "unexpected_keyword_argument":
         near = get_close_matches(where, names, 1)
-        return f"`{where}` is not a parameter{f', did you mean `{near[0]}`?' if near else ''}"
+        return f"`{where}` is not a parameter{f' (did you mean `{near[0]}`?)' if near else ''}"
     if problem["type"] == "missing":
         return f"`{where}` is required"
     return f"`{where}`: {problem['msg']}, not {preview(problem['input'])}"
@@ -71,14 +72,19 @@ def _type_of(field: Any) -> str:
 
 
 def preview(value: Any, limit: int = 120) -> str:
-    """A value on one line, cut in the middle where it is long."""
-    if isinstance(value, str) and len(value) > 4 * limit:
-        value = f"{value[:limit]}...{value[-20:]}"
-    try:
-        shown = value if isinstance(value, str) else repr(value)
-    except Exception:  # noqa: BLE001 - a value whose repr fails must not hide the real mistake
-        shown = f"<{type(value).__name__}>"
-    return _cut(repr(shown) if isinstance(value, str) else shown, limit)
+    """A value on one line, cut where it is long or deep: it may be without end."""
+    short = _Short()
+    short.maxstring = short.maxother = short.maxlong = limit
+    short.maxdict = short.maxlist = short.maxtuple = short.maxset = 8
+    return _cut(short.repr(value), limit)
+
+
+class _Short(Repr):
+    def repr_instance(self, x: Any, level: int) -> str:
+        try:
+            return _cut(repr(x), self.maxother)
+        except Exception:  # noqa: BLE001 - a value whose repr fails must not hide the real mistake
+            return f"<{type(x).__name__}>"
 
 
 def _cut(text: str, limit: int = 240) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Effect: TypeAlias = Literal["read", "write", "execute", "network"]
 Audience: TypeAlias = Literal["model", "user", "all"]
 Intent: TypeAlias = Literal["render", "action", "compute"]
-Kind: TypeAlias = Literal["function", "client", "external", "hosted", "internal", "mcp", "rest", "agent"]
+Kind: TypeAlias = Literal["function", "client", "external", "hosted", "internal", "provided", "mcp", "rest", "agent"]
 
 Asked: TypeAlias = Callable[[dict[str, Any], "Context"], Any | Awaitable[Any]]
 """A sync or async function of the arguments and the context."""

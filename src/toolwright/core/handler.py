@@ -45,6 +45,12 @@ class FunctionHandler:
         code = getattr(self.function, "__code__", None)
         return not (code and inspect.iscoroutinefunction(self.function) and _SEND not in code.co_code[::2])
 
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The values of parameters that a call leaves out."""
+        plain = {p.name: p.default for p in self.signature.fields if p.default is not p.empty}
+        return plain | {name: make() for name, make in self.signature.defaults.items()}
+
     def compile(self) -> Start:
         begin, bind = self._begin(), self._binder()
         if bind is not None:

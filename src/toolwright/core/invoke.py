@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from toolwright.core.content import BLOCKS, Block, Json
@@ -42,7 +42,7 @@ def invoker(
     async def invoke(running: Running) -> Outcome:
         try:
             value = await start(running)
-        except (KeyboardInterrupt, GeneratorExit):
+        except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - foreign code: whatever it raises is an outcome
             outcome = _from_error(name, error, running, redact, details)
@@ -62,6 +62,8 @@ def _from_error(name: str, error: BaseException, running: Running, redact: Redac
     """sys.exit and exception groups too: a handler cannot end the runtime."""
     if isinstance(error, ToolError):
         return failed(error)
+    if isinstance(error, GeneratorExit):  # the handler was ended by force, or pretends to be
+        return Failed("cancelled", f"{name} was ended.", executed=True)
     if isinstance(error, asyncio.CancelledError):
         if running.cancelled or _being_cancelled():
             raise error
@@ -102,6 +104,9 @@ def outcome_of(name: str, value: Any) -> Outcome:
             return value.evolve()  # a copy: an outcome that came from a nested call keeps its own measurements
         case Failed():
             return value.evolve(executed=True)
+    if isinstance(value, (Iterator, AsyncIterator)):  # it may never end
+        hint = "return a list, or write the tool itself as a generator"
+        return Failed("crashed", f"{name} returned {type(value).__name__}: {hint}", executed=True)
     done = value.evolve() if isinstance(value, Done) else _from_blocks(value) or Done(value)
     try:
         return done.serialised()
@@ -109,7 +114,7 @@ def outcome_of(name: str, value: Any) -> Outcome:
         log.error("%s returned what cannot be written as JSON", name, exc_info=error)
         kind = type(done.data).__name__
         why = next(iter(str(error).splitlines()), "")[:200]
-        return Failed("crashed", f"{name} returned a {kind} that cannot be written as JSON ({why})", executed=True)
+        return Failed("crashed", f"{name} returned {kind}, which cannot be written as JSON ({why})", executed=True)
 
 
 def _from_blocks(value: Any) -> Done | None:

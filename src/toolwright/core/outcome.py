@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from reprlib import Repr
 from types import MappingProxyType
@@ -168,6 +170,13 @@ class Done(_Outcome):
         _set(clipped, "_shown", text)
         _set(clipped, "_content", (Text(text),))
         return clipped
+
+    def apart(self) -> Done:
+        """A copy whose data is nobody else's to change, where it can be copied at all."""
+        new = self.evolve()
+        with suppress(Exception):
+            new.__dict__["data"] = deepcopy(self.data)
+        return new
 
     def evolve(self, **changes: Any) -> Self:
         if "content" in changes:

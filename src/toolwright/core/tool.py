@@ -97,6 +97,15 @@ class Tool(Generic[P, R]):
         return self.__dict__["start"]  # type: ignore[no-any-return]
 
     @property
+    def defaults(self) -> dict[str, Any]:
+        """What a call without these arguments runs with; policy and confirmation look at it too."""
+        if "_defaults" not in self.__dict__:
+            shown = self.schema.get("properties", {})
+            known = {name: field["default"] for name, field in shown.items() if "default" in field}
+            self.__dict__["_defaults"] = known | getattr(self.handler, "defaults", {})
+        return self.__dict__["_defaults"]  # type: ignore[no-any-return]
+
+    @property
     def definition(self) -> str:
         """A digest of all that an approval or a cached result depends on."""
         if "_definition" not in self.__dict__:

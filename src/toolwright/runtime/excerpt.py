@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from toolwright.core.errors import InvalidArguments
 
+WIDTH = 20_000
 _RANGE = re.compile(r"\s*(\d+)\s*(?:[-:,]\s*(\d+)?\s*)?\Z")
 
 
@@ -21,7 +22,7 @@ def excerpt(
     context: int = 0,
 ) -> str:
     """Numbered lines, at most `limit` bytes of them; says how to go on where more is left."""
-    rows = text.splitlines()
+    rows = rows_of(text)
     chosen: Iterable[int] = range(len(rows))
     if lines is not None:
         chosen = _range(lines, len(rows))
@@ -33,6 +34,17 @@ def excerpt(
     if tail is not None:
         picked = picked[len(picked) - min(max(tail, 0), len(picked)) :]
     return _shown(rows, picked, limit)
+
+
+def rows_of(text: str) -> list[str]:
+    """The lines; what has none, such as most JSON, is cut into pieces that can be asked for one by one."""
+    if len(text) <= WIDTH * (text.count("\n") + 1) and all(len(line) <= WIDTH for line in text.splitlines()):
+        return text.splitlines()
+    return [piece for line in text.splitlines() for piece in (_pieces(line) or [""])]
+
+
+def _pieces(line: str) -> list[str]:
+    return [line[start : start + WIDTH] for start in range(0, len(line), WIDTH)]
 
 
 def _range(lines: str, count: int) -> range:

@@ -12,6 +12,7 @@ from toolwright.core.errors import NotFound
 from toolwright.core.ids import new_id
 from toolwright.core.tool import Tool
 from toolwright.runtime.budget import estimate
+from toolwright.runtime.excerpt import excerpt, rows_of
 from toolwright.runtime.invocation import Invocation
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 Reason = Literal["size_limit_exceeded", "token_budget"]
 KEPT, KEPT_BYTES = 1_000, 1 << 30
+MOST_COUNTED = 10_000_000
+"""Characters up to which lines are counted exactly; beyond it, only line breaks are."""
 NAME = "tool_output"
 
 
@@ -66,7 +69,7 @@ class Outputs:
         """Keep a text for whoever called."""
         who = invocation.principal
         size = len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
-        lines = text.count("\n") + (not text.endswith("\n"))
+        lines = len(rows_of(text)) if len(text) <= MOST_COUNTED else text.count("\n") + 1
         made = Artifact(new_id(), text, invocation.listing.name, reason, (who.user, who.session), size, lines)
         self._kept[made.handle] = made
         self._bytes += size
@@ -111,8 +114,6 @@ def reader(outputs: Outputs, limit: int) -> Tool[..., Any]:
             grep: Only lines that match this regular expression.
             context: So many lines around each match.
         """
-        from toolwright.runtime.excerpt import excerpt
-
         text = outputs.find(handle, ctx.user, ctx.session).text
         return excerpt(text, limit, head=head, tail=tail, lines=lines, grep=grep, context=context)
 

@@ -42,11 +42,13 @@ class QueueStatus:
 class Slot:
     """A place that a call holds. Its nested calls run in it, one at a time."""
 
-    __slots__ = ("_turn", "line", "outer")
+    __slots__ = ("_turn", "left", "line", "outer")
 
     def __init__(self, line: Line, outer: Slot | None) -> None:
         self.line, self.outer = line, outer
         """The slot that an ancestor holds, in this queue or another."""
+        self.left = False
+        """Whether its call has ended; a task that it left behind has no place here any more."""
         self._turn: asyncio.Lock | None = None
 
     @property
@@ -63,7 +65,7 @@ HELD: ContextVar[Slot | None] = ContextVar("toolwright_held_slots", default=None
 def held_in(line: Line) -> Slot | None:
     """The slot of this very queue that the current call or an ancestor holds."""
     slot = HELD.get()
-    while slot is not None and slot.line is not line:
+    while slot is not None and (slot.line is not line or slot.left):
         slot = slot.outer
     return slot
 
@@ -178,5 +180,12 @@ class Line:
 
 
 def hold(line: Line) -> Token[Slot | None]:
-    """Let nested calls know whose slot they may run in, until the token is given back to `HELD`."""
+    """Let nested calls know whose slot they may run in, until it is let go."""
     return HELD.set(Slot(line, HELD.get()))
+
+
+def let_go(token: Token[Slot | None]) -> None:
+    """The call has ended."""
+    if (slot := HELD.get()) is not None:
+        slot.left = True
+    HELD.reset(token)

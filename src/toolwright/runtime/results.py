@@ -23,13 +23,13 @@ class Results:
         """The outcome, if it is still fresh."""
         until, outcome = self._kept.get(key, (0.0, None))
         if outcome is None or until > self._clock.now():
-            return outcome
+            return outcome and outcome.apart()
         del self._kept[key]
         return None
 
     def keep(self, key: str, outcome: Done, ttl: float) -> None:
         """Keep an outcome; the oldest makes room."""
         self._kept.pop(key, None)
-        self._kept[key] = (self._clock.now() + ttl, outcome)
+        self._kept[key] = (self._clock.now() + ttl, outcome.apart())
         while len(self._kept) > KEPT:
             del self._kept[next(iter(self._kept))]

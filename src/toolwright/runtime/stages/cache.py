@@ -27,7 +27,7 @@ def cache(plan: Plan, proceed: Proceed) -> Proceed:
         while True:
             if (found := results.fresh(key)) is not None:
                 invocation.cached = True
-                return found.evolve()
+                return found
             if (flight := results.flights.get(key)) is None:
                 return await _fly(invocation, key)
             invocation.suspend()

@@ -9,7 +9,7 @@ from toolwright.core.events import CallQueued
 from toolwright.core.outcome import Outcome
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
-from toolwright.runtime.queues import HELD, Line, Slot, held_in, hold
+from toolwright.runtime.queues import Line, Slot, held_in, hold, let_go
 
 UNQUEUED = frozenset({"internal", "agent", "client", "external", "hosted"})
 """Kinds that never hold a slot: they wait for others, and could wait for themselves."""
@@ -45,7 +45,7 @@ def queue(plan: Plan, proceed: Proceed) -> Proceed:
         try:
             return await proceed(invocation)
         finally:
-            HELD.reset(token)
+            let_go(token)
             line.leave()
 
     async def _inside(invocation: Invocation, slot: Slot) -> Outcome:
@@ -58,7 +58,7 @@ def queue(plan: Plan, proceed: Proceed) -> Proceed:
             try:
                 return await proceed(invocation)
             finally:
-                HELD.reset(token)
+                let_go(token)
 
     return stage
 
