@@ -7,11 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolwright.catalogue.catalogue import Catalogue as Catalogue
+    from toolwright.catalogue.wrap import filtered as filtered
+    from toolwright.catalogue.wrap import prefixed as prefixed
+    from toolwright.catalogue.wrap import renamed as renamed
+    from toolwright.core import events as events
     from toolwright.core.call import Call as Call
+    from toolwright.core.content import Audio as Audio
+    from toolwright.core.content import File as File
+    from toolwright.core.content import Image as Image
+    from toolwright.core.content import Json as Json
+    from toolwright.core.content import Resource as Resource
+    from toolwright.core.content import Text as Text
     from toolwright.core.context import Context as Context
     from toolwright.core.define import tool as tool
     from toolwright.core.errors import DefinitionError as DefinitionError
+    from toolwright.core.errors import Denied as Denied
+    from toolwright.core.errors import NotFound as NotFound
+    from toolwright.core.errors import RateLimited as RateLimited
+    from toolwright.core.errors import TimedOut as TimedOut
     from toolwright.core.errors import ToolError as ToolError
+    from toolwright.core.errors import Unavailable as Unavailable
     from toolwright.core.facets import Cache as Cache
     from toolwright.core.outcome import Done as Done
     from toolwright.core.outcome import Failed as Failed
@@ -20,6 +35,7 @@ if TYPE_CHECKING:
     from toolwright.core.provider import Provider as Provider
     from toolwright.core.signature import use as use
     from toolwright.core.tool import Tool as Tool
+    from toolwright.runtime import middleware as middleware
     from toolwright.runtime.approval import Approval as Approval
     from toolwright.runtime.policy import Policy as Policy
     from toolwright.runtime.queues import Queue as Queue
@@ -30,31 +46,52 @@ __version__ = "0.1.0"
 # Loaded when first asked for, so that importing one name costs no more than that name.
 _HOMES = {
     "Approval": "runtime.approval",
+    "Audio": "core.content",
     "Cache": "core.facets",
     "Call": "core.call",
     "Catalogue": "catalogue.catalogue",
     "Context": "core.context",
     "DefinitionError": "core.errors",
+    "Denied": "core.errors",
     "Done": "core.outcome",
     "Failed": "core.outcome",
+    "File": "core.content",
+    "Image": "core.content",
+    "Json": "core.content",
+    "NotFound": "core.errors",
     "Outcome": "core.outcome",
     "Pending": "core.outcome",
     "Policy": "runtime.policy",
     "Provider": "core.provider",
     "Queue": "runtime.queues",
+    "RateLimited": "core.errors",
+    "Resource": "core.content",
     "Runtime": "runtime.runtime",
+    "Text": "core.content",
+    "TimedOut": "core.errors",
     "Tool": "core.tool",
     "ToolError": "core.errors",
+    "Unavailable": "core.errors",
+    "filtered": "catalogue.wrap",
+    "prefixed": "catalogue.wrap",
+    "renamed": "catalogue.wrap",
     "tool": "core.define",
     "use": "core.signature",
 }
-__all__ = sorted(_HOMES)  # noqa: PLE0605 - a list, though made and not written out
+_MODULES = {
+    "events": "core.events",
+    "middleware": "runtime.middleware",
+}
+__all__ = sorted([*_HOMES, *_MODULES])  # noqa: PLE0605 - a list, though made and not written out
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name in _MODULES:
+        value: Any = import_module(f"{__name__}.{_MODULES[name]}")
+    elif name in _HOMES:
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    else:
         raise AttributeError(f"toolwright has no {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 

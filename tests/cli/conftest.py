@@ -113,8 +113,14 @@ class Terminal:
         os.write(self._screen, f"{text}\r".encode() if enter else text.encode())
 
     def interrupts(self) -> None:
-        """Press Ctrl-C."""
-        self.types("\x03", enter=False)
+        """Press Ctrl-C until something happens: readline misses it between showing its prompt and listening."""
+        before = len(self.text.removesuffix("^C"))
+        for _ in range(5):
+            self.types("\x03", enter=False)
+            until = time.monotonic() + 2
+            while self._more(until):
+                if "cancelled" in self.text[before:]:
+                    return
 
     def ends(self) -> int:
         """The exit code, once the process has gone."""
