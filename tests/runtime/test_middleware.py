@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from toolwright import Call, Done, Failed, Pending, Runtime, ToolError, tool
+from toolwright import middleware as ready
 from toolwright.core.content import File, Json, Resource, Text
 from toolwright.core.errors import NotFound, Unavailable
-from toolwright.runtime import ready
 from toolwright.testing import ManualClock
 
 
