@@ -178,3 +178,19 @@ def test_init_never_overwrites(run, tmp_path):
     assert (ran.code, ran.err) == (2, "error: tools.py already there. Nothing was written.\n")
     assert (tmp_path / "tools.py").read_text() == "mine"
     assert not (tmp_path / "toolwright.yaml").exists()
+
+
+def test_a_module_may_run_a_loop_of_its_own(run, tmp_path):
+    (tmp_path / "mine.py").write_text(f"import asyncio\nasyncio.run(asyncio.sleep(0))\n{GOOD}")
+
+    assert run("call", "-t", "mine.py", "hello").lines[0]["data"] == "hi"
+
+
+def test_tools_that_cannot_be_started_end_with_2(run, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from toolwright import tool\ndef make():\n    raise OSError('no disk')\nlater = tool.lazy('later', make)\n"
+    )
+
+    ran = run("tools", "-t", "mine.py")
+
+    assert (ran.code, ran.err) == (2, "error: The tools cannot be started: OSError: no disk\n")

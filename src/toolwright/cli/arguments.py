@@ -1,9 +1,8 @@
-"""Arguments: JSON, `-` for stdin, or key=value pairs as people type them."""
+"""Arguments: JSON, or key=value pairs as people type them."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,13 +11,13 @@ import click
 from toolwright.core.call import Arguments
 
 
-def read_arguments(given: Sequence[str], schema: Mapping[str, Any]) -> Arguments:
-    """What to call a tool with; pairs are read as the tool's schema says."""
+def read_arguments(given: str | Sequence[str], schema: Mapping[str, Any]) -> Arguments:
+    """What to call a tool with: JSON as it is, and pairs as the tool's schema says."""
     match given:
+        case str():
+            return given
         case []:
             return {}
-        case ["-"]:
-            return sys.stdin.read()
         case [text] if text.lstrip().startswith(("{", "[")):
             return text
     return _from_pairs(given, schema)

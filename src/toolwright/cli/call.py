@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from toolwright.cli.arguments import read_arguments
-from toolwright.cli.conversation import Conversation, unattended
+from toolwright.cli.conversation import Conversation
 from toolwright.cli.exits import UNKNOWN_TOOL
-from toolwright.cli.options import Given, with_tools
+from toolwright.cli.options import Given, started, with_tools
 from toolwright.cli.outcome import event_as_json, exit_code, outcome_as_json, show_outcome
 from toolwright.cli.progress import Watch
 from toolwright.cli.run import run
@@ -44,9 +43,9 @@ class Asked:
     """What was asked for."""
 
     name: str
-    arguments: tuple[str, ...]
+    arguments: str | tuple[str, ...]
+    """What stdin said, or the words on the command line."""
     timeout: float | None
-    verdict: bool | None
 
 
 @click.command("call")
@@ -75,16 +74,17 @@ def command(
     Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 pending, 4 denied or rejected, 5 unknown tool,
     130 interrupted.
     """
-    asked = Asked(name, arguments, timeout, verdict)
+    asked = Asked(name, sys.stdin.read() if arguments == ("-",) else arguments, timeout)
     if is_person(sys.stdout) and not events and not as_json:
-        ctx.exit(run(_for_a_person(given, asked)))
-    ctx.exit(run(_for_a_program(given, asked, events)))
+        watch = Watch()
+        talk = Conversation(verdict=verdict, person=is_person(sys.stdin), pause=watch.paused)
+        ctx.exit(run(_for_a_person(given.assembled(talk.approver), talk, asked, watch)))
+    talk = Conversation(verdict=verdict, person=False, pause=nullcontext)
+    ctx.exit(run(_for_a_program(given.assembled(talk.approver), talk, asked, events)))
 
 
-async def _for_a_person(given: Given, asked: Asked) -> int:
-    watch = Watch()
-    talk = Conversation(verdict=asked.verdict, person=is_person(sys.stdin), pause=watch.paused)
-    async with given.runtime(talk.approver) as runtime:
+async def _for_a_person(runtime: Runtime, talk: Conversation, asked: Asked, watch: Watch) -> int:
+    async with started(runtime):
         if is_person(sys.stderr):
             runtime.listen(watch)
         try:
@@ -95,12 +95,15 @@ async def _for_a_person(given: Given, asked: Asked) -> int:
     return exit_code(outcome) if known else UNKNOWN_TOOL
 
 
-async def _for_a_program(given: Given, asked: Asked, events: bool) -> int:
+async def _for_a_program(runtime: Runtime, talk: Conversation, asked: Asked, events: bool) -> int:
     out = sys.stdout
-    write: Callable[[dict[str, Any]], None] = lambda value: (out.write(line(value)), out.flush())[1]  # noqa: E731
-    talk = Conversation(verdict=asked.verdict, person=False, pause=unattended)
+
+    def write(value: dict[str, Any]) -> None:
+        out.write(line(value))
+        out.flush()
+
     with redirect_stdout(sys.stderr):  # what a handler prints is no part of our output
-        async with given.runtime(talk.approver) as runtime:
+        async with started(runtime):
             if events:
                 runtime.listen(lambda event: write(event_as_json(event)))
             outcome, known = await _call(runtime, talk, asked)

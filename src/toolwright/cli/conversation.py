@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, TypeVar
 
 from toolwright.cli.prompt import answer_to, approval_of
@@ -114,7 +114,3 @@ class Limit:
             yield
         finally:
             self._timer = self._loop.call_later(left, self._end)
-
-
-unattended = nullcontext
-"""For a conversation that nobody watches."""

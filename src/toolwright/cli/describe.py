@@ -9,7 +9,7 @@ import click
 from toolwright.catalogue.describe import describe
 from toolwright.catalogue.listing import Listing
 from toolwright.cli.exits import UNKNOWN_TOOL, Ended
-from toolwright.cli.options import Given, with_tools
+from toolwright.cli.options import Given, started, with_tools
 from toolwright.cli.run import run
 from toolwright.cli.screen import console, is_person, line, pretty
 from toolwright.runtime.runtime import Runtime
@@ -23,11 +23,11 @@ FORMATS = ("openai", "responses", "anthropic", "gemini", "mcp")
 @with_tools
 def command(given: Given, names: tuple[str, ...], format_: str) -> None:
     """Show the tools as a model API wants them. Those that it would refuse are named on stderr."""
-    run(_describe(given, names, format_))
+    run(_describe(given.assembled(), names, format_))
 
 
-async def _describe(given: Given, names: tuple[str, ...], format_: str) -> None:
-    async with given.runtime() as runtime:
+async def _describe(runtime: Runtime, names: tuple[str, ...], format_: str) -> None:
+    async with started(runtime):
         listings = [_find(runtime, name) for name in names] or list(runtime.catalogue)
         shown = [listing for listing in listings if listing.shown_to_model]
         for listing in listings:

@@ -32,23 +32,8 @@ class Given:
     tools: tuple[str, ...]
     config: str | None
 
-    @asynccontextmanager
-    async def runtime(self, approver: Approver | None = None) -> AsyncIterator[Runtime]:
-        """A runtime of these tools while it runs; what is wrong with them ends the command."""
-        runtime = self._assembled(approver)
-        try:
-            await runtime.__aenter__()
-        except DefinitionError as error:
-            raise Ended(USAGE, shown(error)) from error
-        except Exception as error:
-            told = next(iter(str(error).splitlines()), "")
-            raise Ended(USAGE, f"The tools cannot be started: {type(error).__name__}: {told}") from error
-        try:
-            yield runtime
-        finally:
-            await runtime.close()
-
-    def _assembled(self, approver: Approver | None) -> Runtime:
+    def assembled(self, approver: Approver | None = None) -> Runtime:
+        """A runtime of these tools, before any loop runs: modules may take their time, or run a loop of their own."""
         try:
             found = self.config if self.config or self.tools else find_config()
             if not found and not self.tools:
@@ -57,6 +42,22 @@ class Given:
             return assemble(config, *(load(source) for source in self.tools), approver=approver)
         except (ConfigError, SourceError, DefinitionError) as error:
             raise Ended(USAGE, shown(error)) from error
+
+
+@asynccontextmanager
+async def started(runtime: Runtime) -> AsyncIterator[Runtime]:
+    """The runtime while it runs; tools that cannot be started end the command."""
+    try:
+        await runtime.__aenter__()
+    except DefinitionError as error:
+        raise Ended(USAGE, shown(error)) from error
+    except Exception as error:
+        told = next(iter(str(error).splitlines()), "")
+        raise Ended(USAGE, f"The tools cannot be started: {type(error).__name__}: {told}") from error
+    try:
+        yield runtime
+    finally:
+        await runtime.close()
 
 
 def shown(error: Exception) -> str:

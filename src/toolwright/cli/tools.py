@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from toolwright.catalogue.listing import Listing
-from toolwright.cli.options import Given, with_tools
+from toolwright.cli.options import Given, started, with_tools
 from toolwright.cli.run import run
 from toolwright.cli.screen import console, is_person, line, one_line
 from toolwright.runtime.runtime import Runtime
@@ -23,11 +23,11 @@ from toolwright.runtime.runtime import Runtime
 @with_tools
 def command(given: Given, query: str | None, as_json: bool, globs: tuple[str, ...]) -> None:
     """List the tools, or those that fit the words of QUERY best."""
-    run(_list(given, query, as_json, globs))
+    run(_list(given.assembled(), query, as_json, globs))
 
 
-async def _list(given: Given, query: str | None, as_json: bool, globs: tuple[str, ...]) -> None:
-    async with given.runtime() as runtime:
+async def _list(runtime: Runtime, query: str | None, as_json: bool, globs: tuple[str, ...]) -> None:
+    async with started(runtime):
         listings = chosen(runtime, query, globs)
         if as_json or not is_person(sys.stdout):
             sys.stdout.writelines(line(_as_json(listing)) for listing in listings)

@@ -17,7 +17,8 @@ class _Ids:
 
     def forget(self) -> None:
         self._left: list[str] = []
-        self._moment, self._prefix = 0, ""
+        self._since = self._until = 0.0
+        self._prefix = ""
 
     def _fetch(self) -> None:
         drawn = os.urandom(_CHUNK * _POOL).hex()
@@ -25,9 +26,10 @@ class _Ids:
 
     def new(self) -> str:
         """48 bits of milliseconds and 96 random bits, as 36 hexadecimal digits."""
-        moment = int(time() * 1000)
-        if moment != self._moment:
-            self._moment, self._prefix = moment, f"{moment:012x}"
+        if not self._since <= (moment := time()) < self._until:
+            milliseconds = int(moment * 1000)
+            self._since, self._until = milliseconds / 1000, (milliseconds + 1) / 1000
+            self._prefix = f"{milliseconds:012x}"
         try:
             return self._prefix + self._left.pop()
         except IndexError:

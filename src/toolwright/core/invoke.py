@@ -21,6 +21,7 @@ WayOut: TypeAlias = Callable[[Any, Outcome], Awaitable[Outcome]]
 
 SCALARS = frozenset({float, bool, type(None)})
 _HUGE = 1 << 63
+_new, _set = object.__new__, object.__setattr__
 log = logging.getLogger("toolwright")
 
 
@@ -49,7 +50,9 @@ def invoker(
         else:
             kind = type(value)
             if -_HUGE < value < _HUGE if kind is int else len(value) <= short if kind is str else kind in SCALARS:
-                return Done(value)
+                plain = _new(Done)  # `Done(value)`, in half the time
+                _set(plain, "data", value)
+                return plain
             outcome = outcome_of(name, value)
         for way_out in ways_out:
             outcome = await way_out(running, outcome)

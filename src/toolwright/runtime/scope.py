@@ -22,6 +22,7 @@ from toolwright.runtime.stats import Stats
 from toolwright.runtime.waits import WaitingCall
 
 T = TypeVar("T")
+_new = object.__new__
 _WHO = ("agent", "session", "message", "task", "user", "space", "turn")
 
 
@@ -49,7 +50,8 @@ class Scope:
     ) -> Coroutine[Any, Any, Outcome]:
         """Run a tool: Done, Failed or Pending. Raises only when the caller itself is cancelled."""
         # Not `async def`: the stack's own coroutine is what is awaited, and one layer less is a tenth of a call.
-        invocation = Invocation(self, name, arguments)
+        invocation = _new(Invocation)  # without `__init__`, which would cost as much again as the rest of this method
+        invocation.scope, invocation.name, invocation.raw = self, name, arguments
         if timeout is None and call_id is None:
             return self._stacks[name](invocation)
         invocation.timeout = timeout

@@ -25,47 +25,49 @@ def record(plan: Plan, proceed: Proceed) -> Proceed:
 
     async def stage(invocation: Invocation) -> Outcome:
         invocation.listing = listing
-        invocation.started = perf_counter()
+        invocation.started = started = perf_counter()
         if listeners.heard:
             tell_start(invocation)
         if waits and invocation.timeout is not None:
             invocation.limit()
-        outcome: Outcome
+        outcome: Outcome | None = None
         try:
             outcome = await proceed(invocation)
         except asyncio.CancelledError:
             if not (waits and invocation.uncancelled()):
-                end(
-                    invocation, Failed("cancelled", f"{name} was cancelled with its caller.", executed=invocation.began)
-                )
+                outcome = Failed("cancelled", f"{name} was cancelled with its caller.", executed=invocation.began)
                 raise
             outcome = invocation.interruption()
         except Exception as bug:  # noqa: BLE001 - ours, not the handler's: the caller still gets an outcome
             outcome = crashed(name, bug, redact=parts.redact, details=parts.crash_details)
-        return end(invocation, outcome)
+        finally:
+            if outcome is not None:  # else the interpreter is stopping, or the loop is gone
+                invocation.latency = latency = perf_counter() - started
+                counter.seconds += latency
+                if not again or not invocation.resumed:
+                    counter.count += 1
+                if type(outcome) is not Done and not isinstance(outcome, Pending):
+                    counter.failures += 1
+                attach(outcome, "_origin", invocation)
+                if waits and invocation._task is not None:
+                    invocation.leave(outcome)
+                if journal is not None or listeners.heard:
+                    tell_end(invocation, outcome)
+        return outcome
 
-    def end(invocation: Invocation, outcome: Outcome) -> Outcome:
-        invocation.latency = latency = perf_counter() - invocation.started
-        counter.seconds += latency
-        if not again or not invocation.resumed:
-            counter.count += 1
-        if type(outcome) is not Done and not isinstance(outcome, Pending):
-            counter.failures += 1
-        attach(outcome, "_origin", invocation)
-        if waits and invocation._task is not None:
-            invocation.leave(outcome)
+    def tell_end(invocation: Invocation, outcome: Outcome) -> None:
+        call_id = invocation._id or invocation.id
         if journal is not None:
             status = "ok" if outcome.ok else _status(outcome)
-            journal.append((invocation.id, name, invocation.started, latency, status))
+            journal.append((call_id, name, invocation.started, invocation.latency, status))
         if listeners.heard and parts.auto_complete:
-            listeners.emit(_make(CallEnded, (invocation.id, name, outcome, now())))
-        return outcome
+            listeners.emit(_make(CallEnded, (call_id, name, outcome, now())))
 
     def tell_start(invocation: Invocation) -> None:
         if again and invocation.resumed:
             listeners.emit(CallResumed(invocation.id, name, now()))
         else:
-            about = (invocation.id, name, invocation.raw, invocation.parent, display, now())
+            about = (invocation._id or invocation.id, name, invocation.raw, invocation.parent, display, now())
             listeners.emit(_make(CallStarted, about))
 
     return stage

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from toolwright.core.errors import InvalidArguments
 from toolwright.core.invoke import failed
 from toolwright.core.outcome import Failed, Outcome
@@ -15,20 +18,25 @@ def validate(plan: Plan, proceed: Proceed) -> Proceed:
     tool = plan.listing.tool
     read, check, limit = tool.parameters.read, tool.check, plan.parts.defaults.max_input
 
-    async def stage(invocation: Invocation) -> Outcome:
+    # Not `async def`: it awaits nothing itself, and what is awaited is the rest of the stack.
+    def stage(invocation: Invocation) -> Coroutine[Any, Any, Outcome]:
         raw = invocation.raw
         try:
             if type(raw) is str and raw and len(raw) <= limit:
                 invocation.arguments = read(raw)
             elif isinstance(raw, (str, bytes)) and len(raw) > limit:
-                return Failed("too_large", f"{len(raw)} characters of arguments, at most {limit}. Send less.")
+                return _refused(Failed("too_large", f"{len(raw)} characters of arguments, at most {limit}. Send less."))
             else:
                 invocation.arguments = check(raw)
         except InvalidArguments as error:
             try:
                 invocation.arguments = repair(tool, raw, error)
             except InvalidArguments as refusal:
-                return failed(refusal).evolve(executed=False)
-        return await proceed(invocation)
+                return _refused(failed(refusal).evolve(executed=False))
+        return proceed(invocation)
 
     return stage
+
+
+async def _refused(outcome: Outcome) -> Outcome:
+    return outcome
