@@ -41,6 +41,12 @@ async def buy(item: str, ctx: Context) -> str:
 
 
 @tool
+async def order(ctx: Context) -> Any:
+    """Order something that has to be signed for."""
+    return await ctx.call("sign")
+
+
+@tool
 async def loud() -> str:
     """Print something."""
     print("printed by the handler")

@@ -108,14 +108,16 @@ def test_a_client_tool_is_answered_in_the_terminal(terminal, shop):
     assert screen.ends() == 0
 
 
-def test_a_client_tool_that_replies_later_takes_plain_text(terminal, shop):
-    screen = terminal("call", "-t", shop, "sign")
+@pytest.mark.parametrize("tool", ["sign", "order"])
+def test_an_answer_may_be_plain_text_and_ends_the_call_that_waits_for_it(terminal, shop, tool):
+    screen = terminal("call", "-t", shop, tool)
 
     screen.sees(r"Answer \(JSON or text\): ")
     screen.types("Ada L.")
 
     screen.sees("Ada L.\n.*Ada L.\n")
     assert screen.ends() == 0
+    assert screen.text.count("Answer") == 1
 
 
 def test_progress_is_drawn_while_a_call_runs_and_then_taken_away(terminal, shop):

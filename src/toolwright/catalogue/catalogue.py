@@ -6,17 +6,19 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from toolwright.catalogue.describe import Described, describe
 from toolwright.catalogue.listing import Listing
-from toolwright.catalogue.search import Index
 from toolwright.core.errors import DefinitionError
 from toolwright.core.events import CatalogueChanged
 from toolwright.core.facets import CATEGORIES
 from toolwright.core.names import SEPARATOR, nearest, qualified, sanitised, wire_name
 from toolwright.core.provider import Provider
 from toolwright.core.tool import Tool
+
+if TYPE_CHECKING:
+    from toolwright.catalogue.describe import Described
+    from toolwright.catalogue.search import Index
 
 Conflict: TypeAlias = Literal["error", "replace", "rename"]
 log = logging.getLogger("toolwright")
@@ -159,6 +161,8 @@ class Catalogue:
 
     def search(self, query: str, limit: int = 10) -> list[Listing]:
         """Tools whose name, description or parameters fit the words best, best first."""
+        from toolwright.catalogue.search import Index  # loaded by those alone who search
+
         if self._index is None:
             self._index = Index(self._listings.values())
         return self._index.search(query, limit)
@@ -201,6 +205,8 @@ class Catalogue:
         hide: frozenset[str] = frozenset(),
     ) -> Described:
         """What a model API wants to be shown; worked out once per change."""
+        from toolwright.catalogue.describe import describe  # loaded by those alone who describe
+
         key = (format, toolset, workspace, hide)
         if key not in self._described:
             chosen: Iterable[Listing] = self.toolset(toolset) if toolset else self

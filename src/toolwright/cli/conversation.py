@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
-from toolwright.cli.prompt import answer_to, approval_of
+from toolwright.cli.prompt import answer_to, approval_of, say
 from toolwright.core.call import Arguments
 from toolwright.core.events import CallEnded, CallPending, Event
-from toolwright.core.outcome import Outcome, Pending
+from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.runtime.approval import Approval
 from toolwright.runtime.runtime import Runtime
 from toolwright.runtime.waits import WaitingCall
@@ -65,15 +66,20 @@ class Conversation:
                 asking.add_done_callback(self._open.discard)
 
     async def _answer(self, call_id: str) -> None:
+        """Ask until the answer is taken. A call that waits for another one is not asked about: the other is."""
         assert self._runtime is not None
-        catalogue = self._runtime.catalogue
-        while True:
-            waits = {wait.call_id: wait for wait in await self._runtime.pending()}
-            if (wait := waits.get(call_id)) is None:
-                return  # answered, or it waits for another call, which is asked about itself
-            if (answer := await self._prompt(lambda wait=wait: answer_to(wait, catalogue))) is None:  # type: ignore[misc]
+        wait = first = await self._open_wait(call_id)
+        while wait is not None and first is not None and wait.round == first.round:
+            answer = await self._prompt(partial(answer_to, wait, self._runtime.catalogue))
+            if answer is None:
                 return
-            await self._runtime.settle(call_id, answer[0])
+            outcome = await self._runtime.settle(call_id, answer[0])
+            if (wait := await self._open_wait(call_id)) is not None and isinstance(outcome, Failed):
+                say(outcome.message, "red")
+
+    async def _open_wait(self, call_id: str) -> WaitingCall | None:
+        assert self._runtime is not None
+        return next((wait for wait in await self._runtime.pending() if wait.call_id == call_id), None)
 
     async def _prompt(self, ask: Callable[[], T]) -> T:
         with ExitStack() as stack:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from hashlib import sha256
 from typing import Any
 
 
 def canonical(value: Any) -> str:
     """JSON with sorted keys and no spaces; models, dates and the like as pydantic writes them."""
+    import json
+
     from pydantic_core import to_jsonable_python
 
     plain = to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings")
@@ -17,4 +17,6 @@ def canonical(value: Any) -> str:
 
 def digest(*values: Any) -> str:
     """SHA-256 over the canonical JSON of the values."""
+    from hashlib import sha256
+
     return sha256(canonical(list(values)).encode(errors="surrogatepass")).hexdigest()

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import partial
 from math import inf
-from pathlib import Path
+from os import PathLike
 from typing import Any, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, cast, is_typeddict, overload
 
 from toolwright.core.client import ClientHandler, Reply
@@ -37,6 +37,8 @@ from toolwright.core.typeddicts import portable
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Prose: TypeAlias = str | PathLike[str]
+"""A description, or the text file beside the tool that holds it."""
 ParametersLike: TypeAlias = type | Mapping[str, Any] | None
 
 
@@ -104,7 +106,7 @@ class _Define:
         /,
         *,
         name: str | None = None,
-        description: str | Path | None = None,
+        description: Prose | None = None,
         parameters: ParametersLike = None,
         **options: Unpack[Options],
     ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
@@ -114,7 +116,7 @@ class _Define:
         /,
         *,
         name: str | None = None,
-        description: str | Path | None = None,
+        description: Prose | None = None,
         parameters: ParametersLike = None,
         **options: Unpack[Options],
     ) -> Any:
@@ -133,7 +135,7 @@ class _Define:
     def client(
         self,
         name: str,
-        description: str | Path,
+        description: Prose,
         *,
         parameters: ParametersLike = None,
         reply: Reply = "none",
@@ -149,7 +151,12 @@ class _Define:
         return _without_function("client", name, description, parameters, options, handler)
 
     def external(
-        self, name: str, description: str | Path, *, parameters: ParametersLike = None, **options: Unpack[Options]
+        self,
+        name: str,
+        description: Prose,
+        *,
+        parameters: ParametersLike = None,
+        **options: Unpack[Options],
     ) -> Tool[..., Any]:
         """A tool that another service works on; the result arrives later."""
         return _without_function("external", name, description, parameters, options, ClientHandler(name, "later"))
@@ -157,7 +164,7 @@ class _Define:
     def hosted(
         self,
         name: str,
-        description: str | Path = "",
+        description: Prose = "",
         *,
         options: Mapping[str, Any],
         parameters: ParametersLike = None,
@@ -168,7 +175,12 @@ class _Define:
         return _without_function("hosted", name, description or name, parameters, facets, None)
 
     def provided(
-        self, name: str, description: str | Path = "", *, parameters: ParametersLike = None, **options: Unpack[Options]
+        self,
+        name: str,
+        description: Prose = "",
+        *,
+        parameters: ParametersLike = None,
+        **options: Unpack[Options],
     ) -> Tool[..., Any]:
         """A tool whose work a `Provider` does: for what a provider's `tools()` returns."""
         return _without_function("provided", name, description or name, parameters, options, None)
@@ -203,7 +215,7 @@ def _from_function(
     function: Callable[..., Any],
     *,
     name: str | None,
-    description: str | Path | None,
+    description: Prose | None,
     parameters: ParametersLike,
     options: Options,
     namespace: dict[str, Any] | None,
@@ -251,7 +263,7 @@ class _Separate(FunctionHandler):
 
 
 def _from_class(
-    cls: type, *, name: str | None, description: str | Path | None, options: Options, place: str
+    cls: type, *, name: str | None, description: Prose | None, options: Options, place: str
 ) -> Tool[..., Any]:
     """A class whose fields are the parameters and whose `__call__` (or `run`) is the work."""
     method = next((m for m in ("__call__", "run") if callable(cls.__dict__.get(m))), None)
@@ -271,7 +283,7 @@ def _from_class(
 
 
 def _without_function(
-    kind: Kind, name: str, description: str | Path, parameters: ParametersLike, options: Options, handler: Any
+    kind: Kind, name: str, description: Prose, parameters: ParametersLike, options: Options, handler: Any
 ) -> Tool[..., Any]:
     place = _caller()
     _check_name(name, place)
@@ -314,9 +326,19 @@ def _make(
     function: Callable[..., Any] | None,
     rebind: Callable[..., Tool[..., Any]] | None,
 ) -> Tool[..., Any]:
-    safety, limits, face, life = _safety(options), _limits(options, place), _face(options, kind), _life(options)
-    check_facets(safety, limits, face, life, where=place)
+    safety, limits, face, life = (
+        _facets(options, kind, place) if options else _PLAIN.get(kind) or _facets({}, kind, place)
+    )
     return Tool(name, told, parameters, handler, kind, function, safety, limits, face, life, place, rebind)
+
+
+Facets: TypeAlias = tuple[Safety, Limits, Face, Life]
+
+
+def _facets(options: Options, kind: Kind, place: str) -> Facets:
+    made = _safety(options), _limits(options, place), _face(options, kind), _life(options)
+    check_facets(*made, where=place)
+    return made
 
 
 def _pick(options: Options, *names: str) -> dict[str, Any]:
@@ -352,3 +374,7 @@ def _face(options: Options, kind: Kind) -> Face:
 
 def _life(options: Options) -> Life:
     return Life(tuple(options.get("middleware", ())), **_pick(options, "lifespan", "hooks"))
+
+
+_PLAIN: dict[Kind, Facets] = {"function": _facets({}, "function", "")}
+"""Most tools set no facet at all: they share these, and ten thousand of them are defined in no time."""

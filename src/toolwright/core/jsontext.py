@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from math import isfinite
 from typing import Any
@@ -84,6 +83,8 @@ def colons(text: str) -> int:
 
 def check_unique(text: str | bytes) -> None:
     """Refuse a repeated key: which of the two values was meant cannot be known."""
+    import json
+
     try:
         json.loads(text, object_pairs_hook=_unique)
     except RecursionError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher
-from hashlib import sha256
 from heapq import nlargest
 
 MAX_WIRE = 64
@@ -38,6 +37,8 @@ def wire_name(name: str, limit: int = MAX_WIRE) -> str:
     legal = name if is_legal(name) else sanitised(name)
     if legal == name and len(name) <= limit:
         return name
+    from hashlib import sha256  # loaded when the first name must be cut
+
     mark = sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
     return f"{legal[: limit - 9]}_{mark}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from os import PathLike
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from toolwright.core.call import Arguments, Principal
@@ -154,7 +154,7 @@ class Tool(Generic[P, R]):
         """The same tool with some parts changed: `tool.evolve(name="...")`."""
         return replace(self, **changes)
 
-    def described(self, description: str | Path) -> Tool[P, R]:
+    def described(self, description: str | PathLike[str]) -> Tool[P, R]:
         """The same tool with another description."""
         return replace(self, told=Description(description, self.function, self.name))
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from toolwright.core.call import Principal
 from toolwright.core.clock import Clock
@@ -20,11 +20,13 @@ from toolwright.runtime.defaults import Defaults
 from toolwright.runtime.parts import Approver, Parts
 from toolwright.runtime.policy import Policy
 from toolwright.runtime.queues import Queue
-from toolwright.runtime.redaction import redactor
 from toolwright.runtime.scope import Scope
 from toolwright.runtime.sources import flatten
-from toolwright.runtime.stages.middleware import Middleware
 from toolwright.runtime.stats import Entry
+
+if TYPE_CHECKING:
+    from toolwright.core.invoke import Redact
+    from toolwright.runtime.stages.middleware import Middleware
 
 log = logging.getLogger("toolwright")
 
@@ -58,7 +60,7 @@ class Runtime(Scope):
             clock=clock or Clock(),
             workspace=workspace,
             crash_details=crash_details,
-            redact=redactor(secrets) if secrets else None,
+            redact=_redactor(secrets) if secrets else None,
             journal=journal,
             auto_complete=auto_complete,
         )
@@ -177,6 +179,12 @@ async def _stop(provider: Provider) -> None:
         await provider.stop()
     except Exception:
         log.exception("%s did not stop cleanly", provider.namespace or type(provider).__name__)
+
+
+def _redactor(secrets: Sequence[str]) -> Redact:
+    from toolwright.runtime.redaction import redactor  # loaded by those alone who have secrets to keep
+
+    return redactor(secrets)
 
 
 def _policy(given: Policy | Iterable[Mapping[str, Any]] | None) -> Policy:

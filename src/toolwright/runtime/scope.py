@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolwright.catalogue.catalogue import Catalogue
-from toolwright.catalogue.describe import Described
 from toolwright.core.call import Arguments, Call, Principal
 from toolwright.core.events import CallEnded, Event, Listener
 from toolwright.core.outcome import Outcome
@@ -20,6 +19,9 @@ from toolwright.runtime.parts import Parts
 from toolwright.runtime.queues import QueueStatus
 from toolwright.runtime.stats import Stats
 from toolwright.runtime.waits import WaitingCall
+
+if TYPE_CHECKING:
+    from toolwright.catalogue.describe import Described
 
 T = TypeVar("T")
 _new = object.__new__
