@@ -27,7 +27,7 @@ def _of(source: Any) -> list[Any]:
     if isinstance(source, (list, tuple, set, frozenset)):
         return flatten(source)
     if isinstance(source, ModuleType):
-        return [value for value in vars(source).values() if isinstance(value, (Tool, LazyTool))]
+        return [value for value in vars(source).values() if isinstance(value, (Tool, LazyTool, Provider))]
     if inspect.isroutine(source):
         return [tool(source)]
     return _methods(source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from toolwright.core.events import CallEnded, CallStarted
@@ -18,6 +19,7 @@ UNKNOWN = "(unknown)"
 def unknown(parts: Parts, invocation: Invocation) -> Failed:
     """The failure, counted and told like any other call."""
     name = str(invocation.name)
+    invocation.started = perf_counter()
     counter = parts.counter(UNKNOWN)
     counter.count += 1
     counter.failures += 1
