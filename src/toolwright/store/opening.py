@@ -1,0 +1,56 @@
+"""Opening a database by its address, and bringing its tables up to date."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TypeAlias
+
+from toolwright.store.database import Statement, StoreError
+from toolwright.store.postgres import Postgres
+from toolwright.store.sqlite import Sqlite
+
+AnyDatabase: TypeAlias = Sqlite | Postgres
+MIGRATIONS = ("schema.sql",)
+"""In order, forward only: the first makes all tables, each further file changes what came before."""
+
+
+async def open_database(address: str) -> AnyDatabase:
+    """`file.db`, `:memory:` or `postgresql://...`, with its tables as this version wants them."""
+    remote = address.startswith(("postgresql://", "postgres://"))
+    database: AnyDatabase = await (Postgres(address) if remote else Sqlite(address)).open()
+    try:
+        await migrate(database)
+    except BaseException:
+        await database.close()
+        raise
+    return database
+
+
+async def migrate(database: AnyDatabase) -> int:
+    """Apply the migrations that are missing; gives how many."""
+    await database.script("CREATE TABLE IF NOT EXISTS schema_versions (version INTEGER PRIMARY KEY, applied_at {real})")
+    version = await schema_version(database)
+    if version > len(MIGRATIONS):
+        raise StoreError(f"The store is of version {version}, newer than {len(MIGRATIONS)}: use a newer toolwright.")
+    for number in range(version + 1, len(MIGRATIONS) + 1):
+        await _apply(database, number)
+    return len(MIGRATIONS) - version
+
+
+async def schema_version(database: AnyDatabase) -> int:
+    """Which migration was the last."""
+    rows = await database.read("SELECT coalesce(max(version), 0) AS version FROM schema_versions")
+    return int(rows[0]["version"])
+
+
+async def _apply(database: AnyDatabase, number: int) -> None:
+    sql = files("toolwright.store").joinpath(MIGRATIONS[number - 1]).read_text(encoding="utf-8")
+    done = f"INSERT INTO schema_versions (version, applied_at) VALUES ({number}, {{now}}) ON CONFLICT DO NOTHING"
+    await database.script(f"{_without_comments(sql)};{done}")
+
+
+def _without_comments(sql: str) -> str:
+    return "\n".join(line.partition("--")[0] for line in sql.splitlines())
+
+
+__all__ = ["AnyDatabase", "Statement", "migrate", "open_database", "schema_version"]
