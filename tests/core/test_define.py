@@ -706,3 +706,11 @@ async def test_arguments_that_are_no_object_are_refused() -> None:
         outcome = await work.run(wrong)
         assert isinstance(outcome, Failed)
         assert (outcome.code, outcome.executed) == ("invalid_arguments", False)
+
+
+def test_one_word_stands_for_a_list_of_one() -> None:
+    @tool(effects="read", aliases="look")
+    async def peek() -> None: ...
+
+    assert peek.effects == {"read"}
+    assert peek.aliases == ("look",)

@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import partial
-from math import inf
 from os import PathLike
-from typing import Any, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, cast, is_typeddict, overload
+from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack, is_typeddict, overload
 
 from toolwright.core.client import ClientHandler, Reply
 from toolwright.core.description import Description
 from toolwright.core.durations import seconds
 from toolwright.core.errors import DefinitionError
-from toolwright.core.facets import (
-    Asked,
-    Audience,
-    Cache,
-    Face,
-    Intent,
-    Kind,
-    Life,
-    Lifespan,
-    Limits,
-    Safety,
-    check_facets,
-)
+from toolwright.core.facets import Kind
 from toolwright.core.handler import FunctionHandler, takes_whole
 from toolwright.core.names import is_legal, sanitised
+from toolwright.core.options import Options
 from toolwright.core.schema import Parameters, RawParameters, TypedParameters
 from toolwright.core.signature import Signature, where
 from toolwright.core.tool import Tool
@@ -40,37 +28,6 @@ R = TypeVar("R")
 Prose: TypeAlias = str | PathLike[str]
 """A description, or the text file beside the tool that holds it."""
 ParametersLike: TypeAlias = type | Mapping[str, Any] | None
-
-
-class Options(TypedDict, total=False):
-    """Every facet that `tool(...)` takes beside name, description and parameters."""
-
-    category: str
-    effects: Iterable[str]
-    optional_effects: Iterable[str]
-    repeatable: bool
-    audience: Audience
-    aliases: Sequence[str]
-    visible: bool
-    intent: Intent
-    confirm: bool | Asked
-    confirm_message: str | Asked
-    preview: Any
-    verify: Callable[..., Any]
-    timeout: float | str | Callable[[dict[str, Any]], float | None]
-    retries: int
-    cache: float | str | Cache
-    queue: str
-    max_bytes: int
-    middleware: Sequence[Callable[..., Any]]
-    use: Mapping[str, type]
-    display: Mapping[str, Any]
-    examples: Sequence[Any]
-    version: str
-    requires: Sequence[str]
-    provider_options: Mapping[str, Any]
-    lifespan: Lifespan
-    hooks: Mapping[str, Callable[..., Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,55 +283,5 @@ def _make(
     function: Callable[..., Any] | None,
     rebind: Callable[..., Tool[..., Any]] | None,
 ) -> Tool[..., Any]:
-    safety, limits, face, life = (
-        _facets(options, kind, place) if options else _PLAIN.get(kind) or _facets({}, kind, place)
-    )
-    return Tool(name, told, parameters, handler, kind, function, safety, limits, face, life, place, rebind)
-
-
-Facets: TypeAlias = tuple[Safety, Limits, Face, Life]
-
-
-def _facets(options: Options, kind: Kind, place: str) -> Facets:
-    made = _safety(options), _limits(options, place), _face(options, kind), _life(options)
-    check_facets(*made, where=place)
-    return made
-
-
-def _pick(options: Options, *names: str) -> dict[str, Any]:
-    given = cast(dict[str, Any], options)
-    return {name: given[name] for name in names if name in given}
-
-
-def _safety(options: Options) -> Safety:
-    effects = frozenset(options.get("effects", ()))
-    repeatable = options.get("repeatable", bool(effects) and effects <= {"read"})
-    picked = _pick(options, "confirm", "confirm_message", "preview", "verify")
-    return Safety(effects, frozenset(options.get("optional_effects", ())), repeatable, **picked)
-
-
-def _limits(options: Options, place: str) -> Limits:
-    picked = _pick(options, "timeout", "retries", "queue", "max_bytes")
-    try:
-        if isinstance(picked.get("timeout"), str):
-            picked["timeout"] = seconds(picked["timeout"]) or inf  # "off": no limit, not even the default one
-        if (cache := options.get("cache")) is not None and not isinstance(cache, Cache):
-            cache = Cache(ttl) if (ttl := seconds(cache)) else None
-    except ValueError as error:
-        raise DefinitionError(str(error), fix="write 30, '30s', '5m' or 'off'.", where=place) from None
-    return Limits(**picked, cache=cache)
-
-
-def _face(options: Options, kind: Kind) -> Face:
-    picked = _pick(options, "category", "audience", "intent", "display", "version", "provider_options")
-    for name, value in _pick(options, "aliases", "examples", "requires").items():
-        picked[name] = tuple(value)
-    return Face(**picked, visible=options.get("visible", kind not in ("internal", "mcp", "hosted")))
-
-
-def _life(options: Options) -> Life:
-    return Life(tuple(options.get("middleware", ())), **_pick(options, "lifespan", "hooks"))
-
-
-_PLAIN: dict[Kind, Facets] = {"function": _facets({}, "function", "")}
-"""Most tools set no facet at all: they share these, and ten thousand of them are defined in no time."""
+    facets = facets_of(options, kind, place)
+    return Tool(name, told, parameters, handler, kind, function, *facets, place, rebind)

@@ -94,6 +94,15 @@ class StillPending(ToolError):
     code = "interrupted"
 
 
+_OWN: tuple[type[ToolError], ...] = (NotFound, InvalidArguments, Denied, TimedOut, Unavailable, RateLimited)
+_CLASSES = {cls.code: cls for cls in _OWN}
+
+
+def error_of(code: Code) -> type[ToolError]:
+    """The class to raise and to catch for a code; most codes have none of their own."""
+    return _CLASSES.get(code, ToolError)
+
+
 class DefinitionError(Exception):
     """A tool is defined wrongly: says where, what, and how to mend it."""
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NoReturn, Protocol, Self, TypeAlias, cast
 
 from toolwright.core.content import Block, Json, Text, block_text, to_json, to_text
-from toolwright.core.errors import CODES, Code, StillPending, ToolError
+from toolwright.core.errors import CODES, Code, StillPending, error_of
 
 Wait: TypeAlias = Literal["approval", "result", "input"]
 """What a pending call waits for: a yes, an answer, or more input."""
@@ -235,8 +235,8 @@ class Failed(_Outcome):
         return (Text(self.text),)
 
     def unwrap(self) -> NoReturn:
-        """Raises a `ToolError` with the same code and message."""
-        raise ToolError(self.message, code=self.code, data=self.data, retry_after=self.retry_after)
+        """Raises a `ToolError` with the same code and message; a `NotFound` and its like where the code has one."""
+        raise error_of(self.code)(self.message, code=self.code, data=self.data, retry_after=self.retry_after)
 
 
 class Pending(_Outcome):
