@@ -17,7 +17,7 @@ from toolwright.core.errors import DefinitionError
 from toolwright.core.facets import Kind
 from toolwright.core.handler import FunctionHandler, takes_whole
 from toolwright.core.names import is_legal, sanitised
-from toolwright.core.options import Options
+from toolwright.core.options import Options, facets_of
 from toolwright.core.schema import Parameters, RawParameters, TypedParameters
 from toolwright.core.signature import Signature, where
 from toolwright.core.tool import Tool
