@@ -15,6 +15,7 @@ from bench.limit import ADD, add, add_limit, limit
 from bench.measure import ratio, repeated
 from bench.table import Row
 from toolwright import Queue, Runtime, Tool, tool
+from toolwright.observe import telemetry
 
 
 class Article(BaseModel):
@@ -84,6 +85,7 @@ async def calls(*, rounds: int = 400, count: int = 500) -> list[Row]:
         # For information: a TypedDict's unknown keys are refused, which this limit does not even look for.
         replace(await _nested(ArticleDicts, count_article_dicts, "TypedDicts", rounds, count), goal=None),
         await _watched(rounds, count),
+        await _untraced(rounds, count),
         await _told(add_later, "call of a handler that awaits (a loop turn and a deadline)", rounds, count),
         await _told(add_in_thread, "call of a sync handler (a thread and a deadline)", rounds, count),
     ]
@@ -102,6 +104,15 @@ async def _watched(rounds: int, count: int) -> Row:
         runtime.listen(lambda event: None)
         measured = await _call(runtime, rounds, count)
     return Row("call with a listener, a queue and the journal", measured, 8)
+
+
+async def _untraced(rounds: int, count: int) -> Row:
+    """Telemetry is asked for, but no tracer is set: two runtimes turn about, one of them with telemetry."""
+    async with Runtime(tool(add)) as plain, Runtime(tool(add)) as observed:
+        telemetry(observed)
+        ours = repeated(observed.call, "add", ADD, count=count)
+        measured = await ratio(ours, repeated(plain.call, "add", ADD, count=count), rounds=rounds)
+    return Row("call with telemetry and no tracer set / without telemetry", measured, 1.05)
 
 
 async def _call(runtime: Runtime, rounds: int, count: int) -> float:
