@@ -41,13 +41,15 @@ def _entry(name: str, value: Any) -> str:
     return f"### `{_signed(name, value)}`\n\n{_said(value)}\n" + _methods(name, value, value)
 
 
+def _own(module: ModuleType, name: str) -> bool:
+    return name[0] != "_" and getattr(vars(module)[name], "__module__", None) == module.__name__
+
+
 def _public(module: ModuleType) -> list[str]:
     listed = getattr(module, "__all__", None)
     if listed is not None:
         return sorted(listed)
-    return sorted(
-        n for n, v in vars(module).items() if getattr(v, "__module__", None) == module.__name__ and n[0] != "_"
-    )
+    return sorted(name for name in vars(module) if _own(module, name))
 
 
 def _methods(name: str, kind: type, value: Any) -> str:
@@ -108,4 +110,3 @@ def _said(value: Callable[..., Any] | Any) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
-    print(f"Wrote {PAGE.name}.")
