@@ -11,9 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias
 
-from toolwright import Call, Context, Outcome, Pending, Queue, Runtime, tool
-from toolwright.core.errors import Unavailable
-from toolwright.core.events import CallEnded, CallPending, CallProgress, CallQueued, CallResumed, CallStarted, Event
+from toolwright import Call, Context, Outcome, Pending, Queue, Runtime, Unavailable, events, tool
 
 Ask: TypeAlias = Callable[[str, str], str]
 """Asks the person something; the second text is what an empty answer, or the tour without a person, means."""
@@ -136,20 +134,20 @@ def show(outcome: Outcome) -> None:
     print(f"  = {type(outcome).__name__}: {outcome.text}")
 
 
-def on_event(event: Event) -> None:
+def on_event(event: events.Event) -> None:
     """Tell what happens while it happens."""
     match event:
-        case CallStarted(tool=name, arguments=arguments):
+        case events.CallStarted(tool=name, arguments=arguments):
             print(f"  > {name} {arguments if arguments is not None else ''}".rstrip())
-        case CallQueued(tool=name, queue=queue, position=position):
+        case events.CallQueued(tool=name, queue=queue, position=position):
             print(f"  . {name} waits in the queue {queue!r}, place {position}")
-        case CallProgress(tool=name, fraction=fraction, message=message):
+        case events.CallProgress(tool=name, fraction=fraction, message=message):
             print(f"  . {name}: {f'{fraction:.0%} ' if fraction is not None else ''}{message or ''}".rstrip())
-        case CallPending(waiting_for=waiting_for, message=message):
+        case events.CallPending(waiting_for=waiting_for, message=message):
             print(f"  ? waits for {waiting_for}: {message}")
-        case CallResumed(tool=name):
+        case events.CallResumed(tool=name):
             print(f"  > {name} goes on")
-        case CallEnded(tool=name, outcome=outcome) if not isinstance(outcome, Pending):
+        case events.CallEnded(tool=name, outcome=outcome) if not isinstance(outcome, Pending):
             print(f"  < {name} after {outcome.meta.latency_ms:.0f} ms")
 
 

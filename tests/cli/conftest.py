@@ -164,9 +164,10 @@ def terminal(tmp_path):
 
 @pytest.fixture
 def on_path(tmp_path_factory) -> str:
-    """A PATH on which `toolwright` is the one under test, wherever it is installed."""
+    """A PATH on which `toolwright` is the one under test, wherever it is installed, and `python` the one that tests."""
     folder = tmp_path_factory.mktemp("bin")
-    script = folder / "toolwright"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -c "{START}" "$@"\n')
-    script.chmod(0o755)
+    for name, start in {"toolwright": f'-P -c "{START}"', "python": ""}.items():
+        script = folder / name
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {start} "$@"\n')
+        script.chmod(0o755)
     return f"{folder}{os.pathsep}{os.environ['PATH']}"

@@ -1,35 +1,48 @@
-"""Every console session on the pages about the command line is run in a terminal, page by page in a folder of its own.
+"""Every console session in the docs is run in a terminal, page by page in a folder of its own.
 
-- A fence that says `file=NAME` is written into that folder first.
+- A fence that says `file=NAME` is written into that folder when the page comes to it.
 - In a `console` fence, a line that begins with `$ ` is run, and what follows it is what the terminal then shows. `...`
   stands for anything; what follows a prompt there is what a person types.
 """
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = [DOCS / "how-to/command-line.md", DOCS / "reference/cli.md", DOCS / "reference/config.md"]
+EVERY_PAGE = [DOCS.parent / "README.md", *sorted(DOCS.glob("**/*.md"))]
+PAGES = [page for page in EVERY_PAGE if "```console" in page.read_text(encoding="utf-8")]
 FENCE = re.compile(r"^```(?P<info>[^\n`]+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 PROMPT = re.compile(r"^(Run it\?.*?dit: |Answer \(JSON or text\): )(.*)$", re.MULTILINE)
 
 
-def sessions_in(text: str) -> list[tuple[str, str]]:
-    """Commands, each with what it shows."""
-    blocks = (block["text"] for block in FENCE.finditer(text) if block["info"].strip() == "console")
-    return [
-        (command, shown.strip("\n"))
-        for block in blocks
-        for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
-    ]
+@dataclass(frozen=True)
+class Written:
+    """A file that the page gives the reader to write."""
+
+    name: str
+    text: str
 
 
-def write_files(text: str, folder: Path) -> None:
+@dataclass(frozen=True)
+class Typed:
+    """A command, with what it shows."""
+
+    command: str
+    shown: str
+
+
+def steps_in(text: str) -> Iterator[Written | Typed]:
+    """What a reader does, from the top of a page to its end."""
     for block in FENCE.finditer(text):
         if name := re.search(r"\bfile=(\S+)", block["info"]):
-            (folder / name[1]).write_text(block["text"], encoding="utf-8")
+            yield Written(name[1], block["text"])
+        elif block["info"].strip() == "console":
+            for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block["text"], re.MULTILINE):
+                yield Typed(command, shown.strip("\n"))
 
 
 def squeezed(text: str) -> str:
@@ -39,20 +52,22 @@ def squeezed(text: str) -> str:
 @pytest.mark.timeout(15)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_a_page_shows_is_what_happens(page, terminal, tmp_path, on_path):
-    text = page.read_text(encoding="utf-8")
-    write_files(text, tmp_path)
-    sessions = sessions_in(text)
-    assert sessions
-
-    for command, shown in sessions:
-        screen = terminal(command=["sh", "-c", command], PATH=on_path, NO_COLOR="1")
-        for question, answer in PROMPT.findall(shown):
+    for step in steps_in(page.read_text(encoding="utf-8")):
+        if isinstance(step, Written):
+            (tmp_path / step.name).write_text(step.text, encoding="utf-8")
+            continue
+        screen = terminal(command=["sh", "-c", step.command], PATH=on_path, NO_COLOR="1")
+        for question, answer in PROMPT.findall(step.shown):
             screen.sees(re.escape(question))
             screen.types(answer)
         screen.ends()
 
-        wanted = ".*?".join(re.escape(part) for part in squeezed(shown).split("..."))
-        assert re.fullmatch(wanted, squeezed(screen.text), re.DOTALL), f"{command}\n{screen.text}"
+        wanted = ".*?".join(re.escape(part) for part in squeezed(step.shown).split("..."))
+        assert re.fullmatch(wanted, squeezed(screen.text), re.DOTALL), f"{step.command}\n{screen.text}"
+
+
+def test_the_pages_about_the_command_line_are_among_them():
+    assert {"tutorial.md", "command-line.md", "cli.md", "config.md"} <= {page.name for page in PAGES}
 
 
 def test_every_exit_code_and_every_option_is_on_the_page(run):
@@ -75,7 +90,21 @@ def test_every_setting_is_on_the_page():
         assert f"`{name}`" in page, name
 
 
-def test_sessions_are_told_apart():
-    page = "```console\n$ one\nshown\n\nmore\n$ two\n```\n```bash\n$ not run\n```\n"
+def test_steps_are_told_apart_and_stand_in_their_order():
+    page = """
+```console
+$ one
+shown
 
-    assert sessions_in(page) == [("one", "shown\n\nmore"), ("two", "")]
+more
+$ two
+```
+```python no-run file=a.py
+pass
+```
+```bash
+$ not run
+```
+"""
+
+    assert list(steps_in(page)) == [Typed("one", "shown\n\nmore"), Typed("two", ""), Written("a.py", "pass\n")]

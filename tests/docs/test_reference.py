@@ -10,15 +10,15 @@ from typing import get_args
 
 import pytest
 
-import toolwright
+import toolwright.observe
 from toolwright import Approval, Call, Catalogue, Context, Done, Failed, Pending, Policy, Provider, Runtime, testing
 from toolwright.catalogue import describe, wrap
 from toolwright.catalogue.listing import Listing
 from toolwright.core import content, errors, events, wire
-from toolwright.core.define import Options
 from toolwright.core.facets import CATEGORIES, EFFECTS, HOOKS
+from toolwright.core.options import Options
 from toolwright.core.outcome import Meta
-from toolwright.runtime import policy, ready
+from toolwright.runtime import policy
 from toolwright.runtime.defaults import Defaults
 from toolwright.runtime.queues import QueueStatus
 from toolwright.runtime.scope import Scope
@@ -68,9 +68,31 @@ def parameters(function: object) -> list[str]:
 
 
 def test_every_public_name_has_its_place():
-    everywhere = set().union(*map(words, PAGES))
+    elsewhere = set().union(*(words(page) for page in PAGES if page not in ("names", "api")))
 
-    assert sorted(set(toolwright.__all__) - everywhere) == []
+    assert sorted(set(toolwright.__all__) - elsewhere) == []
+    assert sorted(first_column("names", "name")) == sorted(toolwright.__all__)
+
+
+def test_examples_import_public_names_only():
+    """What only the reference of the inside shows, such as the list of stages, is imported from where it is."""
+    inside = {"core.wire", "runtime.stages", "runtime.pipeline"}
+    pages = [DOCS.parent / "README.md", DOCS.parent / "examples" / "tour.py", *DOCS.glob("**/*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+
+    assert set(re.findall(r"from toolwright\.((?:core|runtime|catalogue)[\w.]*) import", text)) <= inside
+
+
+def test_every_way_to_define_a_tool_without_a_function_is_in_its_table():
+    told = {
+        re.match(r"`tool\.(\w+)\(", row)[1]: row
+        for row in re.findall(r"^\| (`tool\..*)$", PAGES["define"], re.MULTILINE)
+    }
+
+    assert sorted(told) == public(type(toolwright.tool))
+    for name, row in told.items():
+        taken = set(parameters(getattr(toolwright.tool, name))) - {"options", "facets"}
+        assert taken <= set(re.findall(r"\w+", row)), name
 
 
 def test_every_facet_of_a_tool_is_in_a_table():
@@ -126,6 +148,17 @@ def test_every_field_of_the_values_around_a_call_is_told(cls):
     assert missing((field.name for field in fields(cls) if (cls, field.name) != (Approval, "code")), "call") == []
 
 
+def test_every_content_block_stands_with_its_fields():
+    told = {
+        name: set(re.findall(r"\w+", row[1])) for row in rows("call", "block") for name in re.findall(r"\w+", row[0])
+    }
+
+    assert list(told) == [block.__name__ for block in content.BLOCKS]
+    told["File"] |= told["Image"]  # "the same, and ..."
+    for block in content.BLOCKS:
+        assert {field.name for field in fields(block)} <= told[block.__name__], block
+
+
 def test_every_block_and_error_class_is_named():
     classes = [cls.__name__ for cls in errors.ToolError.__subclasses__() if cls.__name__ != "StillPending"]
 
@@ -173,6 +206,13 @@ def test_every_format_listing_field_and_wrapper_is_told():
     assert missing(functions, "catalogue") == []
 
 
+def test_every_wrapper_is_in_its_table_with_its_parameters():
+    told = {row.partition("(")[0]: row for row in first_column("catalogue", "wrapper")}
+
+    for name in told:
+        assert set(parameters(getattr(toolwright, name))) <= set(re.findall(r"\w+", told[name])), name
+
+
 def test_every_default_stands_with_its_value():
     told = {name: literal_eval(value.strip("`")) for name, value, _ in rows("defaults", "name")}
 
@@ -185,21 +225,36 @@ def test_everything_for_tests_is_told():
     assert missing([*clock, *testing.__all__], "testing") == []
 
 
-def test_every_ready_middleware_is_in_the_how_to():
+def test_everything_that_observes_is_told():
+    assert missing(toolwright.observe.__all__, "observe") == []
+
+
+def test_every_ready_middleware_is_in_the_how_to_with_its_parameters():
     page = (DOCS / "how-to" / "write-a-middleware.md").read_text(encoding="utf-8")
+    told = dict(re.findall(r"^\| `(\w+)\((.*?)\)` \|", page, re.MULTILINE))
 
-    assert [name for name in ready.__all__ if f"`{name}(" not in page] == []
+    assert sorted(told) == sorted(toolwright.middleware.__all__)
+    for name, taken in told.items():
+        assert set(parameters(getattr(toolwright.middleware, name))) <= set(re.findall(r"\w+", taken)), name
+    assert missing(toolwright.middleware.__all__, "names") == []
 
 
-LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 LINKING = [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *sorted(DOCS.glob("**/*.md"))]
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(DOCS.parent)))
 def test_links_lead_somewhere(page):
-    targets = LINK.findall(page.read_text(encoding="utf-8"))
+    for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+        there = page.parent / target if target else page
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), f"{target}#{anchor}"
 
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+def anchors(page: Path) -> set[str]:
+    """What its headings are called in links."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
 def test_every_page_is_on_the_map():
