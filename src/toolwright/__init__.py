@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from toolwright.core.define import tool as tool
     from toolwright.core.errors import DefinitionError as DefinitionError
     from toolwright.core.errors import Denied as Denied
+    from toolwright.core.errors import InvalidArguments as InvalidArguments
     from toolwright.core.errors import NotFound as NotFound
     from toolwright.core.errors import RateLimited as RateLimited
     from toolwright.core.errors import TimedOut as TimedOut
@@ -57,6 +58,7 @@ _HOMES = {
     "Failed": "core.outcome",
     "File": "core.content",
     "Image": "core.content",
+    "InvalidArguments": "core.errors",
     "Json": "core.content",
     "NotFound": "core.errors",
     "Outcome": "core.outcome",

@@ -329,3 +329,11 @@ def test_what_is_left_out_is_told_each_time() -> None:
     catalogue = Catalogue(named("2fa"))
 
     assert list(catalogue.describe("gemini").left_out) == list(catalogue.describe("gemini").left_out) == ["2fa"]
+
+
+@pytest.mark.parametrize("spelling", ["mail__send<|channel|>commentary", "functions.mail__send", "<|tool|>mail__send"])
+def test_the_marks_that_models_put_around_names_are_seen_through(spelling):
+    catalogue = Catalogue()
+    catalogue.add(named("send"), namespace="mail")
+
+    assert catalogue.resolve(spelling).name == "mail__send"

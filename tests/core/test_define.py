@@ -641,7 +641,7 @@ def test_durations_are_taken_as_people_write_them() -> None:
     assert _with(timeout=0.5).limits.timeout == 0.5
     assert _with(timeout=lambda args: args["t"]).limits.timeout({"t": 9}) == 9
     assert _with(cache="5m").limits.cache == Cache(300.0)
-    assert _with(cache="off").limits.cache is None
+    assert _with(cache="off").limits.cache == Cache(0.0)
     assert _with(cache=Cache(9, shared=True)).limits.cache == Cache(9, shared=True)
 
 

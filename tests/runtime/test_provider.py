@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from toolwright import Call, Context, DefinitionError, Done, Failed, Pending, Provider, Runtime, ToolError, tool
+from toolwright import Call, Context, DefinitionError, Done, Failed, Pending, Policy, Provider, Runtime, ToolError, tool
 from toolwright.core.errors import Unavailable
 from toolwright.testing import ManualClock, settle
 
@@ -291,3 +291,19 @@ async def test_a_provider_without_tools_or_invoke_says_what_is_missing():
     with pytest.raises(NotImplementedError, match=r"Empty must define tools\(\)"):
         async with Runtime(Empty()):
             pass
+
+
+async def test_a_remote_tool_that_declares_nothing_counts_as_writing_over_the_network():
+    class Remote(Provider):
+        namespace = "remote"
+
+        async def tools(self):
+            return [tool.provided("wipe", "Wipe it."), tool.provided("look", "Look.", effects={"read"})]
+
+        async def invoke(self, call, context):
+            return call.tool
+
+    async with Runtime(Remote(), policy=Policy.default()) as runtime:
+        assert (await runtime.call("remote__wipe")).waiting_for == "approval"
+        assert (await runtime.call("remote__look")).data == "look"
+        assert [listing.name for listing in runtime.catalogue.enabled(["read"])] == ["remote__look"]

@@ -12,7 +12,7 @@ from toolwright.catalogue.listing import Listing
 from toolwright.core.errors import DefinitionError
 from toolwright.core.events import CatalogueChanged
 from toolwright.core.facets import CATEGORIES
-from toolwright.core.names import SEPARATOR, nearest, qualified, sanitised, wire_name
+from toolwright.core.names import SEPARATOR, nearest, qualified, sanitised, spellings, wire_name
 from toolwright.core.provider import Provider
 from toolwright.core.tool import Tool
 
@@ -147,13 +147,16 @@ class Catalogue:
 
     def resolve(self, name: str) -> Listing | None:
         """`find`, and the small mistakes that models make: wrapped names, or the namespace left out."""
-        if listing := self.find(name) or self.find(sanitised(name)):
-            return listing
+        if found := next((listing for spelling in spellings(name) if (listing := self.find(spelling))), None):
+            return found
         short = sanitised(name)
         if SEPARATOR in short:
             return None
         matches = [known for full, known in self._listings.items() if full.endswith(f"{SEPARATOR}{short}")]
-        return matches[0] if len(matches) == 1 else None
+        if len(matches) != 1:
+            return None
+        log.info("%r was called without its namespace; %s is meant.", name[:100], matches[0].name)
+        return matches[0]
 
     def suggest(self, name: str) -> list[str]:
         """The names that were most likely meant."""
@@ -192,7 +195,7 @@ class Catalogue:
     def enabled(self, permissions: Iterable[str]) -> list[Listing]:
         """The tools that need nothing beyond the given permissions."""
         granted = frozenset(permissions)
-        return [listing for listing in self if listing.tool.safety.policy_effects <= granted]
+        return [listing for listing in self if listing.policy_effects <= granted]
 
     # Telling models
 

@@ -27,6 +27,13 @@ class Listing:
         return self.provider.kind if self.provider else self.tool.kind
 
     @property
+    def policy_effects(self) -> frozenset[str]:
+        """What policy looks at. A remote tool that declares nothing may do anything that a remote tool can."""
+        if self.tool.effects or self.kind not in ("mcp", "rest"):
+            return self.tool.safety.policy_effects
+        return frozenset({"write", "network"})
+
+    @property
     def shown_to_model(self) -> bool:
         """Whether a model is told of it."""
         return self.tool.face.audience != "user"

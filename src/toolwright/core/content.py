@@ -79,7 +79,7 @@ def block_text(block: Block) -> str:
         case Resource(uri=uri, text=text):
             return text or f"[resource: {uri}]"
         case Image() | Audio() | File():
-            size = f"{len(block.data) * 3 // 4} bytes" if block.data else block.url
+            size = f"{len(block.data) * 3 // 4 - block.data.count('=')} bytes" if block.data else block.url
             return f"[{block.type}: {block.mime_type}, {size}]"
 
 

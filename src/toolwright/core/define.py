@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import partial
+from math import inf
 from os import PathLike
 from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack, is_typeddict, overload
 
@@ -103,8 +104,9 @@ class _Define:
         if reply not in ("none", "wait", "later"):
             raise DefinitionError(f"Unknown reply {reply!r}.", fix="use none, wait or later.", where=_caller())
         options.setdefault("intent", "render")
-        patience = seconds(limit) if isinstance(limit := options.get("timeout", 30.0), (int, float, str)) else 30.0
-        handler = ClientHandler(name, reply, default=default, timeout=patience or 30.0, request=options.get("display"))
+        limit = options.get("timeout", 30.0)
+        patience = (seconds(limit) or inf) if isinstance(limit, (int, float, str)) else 30.0
+        handler = ClientHandler(name, reply, default=default, timeout=patience, request=options.get("display"))
         return _without_function("client", name, description, parameters, options, handler)
 
     def external(

@@ -105,7 +105,7 @@ def _mistakes(safety: Safety, limits: Limits, face: Face, life: Life) -> list[tu
     found: list[tuple[str, str]] = []
     if unknown := (safety.effects | safety.optional_effects) - EFFECTS:
         found.append((f"Unknown effects: {', '.join(sorted(unknown))}.", f"use some of {', '.join(sorted(EFFECTS))}."))
-    if limits.cache and safety.effects - {"read"}:
+    if limits.cache and limits.cache.ttl > 0 and safety.effects - {"read"}:
         more = ", ".join(sorted(safety.effects - {"read"}))
         found.append((f"A tool that declares {more} cannot be cached.", "drop `cache`, or declare only `read`."))
     if isinstance(limits.timeout, (int, float)) and limits.timeout <= 0:

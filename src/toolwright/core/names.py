@@ -32,6 +32,12 @@ def sanitised(name: str) -> str:
     return cleaned or "tool_call"
 
 
+def spellings(name: str) -> list[str]:
+    """What a model may have meant: some wrap names in marks of their own, or put a word before them."""
+    bare = name.removeprefix("functions.")
+    return list(dict.fromkeys([name, bare, bare.partition("<|")[0].strip(), sanitised(bare)]))
+
+
 def wire_name(name: str, limit: int = MAX_WIRE) -> str:
     """The name within a model API's limit; a name that must be cut ends in a hash, so that no two collide."""
     legal = name if is_legal(name) else sanitised(name)

@@ -91,7 +91,7 @@ def _limits(options: Options, place: str) -> Limits:
         if isinstance(picked.get("timeout"), str):
             picked["timeout"] = seconds(picked["timeout"]) or inf  # "off": no limit, not even the default one
         if (cache := options.get("cache")) is not None and not isinstance(cache, Cache):
-            cache = Cache(ttl) if (ttl := seconds(cache)) else None
+            cache = Cache(seconds(cache) or 0.0)  # "off": not even where its provider caches
     except ValueError as error:
         raise DefinitionError(str(error), fix="write 30, '30s', '5m' or 'off'.", where=place) from None
     return Limits(**picked, cache=cache)

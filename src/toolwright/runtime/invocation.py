@@ -11,7 +11,7 @@ from toolwright.catalogue.listing import Listing
 from toolwright.core.call import Arguments, Call, Principal
 from toolwright.core.clock import Timer
 from toolwright.core.content import to_text
-from toolwright.core.errors import Code
+from toolwright.core.errors import Code, NotStarted
 from toolwright.core.events import CallProgress
 from toolwright.core.ids import new_id
 from toolwright.core.outcome import Done, Failed, Meta, Outcome, Wait
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _EPOCH = time.time() - time.perf_counter()
+MAX_DEPTH = 32
+"""Calls within calls; a tool that calls itself ends here, and not when the memory does."""
 
 
 class Invocation:
@@ -50,6 +52,8 @@ class Invocation:
     waited_for: Wait | None = None
     state_note: Any = None
     """A provider's private note, given back with the answer."""
+    depth: int = 0
+    """How many calls it is nested in."""
     round: int = 0
     """How many waits this call has been through."""
     attempt: int = 1
@@ -68,6 +72,7 @@ class Invocation:
     _id: str | None = None
     _task: asyncio.Task[Any] | None = None
     _cancelling: int = 0
+    _stopped: bool = False
     _timer: Timer | None = None
     _loop: asyncio.AbstractEventLoop | None = None
 
@@ -118,6 +123,10 @@ class Invocation:
             model_id=self.model_id,
         )  # fmt: skip
 
+    def effective(self) -> dict[str, Any]:
+        """The arguments that the handler will run with: a default is judged like a value that was sent."""
+        return {**self.listing.tool.defaults, **self.arguments}
+
     def offered(self, kind: type[T]) -> T | None:
         """The nearest value of that type: from the tool's own lifespan, then from the scopes."""
         mounted = self.scope.parts.mounts.value_of(self.listing.tool)
@@ -125,8 +134,11 @@ class Invocation:
 
     async def nested(self, tool: str, arguments: Arguments, timeout: float | None) -> Outcome:
         """Another call, as part of this one."""
+        if self.depth >= MAX_DEPTH:
+            problem = f"calls are nested {MAX_DEPTH} deep already. Call the tool from further out."
+            return Failed("limit_exceeded", problem)
         inner = Invocation(self.scope, tool, arguments)
-        inner.parent, inner.timeout = self.id, timeout
+        inner.parent, inner.timeout, inner.depth = self.id, timeout, self.depth + 1
         return await self.scope.enter(inner)
 
     def report(self, update: Mapping[str, Any]) -> None:
@@ -148,8 +160,11 @@ class Invocation:
     def suspend(self) -> None:
         """The call is about to wait: from now on it can be interrupted."""
         if self._task is None and (task := asyncio.current_task()) is not None:
-            self._task, self._loop, self._cancelling = task, task.get_loop(), task.cancelling()
-            self.scope.parts.running.add(self)
+            loop, parts = task.get_loop(), self.scope.parts
+            if loop is not parts.loop:
+                raise _elsewhere(parts.open)
+            self._task, self._loop, self._cancelling = task, loop, task.cancelling()
+            parts.running.add(self)
 
     def limit(self) -> None:
         """The caller's own time limit, for everything."""
@@ -160,9 +175,12 @@ class Invocation:
 
     def uncancelled(self) -> bool:
         """Whether it was the runtime, and nobody else, that cancelled the caller; takes that back."""
-        if self.interrupted is None or self._task is None:
+        if self.interrupted is None or self._task is None or not self._stopped:
             return False
-        return self._task.uncancel() <= self._cancelling
+        if self._task.uncancel() <= self._cancelling:
+            return True
+        self.interrupted = None  # somebody else cancelled the caller too, and that one is heard
+        return False
 
     def interruption(self) -> Failed:
         """Why the runtime stopped the call."""
@@ -189,6 +207,16 @@ class Invocation:
                 self.live.set_result(None)
         elif self.interrupted is None and self._task is not None:
             self.interrupted, self.cancelled = (code, message), True
+            if self._loop is not None and self._task is _current_task():
+                # Asked for by the call's own task: were it cancelled on the spot, a call that ends without waiting
+                # again would leave the cancellation to its caller.
+                self._loop.call_soon(self._stop)
+            else:
+                self._stop()
+
+    def _stop(self) -> None:
+        if self._task is not None:
+            self._stopped = True
             self._task.cancel()
 
     @property
@@ -223,6 +251,19 @@ def _characters(raw: Any) -> int:
         return len(to_text(raw or {}))
     except ValueError:  # arguments that were refused need not be JSON at all
         return 0
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # from a thread without a loop
+        return None
+
+
+def _elsewhere(running: bool) -> NotStarted:
+    if running:
+        return NotStarted("The runtime belongs to another event loop. Call it there, or open one here.")
+    return NotStarted("The runtime is not running. Use `async with Runtime(...) as runtime:`.")
 
 
 def _other_thread(loop: asyncio.AbstractEventLoop) -> bool:

@@ -36,7 +36,7 @@ class Listeners:
         for callback in self.heard:
             try:
                 callback(event)
-            except Exception:
+            except (Exception, asyncio.CancelledError):  # a cancellation that it raises is not its caller's
                 log.exception("A listener raised on %s", type(event).__name__)
 
 

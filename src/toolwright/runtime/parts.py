@@ -70,6 +70,8 @@ class Parts:
         self.policy, self.middleware, self.approver = policy, tuple(middleware), approver
         self.defaults, self.clock = defaults, clock
         self.spaces = spaces
+        self.left_out: dict[str, str] = {}
+        """Why a provider is not there, by its namespace."""
         self.posted: dict[str, str] = {}
         """The messages of visible calls that wait, by call id."""
         self.workspace = workspace or os.environ.get("AGENT_WORKSPACE_ROOT") or os.getcwd()
@@ -87,6 +89,8 @@ class Parts:
         self._breakers: dict[int, Breaker] = {}
         self._states: dict[tuple[str | None, str | None], dict[str, Any]] = {}
         self.open = False
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The event loop that the runtime lives on, while it is open."""
         self.stacks = {
             (recallable, budgeted): Stacks(self, recallable=recallable, budgeted=budgeted)
             for recallable in (False, True)
@@ -102,8 +106,11 @@ class Parts:
 
     def stack_for(self, invocation: Invocation) -> Proceed:
         """The stack that a call goes through."""
-        recallable = invocation.given or invocation.resumed
-        return self.stacks[recallable, invocation.scope.budget is not None][invocation.name]
+        stacks = self.stacks[invocation.given or invocation.resumed, invocation.scope.budget is not None]
+        try:
+            return stacks[invocation.name]
+        except TypeError:  # no name at all, but a list or the like
+            return stacks.unknown
 
     def stack_of(self, listing: Listing, invocation: Invocation) -> Proceed:
         """The stack of a listing that may have left the catalogue."""

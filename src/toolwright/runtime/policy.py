@@ -49,7 +49,7 @@ class Rule:
         """Whether name and effects match."""
         if not any(fnmatchcase(listing.name, glob) for glob in self.tools):
             return False
-        effects = listing.tool.safety.policy_effects
+        effects = listing.policy_effects
         if not self.effects:
             return True
         return effects <= self.effects if self.decision == "allow" else bool(effects & self.effects)
@@ -96,7 +96,7 @@ class Policy:
 
     def decide(self, listing: Listing, arguments: Mapping[str, Any]) -> Rule:
         """The rule that decides a call."""
-        return decide(self.for_tool(listing), arguments)
+        return decide(self.for_tool(listing), {**listing.tool.defaults, **arguments})
 
 
 ALLOW = Rule("allow")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from math import inf
+from typing import TypeAlias
 
 from toolwright.core.clock import Clock, Timer
 from toolwright.core.durations import rate
@@ -70,6 +71,10 @@ def held_in(line: Line) -> Slot | None:
     return slot
 
 
+Standing: TypeAlias = OrderedDict[asyncio.Future[None], None]
+"""Those in line, first come first; anyone may step out at no cost, even if ten thousand do at once."""
+
+
 class Line:
     """One queue at work: first come, first served."""
 
@@ -80,19 +85,19 @@ class Line:
         self._rate, self._period = rate(queue.rate) if queue.rate else (0, 0.0)
         self._starts: deque[float] = deque(maxlen=self._rate or 1)
         self._in_use = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._slotless: set[asyncio.Future[None]] = set()
-        """Those in line who only wait for the rate: their ancestor's slot is theirs."""
+        self._waiting: Standing = OrderedDict()
+        self._inside: Standing = OrderedDict()
+        """Those who only wait for the rate: their ancestor's slot is theirs, and whoever waits for it waits for them."""
         self._timer: Timer | None = None
 
     @property
     def status(self) -> QueueStatus:
         """How full it is."""
-        return QueueStatus(self.capacity, self._in_use, len(self._waiting))
+        return QueueStatus(self.capacity, self._in_use, self.depth)
 
     def try_enter(self) -> bool:
         """Take a slot without waiting, if nobody else waits and there is one."""
-        if self._waiting or self._in_use >= self._most or (self._rate and self._pause() > 0):
+        if self._waiting or self._inside or self._in_use >= self._most or (self._rate and self._pause() > 0):
             return False
         self._in_use += 1
         if self._rate:
@@ -102,40 +107,34 @@ class Line:
     def join(self, *, needs_slot: bool = True) -> asyncio.Future[None]:
         """Stand in line, behind all who came earlier; the future is done when it is one's turn."""
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if not needs_slot:
-            self._slotless.add(granted)
-        self._waiting.append(granted)
+        (self._waiting if needs_slot else self._inside)[granted] = None
         self._advance()
         return granted
 
     def give_up(self, granted: asyncio.Future[None]) -> None:
-        """Whoever stood in line was cancelled."""
-        if granted in self._waiting:
-            self._waiting.remove(granted)
-        elif granted not in self._slotless and not granted.cancelled():
+        """Whoever stood in line for a slot was cancelled."""
+        if self._waiting.pop(granted, granted) is granted and not granted.cancelled():
             self._in_use -= 1  # granted in the very moment of the cancellation
-        self._slotless.discard(granted)
         self._advance()
 
-    async def enter(self, *, needs_slot: bool = True) -> None:
-        """Stand in line until it is one's turn."""
-        granted = self.join(needs_slot=needs_slot)
+    async def enter_inside(self) -> None:
+        """Wait for the rate alone, with an ancestor's slot."""
+        granted = self.join(needs_slot=False)
         try:
             await granted
-        except asyncio.CancelledError:
-            self.give_up(granted)
-            raise
+        finally:
+            self._inside.pop(granted, None)
 
     def leave(self) -> None:
         """Give the slot back; the next in line gets it."""
         self._in_use -= 1
-        if self._waiting:
+        if self._waiting or self._inside:
             self._advance()
 
     @property
     def depth(self) -> int:
         """How many wait."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._inside)
 
     @property
     def paced(self) -> bool:
@@ -149,16 +148,15 @@ class Line:
         return self._starts[0] + self._period - self._clock.now()
 
     def _advance(self) -> None:
-        while self._waiting and (self._in_use < self._most or self._waiting[0] in self._slotless):
+        while self._inside or (self._waiting and self._in_use < self._most):
             if self._rate and (pause := self._pause()) > 0:
                 self._arm(pause)
                 return
-            granted = self._waiting.popleft()
+            line = self._inside or self._waiting
+            granted, _ = line.popitem(last=False)
             if granted.done():
                 continue
-            if granted in self._slotless:
-                self._slotless.discard(granted)
-            else:
+            if line is self._waiting:
                 self._in_use += 1
             if self._rate:
                 self._starts.append(self._clock.now())

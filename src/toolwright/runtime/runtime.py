@@ -96,7 +96,7 @@ class Runtime(Scope):
                 raise error
         self._later.clear()
         self._compile()
-        self.parts.open = True
+        self.parts.open, self.parts.loop = True, asyncio.get_running_loop()
         self.parts.rebuild()
         for listing in self.catalogue:
             await self.parts.mounts.mount(listing.tool)
@@ -108,7 +108,9 @@ class Runtime(Scope):
             tools = await provider.tools()
         except Unavailable as error:
             log.warning("%s is left out: %s", provider.namespace or type(provider).__name__, error)
+            self.parts.left_out[provider.namespace] = str(error)
             return
+        self.parts.left_out.pop(provider.namespace, None)
         self.catalogue.add(*tools, namespace=provider.namespace, provider=provider)
 
     def _compile(self) -> None:
@@ -155,7 +157,7 @@ class Runtime(Scope):
     async def close(self) -> None:
         """Cancel what runs, stop what was started, and leave nothing behind."""
         parts = self.parts
-        parts.open = False
+        parts.open, parts.loop = False, None
         parts.rebuild()
         for invocation in list(parts.running):
             invocation.interrupt("cancelled", f"{invocation.tool_name} was cancelled: the runtime closed.")

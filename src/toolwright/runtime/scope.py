@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolwright.catalogue.catalogue import Catalogue
 from toolwright.core.call import Arguments, Call, Principal
+from toolwright.core.durations import seconds
 from toolwright.core.events import CallEnded, Event, Listener
 from toolwright.core.outcome import Outcome
 from toolwright.runtime import settle
@@ -48,15 +49,19 @@ class Scope:
     # Calling
 
     def call(
-        self, name: str, arguments: Arguments = None, *, timeout: float | None = None, call_id: str | None = None
+        self, name: str, arguments: Arguments = None, *, timeout: float | str | None = None, call_id: str | None = None
     ) -> Coroutine[Any, Any, Outcome]:
         """Run a tool: Done, Failed or Pending. Raises only when the caller itself is cancelled."""
         # Not `async def`: the stack's own coroutine is what is awaited, and one layer less is a tenth of a call.
         invocation = _new(Invocation)  # without `__init__`, which would cost as much again as the rest of this method
         invocation.scope, invocation.name, invocation.raw = self, name, arguments
         if timeout is None and call_id is None:
-            return self._stacks[name](invocation)
-        invocation.timeout = timeout
+            try:
+                stack = self._stacks[name]
+            except TypeError:  # models send anything, a list for a name too
+                stack = self._stacks.unknown
+            return stack(invocation)
+        invocation.timeout = seconds(timeout) if timeout is not None else None
         if call_id is not None:
             invocation._id, invocation.given = call_id, True
         return self.parts.stack_for(invocation)(invocation)
@@ -133,7 +138,7 @@ class Scope:
         running = [each for each in self.parts.running if self._sees(each) and call_id in (None, each.known_id)]
         for invocation in running:
             invocation.interrupt("cancelled", f"{invocation.tool_name} was cancelled.")
-        waiting = [wait for wait in await self.pending() if call_id in (None, wait.call_id)]
+        waiting = await self.pending() if call_id is None else self.parts.waits.open_to(call_id, self.principal)
         for wait in waiting:
             await settle.close(self, wait.call_id, "cancelled", f"{wait.tool} was cancelled while it waited.")
         return bool(running or waiting)

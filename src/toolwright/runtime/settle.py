@@ -75,7 +75,9 @@ async def _answer(scope: Scope, call_id: str, verdict: Verdict) -> Outcome:
         return await _state(held)
     if held.outcome is not None or held.resuming is not None or held.wait is None:
         return _too_late(held)
-    if held.inner is not None and verdict.answer in ("approve", "reject", "settle"):
+    if not scope.parts.open:
+        return Failed("unavailable", "The runtime is not running; the call still waits.")
+    if held.inner is not None and verdict.answer != "expire":
         return await _through_inner(scope, held, verdict)
     if not _fits(held, verdict) and verdict.answer not in ("cancel", "expire"):
         return Failed(
@@ -149,7 +151,7 @@ async def _resume(held: Held, wait: WaitingCall, verdict: Verdict) -> Outcome:
         held.arguments, held.stored = plain(edited), edited
     again = Invocation(before.scope, before.listing.name, held.stored)
     again._id, again.given, again.resumed, again.round = wait.call_id, before.given, True, before.round
-    again.model_id, again.parent = before.model_id, before.parent
+    again.model_id, again.parent, again.depth = before.model_id, before.parent, before.depth
     take(again, verdict, held)
     # A no, or somebody's answer, ends the call that was asked about, even where the tool is another one by now.
     stack = parts.stack_for(again) if same else parts.stack_of(before.listing, again)

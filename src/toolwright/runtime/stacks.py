@@ -26,7 +26,7 @@ class Stacks(dict[str, Proceed]):
             return _closed
         listing = self._parts.catalogue.resolve(name) if isinstance(name, str) else None  # type: ignore[redundant-expr]  # models send anything
         if listing is None:
-            return self._unknown
+            return self.unknown
         if listing.name != name and listing.name in self:
             stack = self[listing.name]
         else:
@@ -34,7 +34,9 @@ class Stacks(dict[str, Proceed]):
                 stack = self.of(listing)
             except DefinitionError as error:
                 return _refusing(str(error))
-        self[name] = self[listing.name] = stack
+        self[listing.name] = stack
+        if self._parts.catalogue.find(name) is listing:  # misspellings are without number, and are not kept
+            self[name] = stack
         return stack
 
     def of(self, listing: Listing) -> Proceed:
@@ -45,7 +47,8 @@ class Stacks(dict[str, Proceed]):
             return _closed
         return fold(Plan(listing, self._parts, self._recallable, self._budgeted), STAGES)
 
-    async def _unknown(self, invocation: Invocation) -> Outcome:
+    async def unknown(self, invocation: Invocation) -> Outcome:
+        """The answer to a name that is not there."""
         from toolwright.runtime.unknown import unknown
 
         return unknown(self._parts, invocation)

@@ -6,6 +6,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from toolwright.core.events import CallEnded, CallStarted
+from toolwright.core.names import SEPARATOR
 from toolwright.core.outcome import Failed, attach
 from toolwright.runtime.invocation import Invocation
 
@@ -23,9 +24,7 @@ def unknown(parts: Parts, invocation: Invocation) -> Failed:
     counter = parts.counter(UNKNOWN)
     counter.count += 1
     counter.failures += 1
-    near = parts.catalogue.suggest(name[:200])
-    hint = f"Did you mean {' or '.join(near)}?" if near else "Copy the exact name, with its namespace, from the list."
-    outcome = Failed("not_found", f"Unknown tool: {name[:200]!r}. {hint}")
+    outcome = Failed("not_found", f"Unknown tool: {name[:200]!r}. {_hint(parts, name)}")
     attach(outcome, invocation)
     if parts.listeners.heard:
         at = parts.clock.time()
@@ -33,3 +32,11 @@ def unknown(parts: Parts, invocation: Invocation) -> Failed:
         if parts.auto_complete:
             parts.listeners.emit(CallEnded(invocation.id, name, outcome, at))
     return outcome
+
+
+def _hint(parts: Parts, name: str) -> str:
+    namespace, mark, _ = name.partition(SEPARATOR)
+    if mark and (reason := parts.left_out.get(namespace)) is not None:
+        return f"{namespace} could not be started: {(parts.redact(reason) if parts.redact else reason)[:500]}"
+    near = parts.catalogue.suggest(name[:200])
+    return f"Did you mean {' or '.join(near)}?" if near else "Copy the exact name, with its namespace, from the list."

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from toolwright.core.call import Arguments, Principal
@@ -135,10 +136,15 @@ class Waits:
             held.wait, waiting_for="result", message=f"{held.wait.tool} was answered and goes on.", request=None
         )
 
-    def outcome_of(self, call_id: str | None) -> Outcome | None:
-        """How a call that waited has ended."""
-        held = self._held.get(call_id) if call_id else None
+    def outcome_of(self, call_id: str | None, viewer: Principal) -> Outcome | None:
+        """How a call that waited has ended, if the viewer may know of it."""
+        held = self.find(call_id, viewer) if call_id else None
         return held.outcome.evolve() if held and held.outcome is not None else None
+
+    def open_to(self, call_id: str, viewer: Principal) -> list[WaitingCall]:
+        """The open wait of one call, even if it waits for another call, where the viewer may end it."""
+        held = self.find(call_id, viewer)
+        return [held.wait] if held and held.wait and held.resuming is None else []
 
     def listed(self, viewer: Principal) -> list[WaitingCall]:
         """The open waits that the viewer may answer, oldest first."""
@@ -152,15 +158,34 @@ class Waits:
         held = self._held.get(invocation.id) or self._begin(invocation)
         held.invocation, held.note = invocation, pending.state
         invocation.round += 1
-        inner = self._held.get(pending.call_id) if pending.call_id else None
-        if inner is not None and pending.call_id:
-            held.inner = pending.call_id
+        inner = self._to_follow(pending.call_id, invocation)
+        if inner is not None:
+            held.inner = inner.invocation.id
             inner.followers.append(invocation.id)
         held.wait = self._waiting(invocation, pending, held)
         held.resuming = None  # it waits again, and can be answered again
         self.watch_expiry(held)
         self._tell(held.wait)
+        if invocation.on_end is not None:  # whoever answered last time need not wait for the next answer
+            tell, invocation.on_end = invocation.on_end, None
+            tell(held.wait.pending())
         return held.wait
+
+    def _to_follow(self, call_id: str | None, invocation: Invocation) -> Held | None:
+        """The call that this one waits for: one of its own user's, and none that waits for this one in turn."""
+        first = held = self.find(call_id, invocation.principal) if call_id else None
+        while held is not None:
+            if held.invocation.id == invocation.id:
+                return None
+            held = self._held.get(held.inner) if held.inner else None
+        return first
+
+    def abandoned(self, invocation: Invocation, wait: WaitingCall) -> None:
+        """Its caller left after the answer was used: the answer cannot be used again, so that is how the call ends."""
+        held = self._held.get(invocation.id)
+        if held is not None and held.wait is wait and invocation.answer is None and invocation.waited_for is not None:
+            message = f"{invocation.tool_name} was cancelled while it ran."
+            self.finish(invocation, Failed("cancelled", message, executed=True))
 
     def _begin(self, invocation: Invocation) -> Held:
         self._parts.ledger.opened(invocation.id, fingerprint(invocation))
@@ -199,11 +224,12 @@ class Waits:
         invocation.suspend()
         held = self._held[invocation.id]
         live = held.live = invocation.live = asyncio.get_running_loop().create_future()
-        timer = self._parts.clock.call_later(patience, wake, live)
+        timer = self._parts.clock.call_later(patience, wake, live) if patience < inf else None
         try:
             verdict = await live
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             held.live = invocation.live = None
         if verdict is None:
             return False

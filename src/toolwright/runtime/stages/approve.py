@@ -34,7 +34,7 @@ def approve(plan: Plan, proceed: Proceed) -> Proceed:
     async def stage(invocation: Invocation) -> Outcome:
         invocation.suspend()
         try:
-            rule = decide(rules, effective(invocation))
+            rule = decide(rules, invocation.effective())
         except Exception:
             log.exception("A policy rule failed on %s", listing.name)
             return Failed("denied", f"a policy rule for {listing.name} failed, so the call is not allowed.")
@@ -66,7 +66,7 @@ def approve(plan: Plan, proceed: Proceed) -> Proceed:
                 invocation.raw, invocation.arguments = approval.arguments, tool.check(approval.arguments)
             except InvalidArguments as error:
                 return failed(error).evolve(executed=False)
-            if (rule := decide(rules, effective(invocation))).decision == "deny":
+            if (rule := decide(rules, invocation.effective())).decision == "deny":
                 return _denied(invocation, rule)
         if approval.always:
             parts.grants.give(invocation.principal.user, _granted())
@@ -95,11 +95,6 @@ def approve(plan: Plan, proceed: Proceed) -> Proceed:
     return stage
 
 
-def effective(invocation: Invocation) -> dict[str, Any]:
-    """The arguments that the handler will run with: a default is judged like a value that was sent."""
-    return {**invocation.listing.tool.defaults, **invocation.arguments}
-
-
 def _denied(invocation: Invocation, rule: Rule) -> Failed:
     why = f": {rule.reason}" if rule.reason else ""
     return Failed("denied", f"{invocation.listing.name} is denied by policy{why}. Do not try it again.")
@@ -116,7 +111,7 @@ async def _value(given: Any, invocation: Invocation) -> Any:
     """A value as it is, or what a sync or async function of arguments and context says."""
     if not callable(given):
         return given
-    made = given(effective(invocation), Context(invocation))
+    made = given(invocation.effective(), Context(invocation))
     return await made if inspect.isawaitable(made) else made
 
 

@@ -49,7 +49,7 @@ def cache(plan: Plan, proceed: Proceed) -> Proceed:
 
 def _rule(plan: Plan) -> Cache | None:
     tool, provider = plan.listing.tool, plan.listing.provider
-    if tool.limits.cache is not None:
-        return tool.limits.cache
+    if (own := tool.limits.cache) is not None:
+        return own if own.ttl > 0 else None
     reads = bool(tool.effects) and tool.effects <= {"read", "network"}
     return Cache(provider.cache) if provider and provider.cache and reads else None

@@ -36,7 +36,7 @@ def deadline(plan: Plan, proceed: Proceed) -> Proceed:
     limit, task_name = _limit(plan), f"toolwright: {listing.name}"
 
     async def stage(invocation: Invocation) -> Outcome:
-        seconds = limit(invocation.arguments) if callable(limit) else limit
+        seconds = limit(invocation.effective()) if callable(limit) else limit
         invocation.began = True
         invocation.suspend()
         loop = asyncio.get_running_loop()

@@ -10,7 +10,7 @@ from toolwright.core.context import Context, Running
 from toolwright.core.errors import Unavailable
 from toolwright.core.handler import Start
 from toolwright.core.invoke import invoker, outcome_of
-from toolwright.core.outcome import Done, Outcome
+from toolwright.core.outcome import Done, Failed, Outcome
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
 from toolwright.runtime.stages.clip import size_limit
@@ -22,19 +22,24 @@ def invoke(plan: Plan, proceed: Proceed) -> Proceed:
     start = _start(plan)
     ways_out, short = plan.ways_out, size_limit(plan) // 4  # so few characters fit whatever they are
     run = invoker(listing.name, start, redact=parts.redact, details=parts.crash_details, short=short, ways_out=ways_out)
-    if listing.kind not in ("client", "external") and not plan.recallable:
+    # A provider's call may wait for input while its caller waits too; it goes on then, and does not begin again.
+    if listing.kind not in ("client", "external") and listing.provider is None and not plan.recallable:
         return cast(Proceed, run)
 
     resume = invoker(
         listing.name, _resume, redact=parts.redact, details=parts.crash_details, short=short, ways_out=ways_out
     )
 
+    plain_wait = listing.kind in ("client", "external")
+
     async def stage(invocation: Invocation) -> Outcome:
         if (answer := invocation.answer) is None:
             return await run(invocation)
         if isinstance(answer, Done) and invocation.waited_for == "input" and listing.provider is not None:
             return await resume(invocation)
-        outcome = outcome_of(listing.name, answer) if isinstance(answer, Done) else answer
+        # Where there is a handler, it has run: it asked for the answer.
+        ran = answer.evolve(executed=True) if isinstance(answer, Failed) and not plain_wait else answer
+        outcome = outcome_of(listing.name, ran) if isinstance(ran, Done) else ran
         for way_out in ways_out:
             outcome = await way_out(invocation, outcome)
         return outcome

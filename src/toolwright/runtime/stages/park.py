@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from toolwright.core.outcome import Outcome, Pending
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed, on_the_way_out
@@ -21,13 +23,17 @@ def park(plan: Plan, proceed: Proceed) -> Proceed:
             if invocation.round:
                 waits.finish(invocation, outcome)
             return outcome
-        if (ended := waits.outcome_of(outcome.call_id)) is not None:
+        if (ended := waits.outcome_of(outcome.call_id, invocation.principal)) is not None:
             return ended  # the nested call that it would wait for has ended meanwhile
         wait = waits.park(invocation, outcome)
         if wait is None:
             return outcome
         if patient and outcome.patience and await waits.answered(invocation, outcome.patience):
-            return await stage(invocation)
+            try:
+                return await stage(invocation)
+            except asyncio.CancelledError:
+                waits.abandoned(invocation, wait)
+                raise
         return wait.pending()
 
     return stage if patient or plan.recallable else on_the_way_out(plan, proceed, way_out)

@@ -53,7 +53,7 @@ def queue(plan: Plan, proceed: Proceed) -> Proceed:
         invocation.suspend()
         async with slot.turn:
             if line.paced:
-                await line.enter(needs_slot=False)
+                await line.enter_inside()
             token = hold(line)
             try:
                 return await proceed(invocation)

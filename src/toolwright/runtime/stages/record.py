@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from time import perf_counter
 
+from toolwright.core.errors import NotStarted
 from toolwright.core.events import CallEnded, CallResumed, CallStarted
-from toolwright.core.invoke import crashed
+from toolwright.core.invoke import crashed, failed
 from toolwright.core.outcome import Done, Failed, Outcome, Pending
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
@@ -28,16 +29,18 @@ def record(plan: Plan, proceed: Proceed) -> Proceed:
         invocation.started = started = perf_counter()
         if listeners.heard:
             tell_start(invocation)
-        if waits and invocation.timeout is not None:
-            invocation.limit()
         outcome: Outcome | None = None
         try:
+            if waits and invocation.timeout is not None:
+                invocation.limit()
             outcome = await proceed(invocation)
         except asyncio.CancelledError:
             if not (waits and invocation.uncancelled()):
                 outcome = Failed("cancelled", f"{name} was cancelled with its caller.", executed=invocation.began)
                 raise
             outcome = invocation.interruption()
+        except NotStarted as refusal:
+            outcome = failed(refusal)
         except Exception as bug:  # noqa: BLE001 - ours, not the handler's: the caller still gets an outcome
             outcome = crashed(name, bug, redact=parts.redact, details=parts.crash_details)
         finally:
