@@ -18,7 +18,7 @@ async def test_every_subject_gives_rows_with_positive_numbers():
         *await define(rounds=1, count=3),
     ]
 
-    assert len(rows) == 10
+    assert len(rows) == 11
     assert all(row.measured is not None and row.measured > 0 for row in rows)
 
 

@@ -35,7 +35,7 @@ def sanitised(name: str) -> str:
 def spellings(name: str) -> list[str]:
     """What a model may have meant: some wrap names in marks of their own, or put a word before them."""
     bare = name.removeprefix("functions.")
-    return list(dict.fromkeys([name, bare, bare.partition("<|")[0].strip(), sanitised(bare)]))
+    return list(dict.fromkeys([name, bare, bare.partition("<|")[0], sanitised(bare)]))
 
 
 def wire_name(name: str, limit: int = MAX_WIRE) -> str:
