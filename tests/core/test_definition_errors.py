@@ -143,3 +143,24 @@ async def test_a_tool_added_later_is_checked_when_it_is_added() -> None:
     async with Runtime() as runtime:
         with pytest.raises(DefinitionError, match=f"{HERE}.*Nowhere"):
             await runtime.add(tool(name="work")(_unknown_type))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"confrim": True}, "no option 'confrim'. Fix: did you mean 'confirm'?"),
+        ({"efects": {"write"}}, "did you mean 'effects'?"),
+        ({"confirm": "no"}, "confirm='no' cannot be used. Fix: give True, or a function."),
+        ({"timeout": [1]}, "timeout=[1] cannot be used"),
+        ({"retries": 2.5}, "retries=2.5 cannot be used"),
+        ({"queue": 5}, "queue=5 cannot be used"),
+        ({"max_bytes": "many"}, "'many' is no size"),
+    ],
+)
+def test_an_option_that_is_misspelt_or_of_the_wrong_kind_is_told_at_once(options: dict[str, Any], told: str) -> None:
+    async def work() -> None: ...
+
+    with pytest.raises(DefinitionError) as raised:
+        tool(**options)(work)
+
+    assert told in str(raised.value)

@@ -29,7 +29,7 @@ async def test_every_problem_is_named_and_what_is_expected() -> None:
     assert message == (
         "invalid arguments: `to` is required; `count`: Input should be a valid integer, unable to parse string as an "
         "integer, not 'many'; `hwo` is not a parameter (did you mean `how`?). Expected: to (string), count (integer), "
-        "how (one of 'post', 'mail', optional), address (any, optional)."
+        "how (one of 'post', 'mail', optional), address (object: street, number or null, optional)."
     )
 
 

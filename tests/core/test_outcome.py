@@ -1,6 +1,7 @@
 """Outcomes: what comes out of every call."""
 
 import datetime as dt
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,7 +141,13 @@ def test_a_failure_has_a_known_code() -> None:
 def test_a_pending_call_tells_its_id() -> None:
     pending = Pending("approval", "c1", "Allow it?", request={"type": "object"}, expires_at=9.0, state={"n": 1})
 
-    assert pending.text == '{"status":"pending","pendingToolCallId":"c1","message":"Allow it?"}'
+    assert json.loads(pending.text) == {
+        "status": "pending",
+        "pendingToolCallId": "c1",
+        "waiting_for": "approval",
+        "message": "Allow it?",
+        "next": "The answer comes later. Go on with other work, and do not repeat the call.",
+    }
     assert pending.content == (Text(pending.text),)
     assert (pending.request, pending.expires_at, pending.state) == ({"type": "object"}, 9.0, {"n": 1})
     assert not pending.ok

@@ -543,3 +543,19 @@ def test_a_field_may_forbid_and_describe() -> None:
         "type": "integer", "minimum": 1, "maximum": 5, "description": "How large."
     }  # fmt: skip
     assert "description" not in cut.schema
+
+
+async def test_a_model_is_told_the_shape_of_what_is_inside_and_the_nearest_name_there() -> None:
+    class Mail(BaseModel):
+        to: str
+        body: str = ""
+
+    @tool
+    async def send(mail: Mail, copies: int | None = None, many: list[Mail] | None = None) -> None: ...
+
+    message = refused(await send.run({"mail": {"to": "a", "Bdy": "x"}}))
+    deep = refused(await send.run({"mail": {"to": "a"}, "many": [{"to": "b", "boddy": ""}]}))
+
+    assert "`mail.Bdy` is not a parameter (did you mean `mail.body`?)" in message
+    assert "mail (object: to, body), copies (integer or null, optional)" in message
+    assert "`many.0.boddy` is not a parameter (did you mean `many.0.body`?)" in deep

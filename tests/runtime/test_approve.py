@@ -1,6 +1,7 @@
 """Approval: a person's yes is for one call, with the arguments that were shown, and is used once."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
@@ -184,7 +185,10 @@ async def test_a_model_is_shown_that_the_call_is_pending_and_under_which_id() ->
     async with Runtime(asking()) as runtime:
         asked = await runtime.call("transfer", call_id="c1")
 
-    assert asked.text == ('{"status":"pending","pendingToolCallId":"c1","message":"Allow transfer to execute?"}')
+    told = json.loads(asked.text)
+    assert (told["status"], told["pendingToolCallId"], told["waiting_for"]) == ("pending", "c1", "approval")
+    assert told["message"] == "Allow transfer to execute?"
+    assert "do not repeat" in told["next"]
 
 
 # Approving

@@ -97,7 +97,7 @@ def test_a_failure_comes_back_whole(code, executed, data) -> None:
 def test_a_wait_comes_back_without_what_belongs_to_one_run() -> None:
     pending = Pending("input", "c1", "Which?", {"schema": {}}, 5.0, state=object(), patience=3)
 
-    assert again(pending) == Pending("input", None, "Which?", {"schema": {}})
+    assert again(pending) == Pending("input", "", "Which?", {"schema": {}})
 
 
 def test_what_has_its_usual_value_is_left_out_and_lines_stay_lines() -> None:

@@ -78,20 +78,20 @@ def command(
     if is_person(sys.stdout) and not events and not as_json:
         watch = Watch()
         talk = Conversation(verdict=verdict, person=is_person(sys.stdin), pause=watch.paused)
-        ctx.exit(run(_for_a_person(given.assembled(talk.approver), talk, asked, watch)))
+        ctx.exit(run(_for_a_person(given.assembled(talk.approver), talk, asked, watch, debug=ctx.obj["debug"])))
     talk = Conversation(verdict=verdict, person=False, pause=nullcontext)
     ctx.exit(run(_for_a_program(given.assembled(talk.approver), talk, asked, events)))
 
 
-async def _for_a_person(runtime: Runtime, talk: Conversation, asked: Asked, watch: Watch) -> int:
+async def _for_a_person(runtime: Runtime, talk: Conversation, asked: Asked, watch: Watch, *, debug: bool) -> int:
     async with started(runtime):
         if is_person(sys.stderr):
-            runtime.listen(watch)
+            watch.follow(runtime)
         try:
             outcome, known = await _call(runtime, talk, asked)
         finally:
             watch.close()
-    show_outcome(outcome)
+    show_outcome(outcome, runtime.parts.outputs, asked=is_person(sys.stdin), debug=debug)
     return exit_code(outcome) if known else UNKNOWN_TOOL
 
 

@@ -43,7 +43,7 @@ from toolwright import Context, ToolError, tool
 
 
 @tool(effects={"read"})
-async def count_words(text: str) -> dict:
+async def count_words(text: str) -> dict[str, int]:
     """Count the words and characters of a text."""
     return {"words": len(text.split()), "characters": len(text)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -11,8 +12,10 @@ from rich.text import Text
 from toolwright.cli.exits import DONE, FAILED, PENDING, REFUSED, complain
 from toolwright.cli.screen import console, escaped, pretty
 from toolwright.core.content import to_text
+from toolwright.core.errors import NotFound
 from toolwright.core.events import CallEnded, Event
 from toolwright.core.outcome import Done, Failed, Outcome, Pending
+from toolwright.runtime.outputs import NAME, Outputs
 
 
 def exit_code(outcome: Outcome) -> int:
@@ -52,31 +55,42 @@ def event_as_json(event: Event) -> dict[str, Any]:
     return {"event": type(event).__name__, **fields}
 
 
-def show_outcome(outcome: Outcome) -> None:
+def show_outcome(outcome: Outcome, outputs: Outputs, *, asked: bool, debug: bool) -> None:
     """The outcome for a person: what the tool gave on stdout, anything else on stderr."""
     match outcome:
-        case Done():
-            text = Text(escaped(outcome.text)) if _is_text(outcome) else pretty(outcome.data)
-            console().print(text, soft_wrap=True)
+        case Done(data=data):
+            text = _whole(outcome.text, outputs)
+            console().print(Text(escaped(text)) if _says_more(text, data) else pretty(data), soft_wrap=True)
         case Failed(code=code, message=message):
-            complain(escaped(message), kind=f"failed ({code})")
-            if code == "crashed":
+            complain(escaped(_whole(message, outputs)), kind=f"failed ({code})")
+            if code == "crashed" and not debug:
                 sys.stderr.write("Run it again with --debug for the traceback.\n")
         case Pending(waiting_for=waiting_for):
             complain(escaped(outcome.message), kind=f"pending ({waiting_for})", colour=33)
-            sys.stderr.write(_HINTS.get(waiting_for, ""))
+            sys.stderr.write(f"{_hint(outcome, asked)}\n")
 
 
-_HINTS = {
-    "approval": "Nothing ran. Answer in a terminal, or run it again with --yes or --no.\n",
-    "result": "It still waits for an answer. Run it in a terminal to give one.\n",
-    "input": "It still waits for an answer. Run it in a terminal to give one.\n",
-}
+def _hint(pending: Pending, asked: bool) -> str:
+    """What a person can do now; whether they were asked and left makes the difference."""
+    if pending.waiting_for == "approval":
+        ask = "Run it again to be asked again" if asked else "Answer in a terminal"
+        return f"Nothing ran. {ask}, or run it with --yes or --no."
+    if asked:
+        return "It got no answer. Run it again to be asked again."
+    return "It still waits for an answer. Run it in a terminal to give one."
 
 
-def _is_text(outcome: Done) -> bool:
-    """Whether the text says more than the value as JSON would: a string, blocks, or something that was cut."""
-    return outcome.data is None or isinstance(outcome.data, str) or outcome.text != to_text(outcome.data)
+def _whole(text: str, outputs: Outputs) -> str:
+    """The text before it was cut for a model. The handle would end with this process, and a screen has room."""
+    try:
+        return outputs.find(json.loads(text)[NAME]["handle"], None, None).text
+    except (ValueError, LookupError, TypeError, NotFound):
+        return text
+
+
+def _says_more(text: str, data: Any) -> bool:
+    """Whether the text says more than the value as JSON would: a string, or blocks."""
+    return data is None or isinstance(data, str) or text != to_text(data)
 
 
 def _status(outcome: Outcome) -> str:

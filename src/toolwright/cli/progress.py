@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import RenderableType
@@ -14,6 +14,8 @@ from rich.text import Text
 
 from toolwright.cli.screen import console, one_line
 from toolwright.core.events import CallEnded, CallProgress, CallQueued, CallStarted, Event
+from toolwright.runtime.invocation import Invocation
+from toolwright.runtime.runtime import Runtime
 
 PATIENCE = 0.2
 """Seconds before anything is shown: most calls are quicker, and a flash tells nobody anything."""
@@ -27,16 +29,22 @@ class Watch:
         # Short of the edge: the `^C` that a terminal shows there would begin a line that nobody takes away.
         message = Column(no_wrap=True, overflow="ellipsis", max_width=max(screen.width - 48, 20))
         self._progress = Progress(
-            SpinnerColumn(), _Message(message), _Bar(), TimeElapsedColumn(), console=screen, transient=True
+            SpinnerColumn(), _Message(message, self._attempt), _Bar(), TimeElapsedColumn(), console=screen, transient=True
         )
         self._rows: dict[str, TaskID] = {}
+        self._running: set[Invocation] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._drawing = self._paused = False
+
+    def follow(self, runtime: Runtime) -> None:
+        """Draw the calls of this runtime."""
+        self._running = runtime.parts.running
+        runtime.listen(self)
 
     def __call__(self, event: Event) -> None:
         match event:
             case CallStarted(call_id=call_id, tool=tool):
-                self._rows.setdefault(call_id, self._progress.add_task("", total=None, tool=tool))
+                self._rows.setdefault(call_id, self._progress.add_task("", total=None, tool=tool, call_id=call_id))
                 if self._timer is None:
                     self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._draw)
             case CallQueued(call_id=call_id):
@@ -48,6 +56,10 @@ class Watch:
                 self._draw()
             case CallEnded(call_id=call_id) if call_id in self._rows:
                 self._progress.remove_task(self._rows.pop(call_id))
+
+    def _attempt(self, call_id: str) -> int:
+        # Asked for by the thread that draws: a copy, because calls come and go meanwhile.
+        return next((each.attempt for each in list(self._running) if each.known_id == call_id), 1)
 
     def _tell(self, call_id: str, message: str | None) -> None:
         if message and call_id in self._rows:
@@ -84,11 +96,17 @@ class Watch:
 
 
 class _Message(ProgressColumn):
-    """The tool and what it said last."""
+    """The tool, which attempt it is after the first, and what it said last."""
+
+    def __init__(self, column: Column, attempt: Callable[[str], int]) -> None:
+        super().__init__(column)
+        self._attempt = attempt
 
     def render(self, task: Task) -> Text:
-        message = one_line(task.description)
-        return Text.assemble((str(task.fields["tool"]), "cyan"), f"  {message}" if message else "")
+        attempt, message = self._attempt(task.fields["call_id"]), one_line(task.description)
+        words = [str(task.fields["tool"]), f"attempt {attempt}" if attempt > 1 else "", message]
+        name, *others = filter(None, words)
+        return Text.assemble((name, "cyan"), *(f"  {word}" for word in others))
 
 
 class _Bar(ProgressColumn):

@@ -13,7 +13,7 @@ from rich.text import Text
 from toolwright.catalogue.catalogue import Catalogue
 from toolwright.cli.screen import console, escaped, pretty
 from toolwright.core.errors import InvalidArguments
-from toolwright.core.jsontext import parse
+from toolwright.core.jsontext import Malformed, parse
 from toolwright.runtime.approval import Approval
 from toolwright.runtime.policy import Policy
 from toolwright.runtime.waits import WaitingCall
@@ -81,8 +81,9 @@ def _show_arguments(arguments: Mapping[str, Any]) -> None:
 
 
 def _edited(tool: str, arguments: Mapping[str, Any], catalogue: Catalogue, policy: Policy) -> Mapping[str, Any]:
-    """Other arguments from the person, asked for until they fit; leaving the line empty keeps those there are."""
+    """Other arguments from the person, asked for until they fit; an empty line keeps those there are."""
     text = json.dumps(arguments, ensure_ascii=True)
+    say("Change them and press Enter; an empty line leaves them as they are.")
     while True:
         text = ask("Arguments: ", filled_in=text) or ""
         if not text.strip():
@@ -97,11 +98,13 @@ def _problem(tool: str, text: str, catalogue: Catalogue, policy: Policy) -> str:
     listing = catalogue.find(tool)
     try:
         if not isinstance(parse(text), Mapping):
-            return "The arguments must be a JSON object."
+            return 'The arguments have to be a JSON object: {"name": value, ...}.'
         if listing is not None and policy.decide(listing, listing.tool.check(text)).decision == "deny":
-            return "Policy denies these arguments."
+            return "The policy does not allow these arguments."
+    except Malformed as error:
+        return f"{str(error).partition(' Send ')[0]}"
     except InvalidArguments as error:
-        return str(error)
+        return f"These arguments do not fit: {str(error).removeprefix('invalid arguments: ')}"
     return ""
 
 

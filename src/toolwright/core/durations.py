@@ -33,3 +33,16 @@ def rate(value: str) -> tuple[int, float]:
     if not length:
         raise ValueError(f"{value!r} is no rate. Write 30/min, 5/s or 1000/h.")
     return int(count), length
+
+
+_SIZES = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
+
+
+def size(value: int | str) -> int:
+    """`100kB` or `2MiB` in bytes."""
+    if isinstance(value, int):
+        return value
+    match = _PATTERN.match(value.strip().lower())
+    if not match or match[2] not in _SIZES:
+        raise ValueError(f"{value!r} is no size.")
+    return int(float(match[1]) * _SIZES[match[2]])

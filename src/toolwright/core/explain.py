@@ -10,6 +10,7 @@ from typing import Any
 
 from toolwright.core.errors import InvalidArguments
 from toolwright.core.jsontext import Malformed
+from toolwright.core.outline import expected, names_at
 
 MAX_SHOWN = 5
 
@@ -19,8 +20,7 @@ def explain(error: Any, schema: dict[str, Any]) -> InvalidArguments:
     problems = error.errors(include_url=False, include_context=False)
     if problems[0]["type"] == "json_invalid":
         return _malformed(problems[0]["msg"])
-    names = list(schema.get("properties", {}))
-    shown = [_problem(problem, names) for problem in problems[:MAX_SHOWN]]
+    shown = [_problem(problem, schema) for problem in problems[:MAX_SHOWN]]
     return _refused(shown, len(problems), schema)
 
 
@@ -31,44 +31,37 @@ def _malformed(message: str) -> InvalidArguments:
     return Malformed(f"The arguments are not valid JSON ({reason}). Send one complete JSON object.")
 
 
-def _problem(problem: dict[str, Any], names: list[str]) -> str:
-    where = _cut(".".join(map(str, problem["loc"]))) or "arguments"
-    if problem["type"] == "extra_forbidden" or problem["type"] == "unexpected_keyword_argument":
-        near = get_close_matches(where, names, 1)
-        return f"`{where}` is not a parameter{f' (did you mean `{near[0]}`?)' if near else ''}"
+def _problem(problem: dict[str, Any], schema: dict[str, Any]) -> str:
+    where = _where(problem["loc"])
+    if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"`{where}` is not a parameter{_hint(problem['loc'], schema)}"
     if problem["type"] == "missing":
         return f"`{where}` is required"
     return f"`{where}`: {problem['msg']}, not {preview(problem['input'])}"
 
 
+def _hint(path: tuple[Any, ...], schema: dict[str, Any]) -> str:
+    """The nearest name that is known in that place."""
+    *before, last = path
+    known = {name.lower(): name for name in names_at(schema, before)}
+    near = get_close_matches(str(last).lower(), known, 1)
+    return f" (did you mean `{_where([*before, known[near[0]]])}`?)" if near else ""
+
+
 def explain_schema(errors: Iterable[Any], values: Any, schema: dict[str, Any]) -> InvalidArguments:
     """Errors of a JSON Schema validator in words."""
     found = list(islice(errors, MAX_SHOWN + 1))
-    shown = [f"`{'.'.join(map(str, e.instance_path)) or 'arguments'}`: {_cut(e.message)}" for e in found[:MAX_SHOWN]]
+    shown = [f"`{_where(e.instance_path)}`: {_cut(e.message)}" for e in found[:MAX_SHOWN]]
     return _refused(shown, len(found), schema)
+
+
+def _where(path: Iterable[Any]) -> str:
+    return _cut(".".join(map(str, path))) or "arguments"
 
 
 def _refused(shown: list[str], count: int, schema: dict[str, Any]) -> InvalidArguments:
     more = f"; and {count - MAX_SHOWN} more" if count > MAX_SHOWN else ""
-    return InvalidArguments(f"invalid arguments: {'; '.join(shown)}{more}. {_expected(schema)}")
-
-
-def _expected(schema: dict[str, Any]) -> str:
-    required = set(schema.get("required", ()))
-    fields = [
-        f"{name} ({_type_of(field)}{'' if name in required else ', optional'})"
-        for name, field in islice(schema.get("properties", {}).items(), 20)
-    ]
-    return f"Expected: {', '.join(fields)}." if fields else "Expected: no arguments."
-
-
-def _type_of(field: Any) -> str:
-    if not isinstance(field, dict):
-        return "any"
-    if "enum" in field:
-        return "one of " + ", ".join(map(repr, field["enum"][:10]))
-    kind = field.get("type", "any")
-    return kind if isinstance(kind, str) else " or ".join(map(str, kind))
+    return InvalidArguments(f"invalid arguments: {'; '.join(shown)}{more}. {expected(schema)}")
 
 
 def preview(value: Any, limit: int = 120) -> str:

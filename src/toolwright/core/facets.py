@@ -108,9 +108,10 @@ def _mistakes(safety: Safety, limits: Limits, face: Face, life: Life) -> list[tu
     if limits.cache and limits.cache.ttl > 0 and safety.effects - {"read"}:
         more = ", ".join(sorted(safety.effects - {"read"}))
         found.append((f"A tool that declares {more} cannot be cached.", "drop `cache`, or declare only `read`."))
+    found += _wrong_kinds(safety, limits)
     if isinstance(limits.timeout, (int, float)) and limits.timeout <= 0:
         found.append((f"timeout={limits.timeout} is no time limit.", "give seconds above zero."))
-    if limits.retries < 0:
+    if _is(limits.retries, int) and limits.retries < 0:
         found.append((f"retries={limits.retries} is no number of retries.", "give zero or more."))
     if face.audience not in ("model", "user", "all"):
         found.append((f"Unknown audience {face.audience!r}.", "use model, user or all."))
@@ -119,3 +120,22 @@ def _mistakes(safety: Safety, limits: Limits, face: Face, life: Life) -> list[tu
     if strange := set(life.hooks) - set(HOOKS):
         found.append((f"Unknown hooks: {', '.join(sorted(strange))}.", f"use some of {', '.join(HOOKS)}."))
     return found
+
+
+def _wrong_kinds(safety: Safety, limits: Limits) -> list[tuple[str, str]]:
+    """Values that would only be found out at a call."""
+    confirm, timeout, queue, most = safety.confirm, limits.timeout, limits.queue, limits.max_bytes
+    good = {
+        ("confirm", "True, or a function"): callable(confirm) or isinstance(confirm, bool),
+        ("timeout", "seconds, '30s', or a function"): timeout is None or callable(timeout) or _is(timeout, int, float),
+        ("retries", "a whole number"): _is(limits.retries, int),
+        ("queue", "the name of a queue"): queue is None or isinstance(queue, str),
+        ("max_bytes", "a number of bytes, or '100kB'"): most is None or _is(most, int),
+    }
+    given = {"confirm": confirm, "timeout": timeout, "retries": limits.retries, "queue": queue, "max_bytes": most}
+    wrong = [(name, fix) for (name, fix), is_good in good.items() if not is_good]
+    return [(f"{name}={given[name]!r} cannot be used.", f"give {fix}.") for name, fix in wrong]
+
+
+def _is(value: Any, *kinds: type) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)

@@ -88,14 +88,15 @@ def crashed(name: str, error: BaseException, *, redact: Redact | None = None, de
     """What a model is shown of a bug: its type and the first line of its message, never a traceback."""
     log.error("%s crashed", name, exc_info=error)
     shown = type(error).__name__
-    if details and (line := _first_line(error)):
-        shown = f"{shown}: {redact(line) if redact else line}"[:500]
+    if details and (line := _first_line(error, redact)):
+        shown = f"{shown}: {line}"[:500]
     return Failed("crashed", f"{name} crashed with {shown}. The same call will most likely crash again", executed=True)
 
 
-def _first_line(error: BaseException) -> str:
+def _first_line(error: BaseException, redact: Redact | None) -> str:
     try:
-        return next(iter(str(error).strip().splitlines()), "")
+        text = redact(str(error)) if redact else str(error)  # first: a secret may have several lines
+        return next(iter(text.strip().splitlines()), "")
     except Exception:  # noqa: BLE001 - the error's own code, and no better than the handler's
         return ""
 

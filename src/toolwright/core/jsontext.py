@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from math import isfinite
 from typing import Any
 
@@ -54,6 +55,19 @@ def check_plain(value: Any) -> None:
         level = list({id(item): item for holder in level for item in _checked_items(holder)}.values())
 
 
+def holds_at_most(most: int, value: Any) -> bool:
+    """Whether a plain value has no more than so many parts."""
+    level, count = [value], 0
+    while level and count <= most:
+        count += len(level)
+        level = [item for holder in level for item in islice(_parts(holder), most)]
+    return count <= most
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+
+
 def _checked_items(value: Any) -> Iterable[Any]:
     if isinstance(value, float):
         if not isfinite(value):
@@ -85,6 +99,8 @@ def check_unique(text: str | bytes) -> None:
     """Refuse a repeated key: which of the two values was meant cannot be known."""
     import json
 
+    if isinstance(text, str) and colons(text) < 2:
+        return
     try:
         json.loads(text, object_pairs_hook=_unique)
     except RecursionError:
@@ -94,7 +110,7 @@ def check_unique(text: str | bytes) -> None:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise InvalidArguments(f"The key {twice!r} is given twice. Send each key once.")
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise InvalidArguments(f"The key {twice[:200]!r} is given twice. Send each key once.")
     return values

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, TypeAlias, TypedDict, cast
 
-from toolwright.core.durations import seconds
+from toolwright.core.durations import seconds, size
 from toolwright.core.errors import DefinitionError
 from toolwright.core.facets import (
     Asked,
@@ -21,6 +21,7 @@ from toolwright.core.facets import (
     Safety,
     check_facets,
 )
+from toolwright.core.names import nearest
 
 
 class Options(TypedDict, total=False):
@@ -42,7 +43,7 @@ class Options(TypedDict, total=False):
     retries: int
     cache: float | str | Cache
     queue: str
-    max_bytes: int
+    max_bytes: int | str
     middleware: Sequence[Callable[..., Any]]
     use: Mapping[str, type]
     display: Mapping[str, Any]
@@ -63,6 +64,10 @@ def facets_of(options: Options, kind: Kind, place: str) -> Facets:
 
 
 def _make(options: Options, kind: Kind, place: str) -> Facets:
+    for name in options.keys() - Options.__annotations__.keys():  # one that is misspelt would not protect anybody
+        near = nearest(name, Options.__annotations__, 1)
+        fix = f"did you mean {near[0]!r}?" if near else f"use some of {', '.join(Options.__annotations__)}."
+        raise DefinitionError(f"A tool has no option {name!r}.", fix=fix, where=place)
     made = _safety(options), _limits(options, place), _face(options, kind), _life(options)
     check_facets(*made, where=place)
     return made
@@ -92,8 +97,10 @@ def _limits(options: Options, place: str) -> Limits:
             picked["timeout"] = seconds(picked["timeout"]) or inf  # "off": no limit, not even the default one
         if (cache := options.get("cache")) is not None and not isinstance(cache, Cache):
             cache = Cache(seconds(cache) or 0.0)  # "off": not even where its provider caches
+        if isinstance(picked.get("max_bytes"), str):
+            picked["max_bytes"] = size(picked["max_bytes"])
     except ValueError as error:
-        raise DefinitionError(str(error), fix="write 30, '30s', '5m' or 'off'.", where=place) from None
+        raise DefinitionError(str(error), fix="write 30, '30s', '5m', 'off', or '100kB'.", where=place) from None
     return Limits(**picked, cache=cache)
 
 

@@ -244,11 +244,13 @@ class Pending(_Outcome):
 
     _fields = ("waiting_for", "call_id", "message", "request", "expires_at", "state")
     __match_args__ = ("waiting_for", "call_id")
+    data: Any = None
+    """Nothing yet; there so that `outcome.data` can be asked of any outcome."""
 
     def __init__(
         self,
         waiting_for: Wait = "result",
-        call_id: str | None = None,
+        call_id: str = "",
         message: str = "",
         request: Any = None,
         expires_at: float | None = None,
@@ -267,7 +269,8 @@ class Pending(_Outcome):
         )
 
     waiting_for: Wait
-    call_id: str | None
+    call_id: str
+    """What `approve`, `reject` and `settle` take; empty until the runtime has taken the call in."""
     message: str
     request: Any
     """The form to show: a JSON Schema, a URL or a preview."""
@@ -280,8 +283,9 @@ class Pending(_Outcome):
     @property
     def text(self) -> str:
         """Exactly what a model is shown."""
-        shown = {"status": "pending", "pendingToolCallId": self.call_id, "message": self.message}
-        return to_text(shown)
+        told = "The answer comes later. Go on with other work, and do not repeat the call."
+        waiting = {"waiting_for": self.waiting_for, "message": self.message, "next": told}
+        return to_text({"status": "pending", "pendingToolCallId": self.call_id, **waiting})
 
     @property
     def content(self) -> tuple[Block, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from toolwright.core.errors import DefinitionError, InvalidArguments
-from toolwright.core.jsontext import check_plain, check_unique, colons, parse
+from toolwright.core.jsontext import check_plain, check_unique, colons, holds_at_most, parse
 from toolwright.core.shape import Keys, holds_text, is_open, keys_of, tightened
+from toolwright.core.unfold import work
 
 JSON = Any
 
@@ -200,7 +201,7 @@ def _untitled(schema: Any, *, names: bool = False) -> Any:
 class RawParameters:
     """Parameters given as a JSON Schema, kept as it is and checked with `jsonschema-rs`."""
 
-    MAX_BYTES, MAX_DEPTH = 262_144, 64
+    MAX_BYTES, MAX_DEPTH, MAX_WORK = 262_144, 64, 1 << 22
 
     def __init__(self, schema: Mapping[str, JSON], *, where: str = "") -> None:
         self._given, self._where = dict(schema), where
@@ -249,6 +250,8 @@ class RawParameters:
             raise self._wrong(f"The JSON Schema is not plain JSON: {error}") from error
         if size > self.MAX_BYTES or _depth(self._given) > self.MAX_DEPTH:
             raise self._wrong(f"The JSON Schema is too large: {size} bytes, at most {self.MAX_BYTES} and 64 levels.")
+        if work(self._given) > self.MAX_WORK:
+            raise self._wrong("The JSON Schema refers to its parts so often that checking a value could take for ever.")
 
     def _wrong(self, problem: str) -> DefinitionError:
         return DefinitionError(problem, fix="give a valid JSON Schema whose $refs are local.", where=self._where)
@@ -271,7 +274,19 @@ class RawParameters:
         coerced = coerce(values, self.schema)
         if coerced != values and self._accepts(coerced):
             return coerced
-        raise explain_schema(self._validator.iter_errors(values), values, self.schema)
+        raise explain_schema(self._errors(values), values, self.schema)
+
+    def _errors(self, values: dict[str, Any]) -> Iterable[Any]:
+        """All that is wrong with a value; with a large one only the first thing, since all of them are made at once."""
+        if holds_at_most(1_000, values):
+            return self._validator.iter_errors(values)  # type: ignore[no-any-return]
+        import jsonschema_rs as js
+
+        try:
+            self._validator.validate(values)
+        except js.ValidationError as error:
+            return [error]
+        return []
 
     def _accepts(self, values: dict[str, Any]) -> bool:
         try:

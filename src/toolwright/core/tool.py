@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -163,6 +164,7 @@ class Tool(Generic[P, R]):
 
 
 _threads: list[Threads] = []
+os.register_at_fork(after_in_child=_threads.clear)  # a child has none of its parent's threads
 
 
 class Direct:

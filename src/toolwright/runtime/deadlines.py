@@ -35,6 +35,12 @@ class _Line:
             self.timer = self._clock.call_later(self._seconds, self._expire)
         return deadline
 
+    def stop(self) -> None:
+        """Nobody is left to wake."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
     def _expire(self) -> None:
         self.timer, now = None, self._clock.now()
         for deadline in list(self.running):
@@ -62,11 +68,13 @@ class Deadlines:
     def _drop_unused(self) -> None:
         """Limits that depend on arguments come in endless lengths: keep only those in use."""
         if len(self._lines) > 64:
+            for line in self._lines.values():
+                if not line.running:
+                    line.stop()
             self._lines = {length: line for length, line in self._lines.items() if line.running}
 
     def close(self) -> None:
         """Nothing expires any more."""
         for line in self._lines.values():
-            if line.timer:
-                line.timer.cancel()
+            line.stop()
         self._lines.clear()

@@ -50,6 +50,8 @@ class Invocation:
     answer: Done | Failed | None = None
     """What the wait was for: it takes the place of running the handler."""
     waited_for: Wait | None = None
+    ran: Outcome | None = None
+    """What the one run of a call that is not repeatable came to."""
     state_note: Any = None
     """A provider's private note, given back with the answer."""
     depth: int = 0
@@ -72,7 +74,7 @@ class Invocation:
     _id: str | None = None
     _task: asyncio.Task[Any] | None = None
     _cancelling: int = 0
-    _stopped: bool = False
+    _stops: int = 0
     _timer: Timer | None = None
     _loop: asyncio.AbstractEventLoop | None = None
 
@@ -175,9 +177,12 @@ class Invocation:
 
     def uncancelled(self) -> bool:
         """Whether it was the runtime, and nobody else, that cancelled the caller; takes that back."""
-        if self.interrupted is None or self._task is None or not self._stopped:
+        if self.interrupted is None or self._task is None or not self._stops:
             return False
-        if self._task.uncancel() <= self._cancelling:
+        while self._stops:
+            self._stops -= 1
+            left = self._task.uncancel()
+        if left <= self._cancelling:
             return True
         self.interrupted = None  # somebody else cancelled the caller too, and that one is heard
         return False
@@ -205,8 +210,9 @@ class Invocation:
             # The caller has no patience left: it is told that the call is pending, and the wait stays open.
             if not self.live.done():
                 self.live.set_result(None)
-        elif self.interrupted is None and self._task is not None:
-            self.interrupted, self.cancelled = (code, message), True
+        elif self._task is not None:
+            # Again, if it was stopped before and goes on in spite of it; what it is told is the first reason.
+            self.interrupted, self.cancelled = self.interrupted or (code, message), True
             if self._loop is not None and self._task is _current_task():
                 # Asked for by the call's own task: were it cancelled on the spot, a call that ends without waiting
                 # again would leave the cancellation to its caller.
@@ -216,7 +222,7 @@ class Invocation:
 
     def _stop(self) -> None:
         if self._task is not None:
-            self._stopped = True
+            self._stops += 1
             self._task.cancel()
 
     @property

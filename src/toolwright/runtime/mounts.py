@@ -33,7 +33,7 @@ class Mounts:
         if lifespan not in self._entering:
             self._entering[lifespan] = asyncio.get_running_loop().create_future()
             self._requests.put_nowait((lifespan, self._entering[lifespan]))
-            if self._owner is None:
+            if self._owner is None or self._owner.done():
                 self._owner = asyncio.create_task(self._own(), name="toolwright: lifespans")
         await asyncio.shield(self._entering[lifespan])
 

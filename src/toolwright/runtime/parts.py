@@ -163,8 +163,10 @@ class Parts:
         while self.running and waited < 4 * GRACE:
             await asyncio.sleep(GRACE / 50 if waited else 0)
             waited += GRACE / 50
-        for invocation in self.running:
+        for invocation in list(self.running):
             log.warning("%s does not let go of its cancelled call.", invocation.tool_name)
+            invocation.interrupt("cancelled", f"{invocation.tool_name} was cancelled: the runtime closed.")
+        await asyncio.sleep(0)
 
     async def close(self) -> None:
         """Let go of threads, timers and stubborn handlers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -64,6 +65,10 @@ def _listed(value: str | Iterable[str]) -> Iterable[str]:
 
 
 def _fits(value: Any, wanted: Any) -> bool:
+    if isinstance(value, Enum):  # a rule is written in the words that a model sends
+        value = value.value
+    elif isinstance(value, bytes):
+        value = value.decode(errors="replace")
     if isinstance(wanted, Callable):  # type: ignore[arg-type]  # a plain function is meant
         return bool(wanted(value))
     if isinstance(wanted, (list, tuple, set, frozenset)):

@@ -87,7 +87,7 @@ class Line:
         self._in_use = 0
         self._waiting: Standing = OrderedDict()
         self._inside: Standing = OrderedDict()
-        """Those who only wait for the rate: their ancestor's slot is theirs, and whoever waits for it waits for them."""
+        """Those who only wait for the rate: they have their ancestor's slot, and others wait for that."""
         self._timer: Timer | None = None
 
     @property

@@ -22,12 +22,12 @@ class Reaper:
     async def stop(self, task: asyncio.Task[Any]) -> None:
         """Cancel a task and wait for it a moment; what is still running then is left to the reaper."""
         task.cancel()
-        try:
-            await asyncio.wait({task}, timeout=GRACE)
-        finally:
-            if not task.done():
-                self.left.add(task)
-                task.add_done_callback(self.left.discard)
+        again = await _wait_out(task)
+        if not task.done():
+            self.left.add(task)
+            task.add_done_callback(self.left.discard)
+        if again is not None:
+            raise again
 
     def own(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run something that must go on even if nobody waits for it, until it ends or the runtime closes."""
@@ -46,6 +46,18 @@ class Reaper:
                 _force(task)
             if stubborn:
                 await asyncio.wait(stubborn, timeout=GRACE)
+
+
+async def _wait_out(task: asyncio.Task[Any]) -> asyncio.CancelledError | None:
+    """Wait for a cancelled task. Whoever is cancelled once more meanwhile still waits: the task holds their slot."""
+    clock, again = asyncio.get_running_loop().time, None
+    until = clock() + GRACE
+    while not task.done() and (left := until - clock()) > 0:
+        try:
+            await asyncio.wait({task}, timeout=left)
+        except asyncio.CancelledError as error:
+            again = error
+    return again
 
 
 def _force(task: asyncio.Task[Any]) -> None:

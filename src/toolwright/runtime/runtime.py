@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -68,6 +69,8 @@ class Runtime(Scope):
         parts.expire = self._expire  # type: ignore[method-assign]  # a wait that ends by itself needs the verbs
         self._later: list[Provider | LazyTool] = []
         self._providers: list[Provider] = []
+        self._stopped: list[Provider] = []
+        """Providers to start again where a runtime that was closed is opened again."""
         self._add_tools(flatten(sources))
 
     def _add_tools(self, found: list[Tool[..., Any] | Provider | LazyTool]) -> None:
@@ -87,6 +90,8 @@ class Runtime(Scope):
         return self
 
     async def _start(self) -> None:
+        self.catalogue.remove(*(listing.name for listing in self.catalogue if listing.provider in self._stopped))
+        self._later, self._stopped = [*self._later, *self._stopped], []
         for lazy in [item for item in self._later if isinstance(item, LazyTool)]:
             self.catalogue.add(await lazy.resolve())
         # All of them come to an end, so that none is still starting when the runtime gives up.
@@ -159,16 +164,15 @@ class Runtime(Scope):
         parts = self.parts
         parts.open, parts.loop = False, None
         parts.rebuild()
-        for invocation in list(parts.running):
-            invocation.interrupt("cancelled", f"{invocation.tool_name} was cancelled: the runtime closed.")
-        await parts.settled()
-        try:
-            await parts.mounts.close()
-        finally:
-            for provider in self._providers:
-                await _stop(provider)
-            self._providers.clear()
-            await parts.close()
+        async with AsyncExitStack() as last:  # whatever fails or is cancelled on the way, the rest is closed too
+            last.push_async_callback(parts.close)
+            for provider in reversed(self._providers):
+                last.push_async_callback(_stop, provider)
+            self._stopped, self._providers = [*self._stopped, *self._providers], []
+            last.push_async_callback(parts.mounts.close)
+            for invocation in list(parts.running):
+                invocation.interrupt("cancelled", f"{invocation.tool_name} was cancelled: the runtime closed.")
+            await parts.settled()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -11,7 +11,7 @@ from toolwright.catalogue.catalogue import Catalogue
 from toolwright.core.call import Arguments, Call, Principal
 from toolwright.core.durations import seconds
 from toolwright.core.events import CallEnded, Event, Listener
-from toolwright.core.outcome import Outcome
+from toolwright.core.outcome import Failed, Outcome
 from toolwright.runtime import settle
 from toolwright.runtime.budget import Budget
 from toolwright.runtime.invocation import Invocation
@@ -61,7 +61,10 @@ class Scope:
             except TypeError:  # models send anything, a list for a name too
                 stack = self._stacks.unknown
             return stack(invocation)
-        invocation.timeout = seconds(timeout) if timeout is not None else None
+        try:
+            invocation.timeout = seconds(timeout) if timeout is not None else None
+        except ValueError as error:
+            return refused(f"{error} Write 30, '30s' or 'off'.")
         if call_id is not None:
             invocation._id, invocation.given = call_id, True
         return self.parts.stack_for(invocation)(invocation)
@@ -227,3 +230,8 @@ async def _next_or_ended(buffer: EventBuffer, task: asyncio.Task[Outcome], invoc
         return CallEnded(invocation.id, invocation.tool_name, task.result(), 0.0)
     finally:
         waiting.cancel()
+
+
+async def refused(problem: str) -> Outcome:
+    """The outcome of a call that was made wrongly."""
+    return Failed("invalid_arguments", problem)

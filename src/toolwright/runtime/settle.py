@@ -184,7 +184,7 @@ async def _state(held: Held) -> Outcome:
     if held.resuming is not None:
         return await _result_of(held.resuming)
     if held.outcome is not None:
-        return held.outcome
+        return held.outcome.apart() if isinstance(held.outcome, Done) else held.outcome
     return held.wait.pending() if held.wait else _unknown(held.invocation.id)
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from toolwright.catalogue.listing import Listing
-from toolwright.core.errors import DefinitionError
 from toolwright.core.outcome import Failed, Outcome
+from toolwright.core.tool import Tool
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed, fold
 
 if TYPE_CHECKING:
     from toolwright.runtime.parts import Parts
+
+log = logging.getLogger("toolwright")
 
 
 class Stacks(dict[str, Proceed]):
@@ -24,6 +27,8 @@ class Stacks(dict[str, Proceed]):
     def __missing__(self, name: str) -> Proceed:
         if not self._parts.open:
             return _closed
+        if isinstance(name, Tool):  # a tool stands for its name
+            return self[name.name]
         listing = self._parts.catalogue.resolve(name) if isinstance(name, str) else None  # type: ignore[redundant-expr]  # models send anything
         if listing is None:
             return self.unknown
@@ -32,8 +37,9 @@ class Stacks(dict[str, Proceed]):
         else:
             try:
                 stack = self.of(listing)
-            except DefinitionError as error:
-                return _refusing(str(error))
+            except Exception as error:
+                log.exception("%s cannot be called", listing.name)
+                return _refusing(f"{listing.name} cannot be called: {error}")
         self[listing.name] = stack
         if self._parts.catalogue.find(name) is listing:  # misspellings are without number, and are not kept
             self[name] = stack

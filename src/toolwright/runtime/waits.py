@@ -241,8 +241,8 @@ class Waits:
         if (held := self._held.get(invocation.id)) is None:
             return
         held.stop_timer()
-        held.wait, held.outcome = None, outcome
         self._parts.ledger.close(invocation.id, outcome)
+        held.wait, held.outcome = None, outcome.apart() if isinstance(outcome, Done) else outcome
         self._ended[invocation.id] = None
         while len(self._ended) > KEPT:
             oldest = next(iter(self._ended))

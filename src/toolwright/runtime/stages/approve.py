@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from copy import deepcopy
 from typing import Any
 
 from toolwright.core.context import Context
@@ -45,6 +46,7 @@ def approve(plan: Plan, proceed: Proceed) -> Proceed:
         # An answer is to a call that was allowed already: whether to ask about it is not asked again.
         if invocation.answer is not None or not await _asks(invocation, rule):
             return await proceed(invocation)
+        invocation.arguments = deepcopy(invocation.arguments)  # what is shown now is what runs then
         pending = await _question(invocation)
         decision = await _from_approver(invocation, pending)
         return pending if decision is None else await _approved(invocation, decision)

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from toolwright.core.call import Call
 from toolwright.core.clock import wake
+from toolwright.core.invoke import crashed
 from toolwright.core.outcome import Failed, Outcome
 from toolwright.core.provider import Provider
 from toolwright.runtime.invocation import Invocation
@@ -36,9 +37,12 @@ def deadline(plan: Plan, proceed: Proceed) -> Proceed:
     limit, task_name = _limit(plan), f"toolwright: {listing.name}"
 
     async def stage(invocation: Invocation) -> Outcome:
-        seconds = limit(invocation.effective()) if callable(limit) else limit
-        invocation.began = True
         invocation.suspend()
+        try:
+            seconds = _seconds(limit, invocation)
+        except Exception as error:  # noqa: BLE001 - the tool's own function of its arguments
+            return crashed(listing.name, error, redact=parts.redact, details=parts.crash_details).evolve(executed=False)
+        invocation.began = True
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
         task = loop.create_task(run(invocation, ended), name=task_name)
@@ -80,6 +84,13 @@ async def _tell(provider: Provider, call: Call, reason: str) -> None:
             await provider.cancel(call, reason)
     except Exception:
         log.exception("%s could not be told that a call was %s", provider.namespace, reason)
+
+
+def _seconds(limit: Limit, invocation: Invocation) -> float | None:
+    seconds = limit(invocation.effective()) if callable(limit) else limit
+    if seconds is not None and seconds != seconds:  # not a number, and no timer's either
+        raise ValueError("the time limit is not a number")
+    return seconds
 
 
 def _limit(plan: Plan) -> Limit:

@@ -18,10 +18,14 @@ def intent(plan: Plan, proceed: Proceed) -> Proceed:
         if invocation.answer is not None:
             return await proceed(invocation)
         if not kept.claim(invocation.id):
+            if invocation.ran is not None:  # middleware that proceeds twice gets the same outcome twice
+                return invocation.ran
             return Pending("result", invocation.id, f"{name} is running already under this id.")
         outcome = await proceed(invocation)
         if isinstance(outcome, Pending) or not happened(outcome):
             kept.release(invocation.id)
+        else:
+            invocation.ran = outcome
         return outcome
 
     return stage

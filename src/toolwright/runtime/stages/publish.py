@@ -30,15 +30,22 @@ def publish(plan: Plan, proceed: Proceed) -> Proceed:
         if posted is None:
             posted = await spaces.post(space, _message(invocation, "running"))
         else:
-            await spaces.amend(space, posted, _message(invocation, "running"))
+            await _amend(space, posted, _message(invocation, "running"))
         try:
             outcome = await proceed(invocation)
         except BaseException:
-            await spaces.amend(space, posted, _message(invocation, "error", "cancelled"))
+            await _amend(space, posted, _message(invocation, "error", "cancelled"))
             raise
         _remember(parts.posted, invocation.id, posted, outcome)
-        await spaces.amend(space, posted, _message(invocation, _status(outcome), outcome.text))
+        await _amend(space, posted, _message(invocation, _status(outcome), outcome.text))
         return outcome
+
+    async def _amend(space: str, posted: str, message: dict[str, Any]) -> None:
+        """What happened has happened, even where it cannot be shown."""
+        try:
+            await spaces.amend(space, posted, message)
+        except Exception:
+            log.exception("The message of %s could not be amended", name)
 
     return stage
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from toolwright.core.outcome import Failed, Outcome
+from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.runtime.invocation import Invocation
+from toolwright.runtime.ledger import happened
 from toolwright.runtime.pipeline import Plan, Proceed
 from toolwright.runtime.plain import fingerprint
+
+LONGEST_ID = 200
 
 
 def recall(plan: Plan, proceed: Proceed) -> Proceed:
@@ -17,12 +20,20 @@ def recall(plan: Plan, proceed: Proceed) -> Proceed:
     async def stage(invocation: Invocation) -> Outcome:
         if invocation.resumed or not invocation.given:
             return await proceed(invocation)
+        if len(invocation.id) > LONGEST_ID:
+            return Failed("invalid_arguments", f"A call id has at most {LONGEST_ID} characters.")
         if not kept.opened(invocation.id, fingerprint(invocation)):
             return Failed("conflict", "This call id belongs to another call. Use an id of your own for each call.")
         if (stored := kept.outcome(invocation.id)) is not None:
-            return stored.evolve()
+            return stored
         if (waiting := waits.open_wait(invocation.id)) is not None:
             return waiting.pending()
-        return await proceed(invocation)
+        outcome: Outcome | None = None
+        try:
+            outcome = await proceed(invocation)
+        finally:
+            if outcome is None or not (isinstance(outcome, Pending) or happened(outcome)):
+                kept.nothing_came(invocation.id)
+        return outcome
 
     return stage

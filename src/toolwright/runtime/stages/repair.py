@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from operator import is_
 from typing import Any
 
 from toolwright.core.call import Arguments
@@ -16,6 +17,8 @@ MAX_CHARACTERS, MAX_WORK = 50_000, 1_000_000
 _CLOSED = re.compile(r'["\]}]\s*\Z')
 _STRING = re.compile(r"""\"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+'""", re.DOTALL)
 _WORD = re.compile(r"(?<![\w.])[^\W\d]\w*+(?!\s*:)")
+_PACKED = re.compile(r'"(?:\s|\\[nrt])*+["\[{\\]')
+"""A string that may be JSON itself."""
 _LITERALS = frozenset({"true", "false", "null", "True", "False", "None"})
 
 
@@ -25,9 +28,14 @@ def repair(tool: Tool[..., Any], raw: Arguments, error: InvalidArguments) -> dic
         raw = as_text(raw)
     if isinstance(raw, str) and not raw.strip():
         return tool.check({})
-    values = _mended(raw, tool, error) if isinstance(raw, str) and isinstance(error, Malformed) else _parsed(raw, error)
+    broken = isinstance(error, Malformed)
+    if isinstance(raw, str) and not broken and not _PACKED.search(raw):
+        raise error
+    values = _mended(raw, tool, error) if isinstance(raw, str) and broken else _parsed(raw, error)
     unpacked = _unpacked(values, error)
-    if unpacked is None:
+    if unpacked is None or (
+        not broken and isinstance(values, dict) and all(map(is_, unpacked.values(), values.values()))
+    ):
         raise error
     try:
         return tool.check(unpacked)

@@ -11,6 +11,7 @@ from toolwright.runtime.pipeline import Plan, Proceed
 
 PASSING = frozenset({"unavailable", "rate_limited", "timed_out"})
 LONGEST = 30.0
+LONGEST_ASKED = 300.0
 
 
 def retry(plan: Plan, proceed: Proceed) -> Proceed:
@@ -25,10 +26,12 @@ def retry(plan: Plan, proceed: Proceed) -> Proceed:
         while True:
             outcome = await proceed(invocation)
             invocation.began = invocation.began or happened(outcome)
-            if not _worth_it(outcome) or invocation.attempt > tool.limits.retries:
+            delay = _delay(outcome, first * 2 ** (invocation.attempt - 1))
+            # Who asks for longer than that is not waited for: the caller is told, and may come back.
+            if not _worth_it(outcome) or invocation.attempt > tool.limits.retries or not delay <= LONGEST_ASKED:
                 return outcome
             invocation.suspend()
-            await parts.clock.sleep(_delay(outcome, first * 2 ** (invocation.attempt - 1)))
+            await parts.clock.sleep(delay)
             invocation.attempt += 1
             invocation.cancelled = False
 

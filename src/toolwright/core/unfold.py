@@ -1,0 +1,67 @@
+"""How much work a JSON Schema can make: parts that are referred to again and again add up to no end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+from typing import Any
+
+_SAME_VALUE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
+"""Keywords whose schemas look at the very value that the schema itself looks at."""
+_VALUES = frozenset({"const", "enum", "default", "examples", "$defs", "definitions", *_SAME_VALUE})
+
+
+def work(schema: Any) -> float:
+    """How many schemas one path through a value can meet; a schema that leads back to itself counts once."""
+    try:
+        return _Work(schema).of(schema)
+    except RecursionError:
+        return inf
+
+
+class _Work:
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._known: dict[int, float] = {}
+
+    def of(self, schema: Any) -> float:
+        if not isinstance(schema, dict):
+            return 0.0
+        if id(schema) not in self._known:
+            self._known[id(schema)] = 1.0  # while it is being worked out: this is where a circle closes
+            here = sum(map(self.of, self._beside(schema)))
+            self._known[id(schema)] = 1.0 + here + max(map(self.of, _below(schema)), default=0.0)
+        return self._known[id(schema)]
+
+    def _beside(self, schema: dict[str, Any]) -> Iterator[Any]:
+        yield from (self._target(schema.get(name)) for name in ("$ref", "$dynamicRef"))
+        for name in _SAME_VALUE:
+            yield from _schemas(schema.get(name))
+
+    def _target(self, ref: Any) -> Any:
+        found = self._root
+        if not isinstance(ref, str) or not ref.startswith("#"):
+            return None
+        for step in ref[1:].split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(found, list) and name.isdecimal():
+                found = found[int(name)] if int(name) < len(found) else None
+            else:
+                found = found.get(name) if isinstance(found, dict) else None
+        return found
+
+
+def _below(schema: dict[str, Any]) -> Iterator[Any]:
+    """Schemas that look at parts of the value."""
+    for name, value in schema.items():
+        if name not in _VALUES:
+            yield from _schemas(value)
+
+
+def _schemas(value: Any) -> Iterator[Any]:
+    """A schema, a list of them, or some by name."""
+    if isinstance(value, list):
+        yield from value
+    elif isinstance(value, dict):
+        yield value
+        yield from (inner for inner in value.values() if isinstance(inner, dict))
