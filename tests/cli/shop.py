@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any
 
-from toolwright import Context, ToolError, tool
+from toolwright import Context, Text, ToolError, Unavailable, tool
 
 
 @tool(effects={"read"})
@@ -95,6 +95,24 @@ async def borrow(seconds: float = 60) -> str:
     """Wait in a thread of asyncio's own, which Python joins before it ends."""
     await asyncio.to_thread(time.sleep, seconds)
     return "awake"
+
+
+@tool(max_bytes=300)
+async def big(form: str = "rows") -> Any:
+    """Give more than a model is shown."""
+    rows = [f"row {number}" for number in range(100)]
+    if form == "failure":
+        raise ToolError("; ".join(rows))
+    return {"rows": rows, "text": "\n".join(rows), "blocks": [Text(row) for row in rows]}[form]
+
+
+@tool(effects={"read"}, retries=1)
+async def flaky(ctx: Context) -> str:
+    """Work the second time."""
+    if ctx.attempt == 1:
+        raise Unavailable("Not now.", retry_after=0.1)
+    await asyncio.sleep(0.8)
+    return "there"
 
 
 @tool(audience="user")

@@ -61,10 +61,10 @@ def test_an_invalid_edit_is_explained_and_asked_again(terminal, shop):
     screen.types("e")
     screen.sees(r'Arguments: {"amount": 3, "to": "Bob"}')
     screen.types("\x7f")  # the last brace goes
-    screen.sees("not valid JSON")
+    screen.sees("not valid JSON.*\n")
     screen.sees(r'Arguments: {"amount": 3, "to": "Bob"')
     screen.types('\x15{"amount": "much", "to": "Ada"}')
-    screen.sees("`amount`: Input should be a valid number")
+    screen.sees("These arguments do not fit: `amount`: Input should be a valid number")
     screen.sees("Arguments: .*Ada")
     screen.types('\x15{"amount": 5, "to": "Ada"}')
     screen.sees(r'"to": "Ada"\n}\n')
@@ -72,6 +72,23 @@ def test_an_invalid_edit_is_explained_and_asked_again(terminal, shop):
     screen.types("y")
 
     screen.sees("Paid 5 to Ada.")
+    assert screen.ends() == 0
+    assert "Send one" not in screen.text
+
+
+def test_an_empty_edit_leads_back_to_the_question(terminal, shop):
+    screen = terminal("call", "-t", shop, "pay", "amount=3", "to=Bob")
+
+    screen.sees("dit: ")
+    screen.types("e")
+    screen.sees("an empty line leaves them as they are")
+    screen.sees(r'Arguments: {"amount": 3, "to": "Bob"}')
+    screen.types("\x15")
+    screen.sees(r'"to": "Bob"\n}\n')
+    screen.sees("dit: ")
+    screen.types("y")
+
+    screen.sees("Paid 3 to Bob.")
     assert screen.ends() == 0
 
 
@@ -81,8 +98,30 @@ def test_leaving_the_prompt_leaves_the_call_pending(terminal, shop):
     screen.sees("dit: ")
     screen.types("\x04", enter=False)
 
-    screen.sees(r"pending \(approval\): Pay 3.0 to Bob\?\nNothing ran.")
+    screen.sees(
+        r"pending \(approval\): Pay 3.0 to Bob\?\nNothing ran. Run it again to be asked again, or .* --yes or --no"
+    )
     assert screen.ends() == 3
+
+
+def test_leaving_a_client_tools_question_says_how_to_be_asked_again(terminal, shop):
+    screen = terminal("call", "-t", shop, "sign")
+
+    screen.sees(r"Answer \(JSON or text\): ")
+    screen.types("\x04", enter=False)
+
+    screen.sees("It got no answer. Run it again to be asked again.")
+    assert screen.ends() == 3
+
+
+@pytest.mark.parametrize("form", ["rows", "text", "blocks", "failure"])
+def test_a_person_is_shown_all_of_a_result_that_is_cut_for_models(terminal, shop, form):
+    screen = terminal("call", "-t", shop, "big", f"form={form}")
+
+    assert screen.ends() == (1 if form == "failure" else 0)
+    assert len(re.findall(r"row \d+", screen.text)) == 100
+    assert "tool_output" not in screen.text
+    assert ('[\n  "row 0",\n' in screen.text) == (form == "rows")
 
 
 def test_a_nested_call_asks_too_and_thinking_does_not_use_up_the_time_limit(terminal, shop):
@@ -130,6 +169,14 @@ def test_progress_is_drawn_while_a_call_runs_and_then_taken_away(terminal, shop)
     assert "\x1b[2K" in screen.raw.rpartition("half way")[2]
 
 
+def test_a_second_attempt_is_told(terminal, shop):
+    screen = terminal("call", "-t", shop, "flaky")
+
+    screen.sees("flaky  attempt 2 ")
+    screen.sees("there\n")
+    assert screen.ends() == 0
+
+
 @pytest.mark.parametrize("tool", ["sleep", "block", "borrow"])
 def test_ctrl_c_ends_the_call_and_the_process(terminal, shop, tool):
     screen = terminal("call", "-t", shop, tool)
@@ -159,3 +206,11 @@ def test_a_failure_is_red_with_its_code_and_cannot_act_on_the_terminal(terminal,
     assert "RuntimeError: boom \\u001b[2J" in screen.text
     assert "--debug" in screen.text
     assert "Traceback" not in screen.text
+
+
+def test_with_debug_the_traceback_is_shown_and_not_promised(terminal, shop):
+    screen = terminal("call", "-t", shop, "broken", "--debug")
+
+    assert screen.ends() == 1
+    assert "Traceback" in screen.text
+    assert "--debug" not in screen.text

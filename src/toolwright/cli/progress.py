@@ -29,7 +29,12 @@ class Watch:
         # Short of the edge: the `^C` that a terminal shows there would begin a line that nobody takes away.
         message = Column(no_wrap=True, overflow="ellipsis", max_width=max(screen.width - 48, 20))
         self._progress = Progress(
-            SpinnerColumn(), _Message(message, self._attempt), _Bar(), TimeElapsedColumn(), console=screen, transient=True
+            SpinnerColumn(),
+            _Message(message, self._attempt),
+            _Bar(),
+            TimeElapsedColumn(),
+            console=screen,
+            transient=True,
         )
         self._rows: dict[str, TaskID] = {}
         self._running: set[Invocation] = set()

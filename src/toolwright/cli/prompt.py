@@ -102,7 +102,7 @@ def _problem(tool: str, text: str, catalogue: Catalogue, policy: Policy) -> str:
         if listing is not None and policy.decide(listing, listing.tool.check(text)).decision == "deny":
             return "The policy does not allow these arguments."
     except Malformed as error:
-        return f"{str(error).partition(' Send ')[0]}"
+        return str(error).partition(" Send ")[0]  # what follows tells a model what to do
     except InvalidArguments as error:
         return f"These arguments do not fit: {str(error).removeprefix('invalid arguments: ')}"
     return ""

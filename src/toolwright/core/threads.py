@@ -66,10 +66,12 @@ class Threads:
             if self._idle >= len(self._work) or self._alive - self.abandoned >= self._size:
                 self._ready.notify()
                 return
-            self._alive += 1
-        self._hire()
+            self._hire()
 
     def _hire(self) -> None:
+        """One more thread; it counts as idle until it takes something, so that nobody hires twice for one work."""
+        self._alive += 1
+        self._idle += 1
         threading.Thread(target=self._serve, name="toolwright", daemon=True).start()
 
     def _abandon(self, work: _Work) -> None:
@@ -80,7 +82,6 @@ class Threads:
                 work.abandoned = True
                 self.abandoned += 1
                 if self._work and not self._idle:  # somebody waits for the thread that will not come back
-                    self._alive += 1
                     self._hire()
 
     def _serve(self) -> None:
@@ -98,7 +99,6 @@ class Threads:
 
     def _next(self) -> _Work | None:
         with self._ready:
-            self._idle += 1
             while not self._work and not self._closed:
                 self._ready.wait()
             self._idle -= 1
@@ -114,6 +114,7 @@ class Threads:
         with self._ready:
             work.finished = True
             if not work.abandoned:
+                self._idle += 1  # before anybody is told: whoever asks next finds this thread free
                 return False
             self.abandoned -= 1
             self._alive -= 1
