@@ -98,7 +98,7 @@ async def borrow(seconds: float = 60) -> str:
 
 
 @tool(max_bytes=300)
-async def big(form: str = "rows") -> Any:
+async def huge(form: str = "rows") -> Any:
     """Give more than a model is shown."""
     rows = [f"row {number}" for number in range(100)]
     if form == "failure":

@@ -116,7 +116,7 @@ def test_leaving_a_client_tools_question_says_how_to_be_asked_again(terminal, sh
 
 @pytest.mark.parametrize("form", ["rows", "text", "blocks", "failure"])
 def test_a_person_is_shown_all_of_a_result_that_is_cut_for_models(terminal, shop, form):
-    screen = terminal("call", "-t", shop, "big", f"form={form}")
+    screen = terminal("call", "-t", shop, "huge", f"form={form}")
 
     assert screen.ends() == (1 if form == "failure" else 0)
     assert len(re.findall(r"row \d+", screen.text)) == 100

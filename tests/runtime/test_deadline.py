@@ -264,11 +264,12 @@ async def test_a_handler_that_cleans_up_in_time_is_waited_for():
 
 
 async def test_a_sync_handler_that_blocks_is_abandoned_replaced_and_found_again():
-    clock, release, ended = ManualClock(), threading.Event(), threading.Event()
+    clock, begun, release, ended = ManualClock(), threading.Event(), threading.Event(), threading.Event()
 
     @tool(timeout=1)
     def block() -> str:
         """Block a thread."""
+        begun.set()
         release.wait(4)
         ended.set()
         return "too late"
@@ -280,6 +281,7 @@ async def test_a_sync_handler_that_blocks_is_abandoned_replaced_and_found_again(
 
     async with Runtime(block, quick, clock=clock) as runtime:
         call = asyncio.create_task(runtime.call("block"))
+        await asyncio.to_thread(begun.wait, 4)
         await clock.advance(1)
         assert (await call).code == "timed_out"
         assert runtime.stats().abandoned == 1
@@ -292,12 +294,18 @@ async def test_a_sync_handler_that_blocks_is_abandoned_replaced_and_found_again(
         assert (await runtime.call("quick")).ok
 
 
+async def all_begun(begun: threading.Semaphore, count: int) -> None:
+    for _ in range(count):
+        assert await asyncio.to_thread(begun.acquire, timeout=4)
+
+
 async def test_a_call_that_waits_for_a_thread_gets_one_when_the_blocked_ones_are_abandoned():
-    clock, release = ManualClock(), threading.Event()
+    clock, begun, release = ManualClock(), threading.Semaphore(0), threading.Event()
 
     @tool(timeout=1)
     def block() -> None:
         """Block a thread."""
+        begun.release()
         release.wait(4)
 
     @tool(timeout=1000)
@@ -307,7 +315,7 @@ async def test_a_call_that_waits_for_a_thread_gets_one_when_the_blocked_ones_are
 
     async with Runtime(block, patient, clock=clock) as runtime:
         blocked = [asyncio.create_task(runtime.call("block")) for _ in range(32)]
-        await settle()
+        await all_begun(begun, 32)
         waiting = asyncio.create_task(runtime.call("patient"))
         await clock.advance(2)
         assert {(await call).code for call in blocked} == {"timed_out"}
@@ -316,17 +324,19 @@ async def test_a_call_that_waits_for_a_thread_gets_one_when_the_blocked_ones_are
 
 
 async def test_too_many_abandoned_threads_make_a_sync_tool_unavailable_until_they_end():
-    clock, release = ManualClock(), threading.Event()
+    clock, begun, release = ManualClock(), threading.Semaphore(0), threading.Event()
 
     @tool(timeout=1)
     def block() -> str:
         """Block a thread."""
+        begun.release()
         release.wait(4)
         return "done"
 
     async with Runtime(block, clock=clock) as runtime:
         for _ in range(2):
             calls = [asyncio.create_task(runtime.call("block")) for _ in range(32)]
+            await all_begun(begun, 32)
             await clock.advance(1)
             assert {outcome.code for outcome in await asyncio.gather(*calls)} == {"timed_out"}
         assert runtime.stats().abandoned == 64
