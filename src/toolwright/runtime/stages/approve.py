@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from copy import deepcopy
-from typing import Any
+from dataclasses import dataclass
 
-from toolwright.core.context import Context
 from toolwright.core.errors import InvalidArguments
 from toolwright.core.invoke import failed
-from toolwright.core.outcome import Failed, Outcome, Pending
-from toolwright.runtime.approval import Approval
+from toolwright.core.outcome import Failed, Outcome
+from toolwright.runtime.approval import Approval, Grants
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
-from toolwright.runtime.plain import plain_arguments
 from toolwright.runtime.policy import Rule, decide
-from toolwright.runtime.waits import WaitingCall
+from toolwright.runtime.question import from_approver, question, wants_confirmation
 
 log = logging.getLogger("toolwright")
 
@@ -26,75 +23,70 @@ def approve(plan: Plan, proceed: Proceed) -> Proceed:
 
     A call that waits keeps it, whatever policy says by then: a no has to end the call here.
     """
-    listing, parts = plan.listing, plan.parts
-    tool, rules = listing.tool, parts.policy.for_tool(listing)
+    tool, rules = plan.listing.tool, plan.parts.policy.for_tool(plan.listing)
     if not plan.recallable and tool.safety.confirm is False and all(rule.decision == "allow" for rule in rules):
         return proceed
     plan.suspends, plan.bare = True, False
+    # Another provider may offer a tool with the very same definition: the name tells them apart.
+    return _Approve(rules, plan.parts.grants, f"{plan.listing.name} {tool.definition}", proceed)
 
-    async def stage(invocation: Invocation) -> Outcome:
+
+@dataclass(frozen=True, slots=True)
+class _Approve:
+    """The stage for one listing."""
+
+    rules: tuple[Rule, ...]
+    grants: Grants
+    granted: str
+    """What a standing approval is given for."""
+    proceed: Proceed
+
+    async def __call__(self, invocation: Invocation) -> Outcome:
         invocation.suspend()
         try:
-            rule = decide(rules, invocation.effective())
+            rule = decide(self.rules, invocation.effective())
         except Exception:
-            log.exception("A policy rule failed on %s", listing.name)
-            return Failed("denied", f"a policy rule for {listing.name} failed, so the call is not allowed.")
+            log.exception("A policy rule failed on %s", invocation.listing.name)
+            return Failed("denied", f"a policy rule for {invocation.listing.name} failed, so the call is not allowed.")
         if rule.decision == "deny":
             return _denied(invocation, rule)
         if invocation.approval is not None:
-            return await _approved(invocation, invocation.approval)
+            return await self._go_on(invocation, invocation.approval)
         # An answer is to a call that was allowed already: whether to ask about it is not asked again.
-        if invocation.answer is not None or not await _asks(invocation, rule):
-            return await proceed(invocation)
-        invocation.arguments = deepcopy(invocation.arguments)  # what is shown now is what runs then
-        pending = await _question(invocation)
-        decision = await _from_approver(invocation, pending)
-        return pending if decision is None else await _approved(invocation, decision)
+        if invocation.answer is not None or not await self._asks(invocation, rule):
+            return await self.proceed(invocation)
+        return await self._ask(invocation)
 
-    async def _asks(invocation: Invocation, rule: Rule) -> bool:
-        if rule.decision != "ask" and not await _wants_confirmation(tool.safety.confirm, invocation):
+    async def _asks(self, invocation: Invocation, rule: Rule) -> bool:
+        if rule.decision != "ask" and not await wants_confirmation(invocation):
             return False
-        return not parts.grants.has(invocation.principal.user, _granted())
+        return not self.grants.has(invocation.principal.user, self.granted)
 
-    def _granted() -> str:
-        """Another provider may offer a tool with the very same definition: the name tells them apart."""
-        return f"{listing.name} {tool.definition}"
+    async def _ask(self, invocation: Invocation) -> Outcome:
+        invocation.arguments = deepcopy(invocation.arguments)  # what is shown now is what runs then
+        pending = await question(invocation)
+        decision = await from_approver(invocation, pending)
+        return pending if decision is None else await self._go_on(invocation, decision)
 
-    async def _approved(invocation: Invocation, approval: Approval) -> Outcome:
+    async def _go_on(self, invocation: Invocation, approval: Approval) -> Outcome:
         if not approval.allow:
             return _rejected(approval)
-        if approval.arguments is not None and not invocation.resumed:
-            try:
-                invocation.raw, invocation.arguments = approval.arguments, tool.check(approval.arguments)
-            except InvalidArguments as error:
-                return failed(error).evolve(executed=False)
-            if (rule := decide(rules, invocation.effective())).decision == "deny":
-                return _denied(invocation, rule)
+        edited = approval.arguments is not None and not invocation.resumed
+        if edited and (refusal := self._edit(invocation, approval)) is not None:
+            return refusal
         if approval.always:
-            parts.grants.give(invocation.principal.user, _granted())
-        return await proceed(invocation)
+            self.grants.give(invocation.principal.user, self.granted)
+        return await self.proceed(invocation)
 
-    async def _question(invocation: Invocation) -> Pending:
-        message = await _told(tool.safety.confirm_message, invocation)
-        preview = await _told(tool.safety.preview, invocation)
-        request = {"schema": tool.schema, "preview": preview}
-        return Pending("approval", message=str(message or f"Allow {listing.name} to execute?"), request=request)
-
-    async def _from_approver(invocation: Invocation, pending: Pending) -> Approval | None:
-        if parts.approver is None:
-            return None
-        now, who = parts.clock.time(), invocation.principal
-        shown = WaitingCall(
-            invocation.id, listing.name, plain_arguments(invocation), "approval", pending.message, pending.request,
-            None, now, who.user, who.session,
-        )  # fmt: skip
+    def _edit(self, invocation: Invocation, approval: Approval) -> Failed | None:
+        """Edited arguments are checked and judged like any others."""
         try:
-            return Approval.of(await parts.approver(shown))
-        except Exception:
-            log.exception("The approver failed on %s; the call waits for somebody else", listing.name)
-            return None
-
-    return stage
+            arguments = invocation.listing.tool.check(approval.arguments)
+        except InvalidArguments as error:
+            return failed(error).evolve(executed=False)
+        invocation.raw, invocation.arguments = approval.arguments, arguments
+        rule = decide(self.rules, invocation.effective())
+        return _denied(invocation, rule) if rule.decision == "deny" else None
 
 
 def _denied(invocation: Invocation, rule: Rule) -> Failed:
@@ -107,29 +99,3 @@ def _rejected(approval: Approval) -> Failed:
         return Failed(approval.code, approval.reason)
     why = f": {approval.reason}" if approval.reason else ""
     return Failed("rejected", f"the call was rejected by the user{why}. Do not repeat it unless asked to.")
-
-
-async def _value(given: Any, invocation: Invocation) -> Any:
-    """A value as it is, or what a sync or async function of arguments and context says."""
-    if not callable(given):
-        return given
-    made = given(invocation.effective(), Context(invocation))
-    return await made if inspect.isawaitable(made) else made
-
-
-async def _wants_confirmation(given: Any, invocation: Invocation) -> bool:
-    """A confirmation that fails has not said that nobody need be asked."""
-    try:
-        return bool(await _value(given, invocation))
-    except Exception:
-        log.exception("The confirmation of %s failed; a person is asked", invocation.listing.name)
-        return True
-
-
-async def _told(given: Any, invocation: Invocation) -> Any:
-    """The same, but a failure here never blocks the question itself."""
-    try:
-        return await _value(given, invocation)
-    except Exception:
-        log.exception("The confirmation message or preview of %s failed", invocation.listing.name)
-        return None
