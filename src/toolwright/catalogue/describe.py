@@ -11,7 +11,8 @@ from toolwright.catalogue.gemini import for_gemini
 from toolwright.catalogue.listing import Listing
 from toolwright.catalogue.projections import Unshowable, as_object, copied, for_anthropic, for_openai
 from toolwright.core.names import nearest
-from toolwright.core.schema import JSON, RawParameters
+from toolwright.core.rawschema import RawParameters
+from toolwright.core.schema import JSON
 from toolwright.core.tool import Tool
 
 log = logging.getLogger("toolwright")

@@ -19,7 +19,8 @@ from toolwright.core.facets import Kind
 from toolwright.core.handler import FunctionHandler, takes_whole
 from toolwright.core.names import is_legal, sanitised
 from toolwright.core.options import Options, facets_of
-from toolwright.core.schema import Parameters, RawParameters, TypedParameters
+from toolwright.core.rawschema import RawParameters
+from toolwright.core.schema import Parameters, TypedParameters
 from toolwright.core.signature import Signature, where
 from toolwright.core.tool import Tool
 from toolwright.core.typeddicts import portable
