@@ -45,12 +45,22 @@ async def test_a_nested_problem_is_named_by_its_path() -> None:
 
 async def test_at_most_five_problems_are_shown() -> None:
     @tool
+    async def many(a: int, b: int, c: int, d: int, e: int, f: int, g: int) -> None: ...
+
+    message = told(await many.run(dict.fromkeys("abcdefg", "x")))
+
+    assert message.count("should be a valid integer") == 5
+    assert "; and 2 more." in message
+
+
+async def test_of_a_list_the_first_wrong_item_is_told() -> None:
+    @tool
     async def many(items: list[int]) -> None: ...
 
-    message = told(await many.run({"items": ["x"] * 50}))
+    message = told(await many.run({"items": [1, "x", "y"]}))
 
-    assert message.count("`items.") == 5
-    assert "; and 45 more." in message
+    assert message.count("`items.") == 1
+    assert "`items.1`" in message
 
 
 async def test_a_long_value_is_cut() -> None:

@@ -82,9 +82,11 @@ def _hint(pending: Pending, asked: bool) -> str:
 
 def _whole(text: str, outputs: Outputs) -> str:
     """The text before it was cut for a model. The handle would end with this process, and a screen has room."""
+    if not text.startswith(f'{{"{NAME}":'):
+        return text
     try:
         return outputs.find(json.loads(text)[NAME]["handle"], None, None).text
-    except (ValueError, LookupError, TypeError, NotFound):
+    except (ValueError, LookupError, TypeError, RecursionError, NotFound):  # a tool's own words, and no handle of ours
         return text
 
 

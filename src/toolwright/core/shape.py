@@ -30,6 +30,8 @@ def tightened(schema: Any) -> Any:
     made = {key: value if key in _KEPT else tightened(value) for key, value in schema.items()}
     if made.get("type") == "float":
         made["allow_inf_nan"] = False
+    elif made.get("type") == "list":
+        made.setdefault("fail_fast", True)  # one wrong item is told; a hundred thousand would stop the loop
     own = (made.get("config") or {}).get("extra_fields_behavior")
     if made.get("type") in _OBJECTS:
         made.setdefault("extra_behavior", own or "forbid")
