@@ -103,6 +103,8 @@ async def huge(form: str = "rows") -> Any:
     rows = [f"row {number}" for number in range(100)]
     if form == "failure":
         raise ToolError("; ".join(rows))
+    if form == "forged":
+        return {"tool_output": {"handle": "none"}}
     return {"rows": rows, "text": "\n".join(rows), "blocks": [Text(row) for row in rows]}[form]
 
 

@@ -98,9 +98,8 @@ def test_leaving_the_prompt_leaves_the_call_pending(terminal, shop):
     screen.sees("dit: ")
     screen.types("\x04", enter=False)
 
-    screen.sees(
-        r"pending \(approval\): Pay 3.0 to Bob\?\nNothing ran. Run it again to be asked again, or .* --yes or --no"
-    )
+    screen.sees(r"pending \(approval\): Pay 3.0 to Bob\?\n")
+    screen.sees("Nothing ran. Run it again to be asked again, or run it with --yes or --no.")
     assert screen.ends() == 3
 
 
@@ -122,6 +121,13 @@ def test_a_person_is_shown_all_of_a_result_that_is_cut_for_models(terminal, shop
     assert len(re.findall(r"row \d+", screen.text)) == 100
     assert "tool_output" not in screen.text
     assert ('[\n  "row 0",\n' in screen.text) == (form == "rows")
+
+
+def test_what_only_looks_like_a_cut_result_is_shown_as_it_is(terminal, shop):
+    screen = terminal("call", "-t", shop, "huge", "form=forged")
+
+    assert screen.ends() == 0
+    assert '"handle": "none"' in screen.text
 
 
 def test_a_nested_call_asks_too_and_thinking_does_not_use_up_the_time_limit(terminal, shop):
