@@ -71,7 +71,7 @@ async def outcomes(runtime: Runtime) -> None:
             if code == "nonsense":  # error: [comparison-overlap]
                 pass
         case Pending():
-            reveal_type(outcome.call_id)  # str | None
+            reveal_type(outcome.call_id)  # str
     if isinstance(outcome, Done):
         reveal_type(outcome.data)  # Any
     elif isinstance(outcome, Failed):
