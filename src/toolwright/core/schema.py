@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from toolwright.core.errors import DefinitionError, InvalidArguments
 from toolwright.core.jsontext import check_plain, check_unique, colons
-from toolwright.core.shape import Keys, holds_text, is_open, keys_of, tightened
+from toolwright.core.shape import Keys, holds_text, is_open, keys_of, lenient, tightened
 
 JSON = Any
 
@@ -71,9 +71,10 @@ class TypedParameters:
         self._wordy = holds_text(core)
         self._fields = _fields_of(core)
         # A model class's own prebuilt validator would let in what `tightened` refuses.
-        validator = SchemaValidator(core, None, False)
+        validator, keys = SchemaValidator(core, None, False), keys_of(core)
+        quick = SchemaValidator(lenient(core), None, False) if keys else validator
         self._python = validator.validate_python
-        self.read = self._reader(validator.validate_json, keys_of(core) or _never)  # type: ignore[assignment]
+        self.read = self._reader(quick.validate_json, validator.validate_json, keys or _never)  # type: ignore[assignment]
         if self._loose:  # only there may a type be that JSON cannot hold
             self._schema = self._shown(adapter)
         self._adapter = adapter
@@ -104,19 +105,26 @@ class TypedParameters:
         self.compile()
         return self.read(text)  # compile() has put the quick one in this method's place
 
-    def _reader(self, validate: Callable[[str], Any], keys: Keys) -> Callable[[str], dict[str, Any]]:
-        """Reads JSON text; a function of its own, because every call goes through it."""
+    def _reader(
+        self, quick: Callable[[str], Any], strict: Callable[[str], Any], keys: Keys
+    ) -> Callable[[str], dict[str, Any]]:
+        """Reads JSON text; a function of its own, because every call goes through it.
+
+        Where the text has just as many colons as the values have keys, no key is unknown or given twice; only else is
+        it read strictly.
+        """
         invalid, explain, whole, loose = self._invalid, self._explain, self._fields is not None, self._loose
 
         def read(text: str) -> dict[str, Any]:
             try:
-                values = validate(text)
+                values = quick(text)
+                if whole:
+                    values = self._whole(values)
+                if text.count(":") != keys(values) and colons(text) > keys(values):
+                    values = self._whole(strict(text)) if whole else strict(text)
+                    check_unique(text)
             except invalid as error:
-                raise explain(error) from None
-            if whole:
-                values = self._whole(values)
-            if text.count(":") != keys(values) and colons(text) > keys(values):
-                check_unique(text)
+                raise explain(_told_by(strict, text) or error) from None
             if loose:
                 check_plain(values)
             return values  # type: ignore[no-any-return]  # validators give what their schema says: a dict
@@ -145,6 +153,15 @@ class TypedParameters:
         from toolwright.core.explain import explain
 
         return explain(error, self.schema)
+
+
+def _told_by(strict: Callable[[str], Any], text: str) -> Exception | None:
+    """All that is wrong, unknown names too."""
+    try:
+        strict(text)
+    except ValueError as error:
+        return error
+    return None
 
 
 def _never(values: dict[str, Any]) -> int:
