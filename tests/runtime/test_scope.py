@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolwright import Call, Context, DefinitionError, Done, Failed, Outcome, Provider, Runtime, Tool, tool, use
+from toolwright import Call, Context, DefinitionError, Done, Failed, Outcome, Policy, Provider, Runtime, Tool, tool, use
 
 WHO = ("agent", "session", "message", "task", "user", "space")
 
@@ -77,9 +77,84 @@ async def test_an_inner_scope_keeps_what_it_does_not_set() -> None:
 
 async def test_a_call_may_say_for_whom_it_is_made() -> None:
     async with Runtime(who) as runtime:
-        (outcome,) = await runtime.scope(user="ann", space="sp").call_many([Call("who", user="bob", message="m1")])
+        (outcome,) = await runtime.scope(space="sp").call_many([Call("who", user="bob", message="m1")])
 
     assert outcome.unwrap() == {**dict.fromkeys(WHO), "user": "bob", "space": "sp", "message": "m1"}
+
+
+async def test_a_call_cannot_change_the_user_or_session_that_its_scope_stands_for() -> None:
+    async with Runtime(who) as runtime:
+        scope = runtime.scope(user="ann", session="s1")
+        (outcome,) = await scope.call_many([Call("who", user="bob", session="s2", agent="a")])
+
+    assert (outcome.unwrap()["user"], outcome.unwrap()["session"]) == ("ann", "s1")
+    assert outcome.unwrap()["agent"] == "a"
+
+
+# Tools of a scope
+
+
+def greeting(words: str, **options: Any) -> Tool[..., Any]:
+    @tool(name="greet", **options)
+    async def greet(name: str) -> str:
+        """Greet somebody."""
+        return f"{words} {name}"
+
+    return greet
+
+
+async def test_the_tools_of_a_scope_come_before_those_of_the_runtime() -> None:
+    async with Runtime(greeting("Hello"), who) as runtime:
+        formal = runtime.scope(tools=[greeting("Good day")], user="ann")
+
+        assert (await formal.call("greet", {"name": "Bob"})).data == "Good day Bob"
+        assert (await runtime.call("greet", {"name": "Bob"})).data == "Hello Bob"
+        assert (await formal.call("who")).data["user"] == "ann"
+        assert (await formal.call("nobody")).code == "not_found"
+
+
+async def test_an_inner_scope_has_the_outer_ones_tools_unless_it_brings_others() -> None:
+    async with Runtime(who) as runtime:
+        outer = runtime.scope(tools=[greeting("Good day")])
+        inner = outer.scope(tools=[greeting("Hi")], user="ann")
+
+        assert (await outer.scope(user="bob").call("greet", {"name": "Bob"})).data == "Good day Bob"
+        assert (await inner.call("greet", {"name": "Bob"})).data == "Hi Bob"
+        assert (await runtime.call("greet", {"name": "Bob"})).code == "not_found"
+
+
+async def test_a_model_is_shown_a_scopes_own_tools_first_and_each_name_once() -> None:
+    async with Runtime(greeting("Hello"), who) as runtime:
+        shown = runtime.scope(tools=[greeting("Good day")]).describe("openai")
+
+    assert [entry["function"]["name"] for entry in shown] == ["greet", "who"]
+
+
+async def test_a_scopes_own_tool_that_waited_goes_on_as_itself() -> None:
+    async with Runtime(greeting("Hello")) as runtime:
+        scope = runtime.scope(tools=[greeting("Good day", confirm=True)])
+        asked = await scope.call("greet", {"name": "Bob"})
+
+        assert (await runtime.approve(asked.call_id)).data == "Good day Bob"
+
+
+async def test_policy_holds_for_the_tools_of_a_scope_even_when_it_changes() -> None:
+    async with Runtime(who) as runtime:
+        scope = runtime.scope(tools=[greeting("Hi")])
+        assert (await scope.call("greet", {"name": "Bob"})).ok
+
+        runtime.policy = Policy([{"tools": "greet", "decision": "deny"}])
+
+        assert (await scope.call("greet", {"name": "Bob"})).code == "denied"
+
+
+async def test_a_wrong_tool_of_a_scope_is_told_when_the_scope_is_made() -> None:
+    @tool
+    async def broken(what: "Nothing") -> None: ...  # noqa: F821 - that is the mistake
+
+    async with Runtime(who) as runtime:
+        with pytest.raises(DefinitionError):
+            runtime.scope(tools=[broken])
 
 
 async def test_every_verb_of_a_scope_is_made_for_it() -> None:

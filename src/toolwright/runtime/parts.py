@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakSet
 
 from toolwright.catalogue.catalogue import Catalogue
 from toolwright.catalogue.listing import Listing
@@ -34,7 +35,7 @@ from toolwright.runtime.policy import Policy
 from toolwright.runtime.queues import Line, Queue
 from toolwright.runtime.reaper import GRACE, Reaper
 from toolwright.runtime.results import Results
-from toolwright.runtime.stacks import Stacks
+from toolwright.runtime.stacks import StackTable
 from toolwright.runtime.stats import Journal, ToolStats
 from toolwright.runtime.waits import WaitingCall, Waits
 
@@ -78,7 +79,7 @@ class Parts:
         self.crash_details, self.redact, self.auto_complete = crash_details, redact, auto_complete
         self.journal = Journal() if journal else None
         self.listeners = Listeners()
-        self.catalogue = Catalogue(on_change=self._changed, check=self._check)
+        self.catalogue = Catalogue(on_change=self._changed, check=self.check)
         self.counters: dict[str, ToolStats] = {}
         self.running: set[Invocation] = set()
         self.threads, self.reaper, self.mounts = Threads(), Reaper(), Mounts()
@@ -91,11 +92,14 @@ class Parts:
         self.open = False
         self.loop: asyncio.AbstractEventLoop | None = None
         """The event loop that the runtime lives on, while it is open."""
-        self.stacks = {
-            (recallable, budgeted): Stacks(self, recallable=recallable, budgeted=budgeted)
-            for recallable in (False, True)
-            for budgeted in (False, True)
-        }
+        self.table = StackTable(self)
+        self._tables: WeakSet[StackTable] = WeakSet([self.table])
+
+    def table_for(self, own: Catalogue) -> StackTable:
+        """Stacks for a scope that brings tools of its own; they live as long as the scope."""
+        made = StackTable(self, own)
+        self._tables.add(made)
+        return made
 
     def state_of(self, who: Principal) -> dict[str, Any]:
         """What the calls of a user's session leave for later ones; the session that is longest gone makes room."""
@@ -106,20 +110,21 @@ class Parts:
 
     def stack_for(self, invocation: Invocation) -> Proceed:
         """The stack that a call goes through."""
-        stacks = self.stacks[invocation.given or invocation.resumed, invocation.scope.budget is not None]
+        scope = invocation.scope
+        stacks = scope.table.get(recallable=invocation.given or invocation.resumed, budgeted=scope.budget is not None)
         try:
             return stacks[invocation.name]
-        except TypeError:  # no name at all, but a list or the like
+        except TypeError:  # models send anything, a list for a name too
             return stacks.unknown
 
     def stack_of(self, listing: Listing, invocation: Invocation) -> Proceed:
         """The stack of a listing that may have left the catalogue."""
-        return self.stacks[True, invocation.scope.budget is not None].of(listing)
+        return self.table.get(recallable=True, budgeted=invocation.scope.budget is not None).of(listing)
 
     def rebuild(self) -> None:
         """Build stacks anew when next needed; running calls end on the old ones."""
-        for stacks in self.stacks.values():
-            stacks.clear()
+        for table in list(self._tables):
+            table.clear()
 
     def counter(self, name: str) -> ToolStats:
         """The statistics of one tool."""
@@ -177,7 +182,7 @@ class Parts:
         await self.reaper.close()
         self.threads.close()
 
-    def _check(self, tool: Tool[..., Any]) -> None:
+    def check(self, tool: Tool[..., Any]) -> None:
         """What would fail at call time fails here, at add time."""
         if self.open:
             tool.compile()

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from toolwright.runtime.stages.middleware import Middleware
 
 log = logging.getLogger("toolwright")
+STOPPING = 10.0
+"""Seconds that a provider has to let go."""
 
 
 class Runtime(Scope):
@@ -182,7 +184,8 @@ class Runtime(Scope):
 
 async def _stop(provider: Provider) -> None:
     try:
-        await provider.stop()
+        async with asyncio.timeout(STOPPING):
+            await provider.stop()
     except Exception:
         log.exception("%s did not stop cleanly", provider.namespace or type(provider).__name__)
 

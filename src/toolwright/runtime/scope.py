@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolwright.catalogue.catalogue import Catalogue
+from toolwright.catalogue.listing import Listing
 from toolwright.core.call import Arguments, Call, Principal
 from toolwright.core.durations import seconds
 from toolwright.core.events import CallEnded, Event, Listener
 from toolwright.core.outcome import Failed, Outcome
+from toolwright.core.tool import Tool
 from toolwright.runtime import settle
 from toolwright.runtime.budget import Budget
 from toolwright.runtime.invocation import Invocation
@@ -40,11 +42,13 @@ class Scope:
         values: tuple[Any, ...] = (),
         budget: Budget | None = None,
         state: dict[str, Any] | None = None,
+        own: Catalogue | None = None,
     ) -> None:
         self.parts, self.principal, self.budget = parts, principal, budget
-        self._values = values
+        self._values, self._own = values, own
+        self.table = parts.table if own is None else parts.table_for(own)
         self.state = parts.state_of(principal) if state is None else state
-        self._stacks = parts.stacks[False, budget is not None]
+        self._stacks = self.table.get(recallable=False, budgeted=budget is not None)
 
     # Calling
 
@@ -82,6 +86,9 @@ class Scope:
 
     def _invocation(self, call: Call) -> Invocation:
         own = {name: value for name in _WHO if (value := getattr(call, name)) is not None}
+        for name in ("user", "session"):  # whom a scope stands for, no call inside it can change
+            if getattr(self.principal, name) is not None:
+                own.pop(name, None)
         invocation = Invocation(self.scope(**own) if own else self, call.tool, call.arguments)
         invocation.parent, invocation.model_id = call.parent, call.model_id
         if call.id is not None:
@@ -158,8 +165,19 @@ class Scope:
         return self.parts.catalogue
 
     def describe(self, format: str = "openai", *, toolset: str | None = None) -> Described:
-        """What a model API wants to be shown of the tools."""
-        return self.parts.catalogue.describe(format, toolset=toolset, workspace=self.parts.workspace)
+        """What a model API wants to be shown of the tools; a scope's own come first."""
+        if self._own is None:
+            return self.parts.catalogue.describe(format, toolset=toolset, workspace=self.parts.workspace)
+        own = self._own.describe(format, workspace=self.parts.workspace)
+        hidden = frozenset(listing.name for listing in self._own)
+        rest = self.parts.catalogue.describe(format, toolset=toolset, workspace=self.parts.workspace, hide=hidden)
+        own.extend(rest)
+        own.left_out.update(rest.left_out)
+        return own
+
+    def find(self, name: str) -> Listing | None:
+        """The tool of that name: the scope's own, then the runtime's."""
+        return (self._own.find(name) if self._own is not None else None) or self.parts.catalogue.find(name)
 
     def listen(self, callback: Listener) -> Callable[[], None]:
         """Call back for every event; the returned function ends that."""
@@ -198,20 +216,33 @@ class Scope:
     def scope(
         self,
         *values: Any,
+        tools: Iterable[Tool[..., Any]] = (),
         max_tokens: int | None = None,
         max_calls: int | None = None,
         **who: Any,
     ) -> Scope:
-        """A narrower view: sets agent, session, message, task, user, space or turn, offers values, holds a budget."""
+        """A narrower view: for whom (agent, session, message, task, user, space, turn), with what, for how much.
+
+        `values` are offered to `use(...)`; `tools` are its own and come before the runtime's.
+        """
         if unknown := who.keys() - set(_WHO):
             raise TypeError(f"A scope has no {', '.join(sorted(unknown))}. It takes {', '.join(_WHO)}.")
         budget = self.budget
         if max_tokens is not None or max_calls is not None:
             budget = Budget(max_tokens, max_calls)
         state = None if "session" in who or "user" in who else self.state
-        return Scope(
-            self.parts, replace(self.principal, **who), values=(*values, *self._values), budget=budget, state=state
-        )
+        principal, offered = replace(self.principal, **who), (*values, *self._values)
+        return Scope(self.parts, principal, values=offered, budget=budget, state=state, own=self._with(tools))
+
+    def _with(self, tools: Iterable[Tool[..., Any]]) -> Catalogue | None:
+        """This scope's own tools and some more, which come first."""
+        added = list(tools)
+        if not added:
+            return self._own
+        catalogue = Catalogue(check=self.parts.check)
+        catalogue.add(*(listing.tool for listing in self._own or ()))
+        catalogue.add(*added, on_conflict="replace")
+        return catalogue
 
     def offered(self, kind: type[T]) -> T | None:
         """The nearest value of a type."""

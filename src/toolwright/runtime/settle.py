@@ -29,7 +29,7 @@ async def approve(scope: Scope, call_id: str, *, always: bool, arguments: Any, b
     while held is not None and held.inner is not None:  # it waits for another call, whose arguments they are
         held = scope.parts.waits.find(held.inner, scope.principal)
     if held is not None and arguments is not None:
-        listing = scope.parts.catalogue.find(held.invocation.listing.name)
+        listing = held.invocation.scope.find(held.invocation.listing.name)
         try:
             (listing or held.invocation.listing).tool.check(arguments)
             arguments = deepcopy(arguments)  # what is approved now is what runs, whatever the caller does to it
@@ -138,7 +138,7 @@ def _hand_over(waiting: asyncio.Future[Outcome], outcome: Outcome) -> None:
 async def _resume(held: Held, wait: WaitingCall, verdict: Verdict) -> Outcome:
     """The same call once more, from its stored arguments."""
     before, parts = held.invocation, held.invocation.scope.parts
-    listing = parts.catalogue.find(before.listing.name)
+    listing = before.scope.find(before.listing.name)
     if verdict.answer == "approve" and listing is None:
         held.verdicts.remove(verdict)
         parts.waits.watch_expiry(held)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from toolwright.catalogue.catalogue import Catalogue
 from toolwright.catalogue.listing import Listing
 from toolwright.core.outcome import Failed, Outcome
 from toolwright.core.tool import Tool
@@ -20,16 +21,16 @@ log = logging.getLogger("toolwright")
 class Stacks(dict[str, Proceed]):
     """Stacks by every name that was called; a name that is not there resolves to the answer that says so."""
 
-    def __init__(self, parts: Parts, *, recallable: bool, budgeted: bool) -> None:
+    def __init__(self, parts: Parts, own: Catalogue | None, *, recallable: bool, budgeted: bool) -> None:
         super().__init__()
-        self._parts, self._recallable, self._budgeted = parts, recallable, budgeted
+        self._parts, self._own, self._recallable, self._budgeted = parts, own, recallable, budgeted
 
     def __missing__(self, name: str) -> Proceed:
         if not self._parts.open:
             return _closed
         if isinstance(name, Tool):  # a tool stands for its name
             return self[name.name]
-        listing = self._parts.catalogue.resolve(name) if isinstance(name, str) else None  # type: ignore[redundant-expr]  # models send anything
+        listing = self._resolve(name) if isinstance(name, str) else None  # type: ignore[redundant-expr]  # models send anything
         if listing is None:
             return self.unknown
         if listing.name != name and listing.name in self:
@@ -41,9 +42,17 @@ class Stacks(dict[str, Proceed]):
                 log.exception("%s cannot be called", listing.name)
                 return _refusing(f"{listing.name} cannot be called: {error}")
         self[listing.name] = stack
-        if self._parts.catalogue.find(name) is listing:  # misspellings are without number, and are not kept
+        if self._find(name) is listing:  # misspellings are without number, and are not kept
             self[name] = stack
         return stack
+
+    def _find(self, name: str) -> Listing | None:
+        """A scope's own tools come first."""
+        return (self._own.find(name) if self._own is not None else None) or self._parts.catalogue.find(name)
+
+    def _resolve(self, name: str) -> Listing | None:
+        own = self._own.resolve(name) if self._own is not None else None
+        return self._find(name) or own or self._parts.catalogue.resolve(name)
 
     def of(self, listing: Listing) -> Proceed:
         """A stack of its own for a listing."""
@@ -58,6 +67,23 @@ class Stacks(dict[str, Proceed]):
         from toolwright.runtime.unknown import unknown
 
         return unknown(self._parts, invocation)
+
+
+class StackTable:
+    """The stacks for calls that are recallable or not, in turns with a budget or without."""
+
+    def __init__(self, parts: Parts, own: Catalogue | None = None) -> None:
+        flags = (False, True)
+        self._stacks = {(r, b): Stacks(parts, own, recallable=r, budgeted=b) for r in flags for b in flags}
+
+    def get(self, *, recallable: bool, budgeted: bool) -> Stacks:
+        """The stacks for one sort of call."""
+        return self._stacks[recallable, budgeted]
+
+    def clear(self) -> None:
+        """Build them anew when next needed."""
+        for stacks in self._stacks.values():
+            stacks.clear()
 
 
 async def _closed(invocation: Invocation) -> Outcome:
