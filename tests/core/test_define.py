@@ -210,10 +210,10 @@ def test_on_the_class_a_method_is_the_unbound_tool() -> None:
 
 
 async def test_static_and_class_methods_are_tools() -> None:
-    account = Account(0)
-
-    assert await account.currency.run({"code": "eur"}) == Done("EUR")
-    assert await account.kind.run({"suffix": "!"}) == Done("Account!")
+    assert await Account(0).currency.run({"code": "eur"}) == Done("EUR")
+    async with Runtime(Account(0)) as runtime:
+        assert await runtime.call("currency", {"code": "eur"}) == Done("EUR")
+        assert await runtime.call("kind", {"suffix": "!"}) == Done("Account!")
 
 
 # Classes

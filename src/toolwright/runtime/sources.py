@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
-from types import ModuleType
-from typing import Any
+from types import MethodType, ModuleType
+from typing import Any, cast
 
 from toolwright.core.define import LazyTool, tool
 from toolwright.core.errors import DefinitionError
@@ -36,12 +36,19 @@ def _of(source: Any) -> list[Any]:
 def _methods(source: Any) -> list[Any]:
     """The tools of an instance, or of a class that can be made without arguments."""
     cls = source if isinstance(source, type) else type(source)
-    names = [name for name in dir(cls) if isinstance(inspect.getattr_static(cls, name, None), (Tool, staticmethod))]
-    if not any(isinstance(getattr(cls, name), Tool) for name in names):
+    kinds = (Tool, staticmethod, classmethod)
+    names = [name for name in dir(cls) if isinstance(inspect.getattr_static(cls, name, None), kinds)]
+    if not any(_bound(getattr(cls, name)) for name in names):
         raise DefinitionError(
             f"{source!r} holds no tools.",
             fix="give a tool, a list of tools, a provider, or a class or module with tools in it.",
         )
     instance = source() if isinstance(source, type) else source
-    found = [getattr(instance, name) for name in names]
-    return [item for item in found if isinstance(item, Tool)]
+    return [found for name in names if (found := _bound(getattr(instance, name)))]
+
+
+def _bound(member: Any) -> Tool[..., Any] | None:
+    """A tool, or one that a class method holds: since Python 3.13 that is no longer bound by itself."""
+    if isinstance(member, MethodType) and isinstance(member.__func__, Tool):
+        return cast(Tool[..., Any], member.__func__.__get__(member.__self__, type(member.__self__)))
+    return member if isinstance(member, Tool) else None
