@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from toolwright import Done, Failed, Outcome, Pending, Runtime, ToolError, tool
 from toolwright.core.content import Audio, File, Image, Json, Resource, Text
 from toolwright.core.errors import CODES, StillPending
-from toolwright.core.outcome import Meta
+from toolwright.core.meta import Meta
 
 
 class Book(BaseModel):

@@ -19,7 +19,8 @@ from toolwright.core.events import (
     Event,
     Missed,
 )
-from toolwright.core.outcome import Done, Failed, Meta, Outcome, Pending, attach
+from toolwright.core.meta import Meta
+from toolwright.core.outcome import Done, Failed, Outcome, Pending, attach
 from toolwright.core.wire import wire
 
 FAMILIES = ["spaces", "agent", "bus", "session"]

@@ -16,8 +16,8 @@ from toolwright.catalogue import describe, wrap
 from toolwright.catalogue.listing import Listing
 from toolwright.core import content, errors, events, wire
 from toolwright.core.facets import CATEGORIES, EFFECTS, HOOKS
+from toolwright.core.meta import Meta
 from toolwright.core.options import Options
-from toolwright.core.outcome import Meta
 from toolwright.runtime import policy
 from toolwright.runtime.defaults import Defaults
 from toolwright.runtime.queues import QueueStatus

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
 from reprlib import Repr
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NoReturn, Protocol, Self, TypeAlias, cast
+from typing import Any, ClassVar, Literal, NoReturn, Self, TypeAlias, cast
 
 from toolwright.core.content import Block, Json, Text, block_text, to_json, to_text
 from toolwright.core.errors import CODES, Code, StillPending, error_of
+from toolwright.core.meta import Measured, Meta
 
 Wait: TypeAlias = Literal["approval", "result", "input"]
 """What a pending call waits for: a yes, an answer, or more input."""
@@ -20,32 +20,6 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 _set = object.__setattr__
 _brief = Repr()
 _brief.maxstring = _brief.maxother = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Meta:
-    """What is known about how a call went."""
-
-    call_id: str = ""
-    tool: str = ""
-    kind: str = ""
-    namespace: str = ""
-    started_at: float = 0.0
-    """Seconds since the epoch."""
-    latency_ms: float = 0.0
-    queued_ms: float = 0.0
-    attempts: int = 0
-    cached: bool = False
-    characters_in: int = 0
-    characters_out: int = 0
-    tokens: int = 0
-    """An estimate of what the text costs a model: four characters each."""
-
-
-class Measured(Protocol):
-    """Whatever took an outcome's measure: the call that it came from."""
-
-    def measure(self, outcome: Outcome) -> Meta: ...
 
 
 class _Outcome:

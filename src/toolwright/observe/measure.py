@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from toolwright.catalogue.catalogue import Catalogue
 from toolwright.core.events import CallEnded
-from toolwright.core.outcome import Failed, Meta, Pending
+from toolwright.core.meta import Meta
+from toolwright.core.outcome import Failed, Pending
 from toolwright.runtime.unknown import UNKNOWN
 
 

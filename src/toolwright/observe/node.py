@@ -10,7 +10,8 @@ from math import isfinite
 from numbers import Real
 from typing import Any, Literal, TypeAlias
 
-from toolwright.core.outcome import Meta, Wait
+from toolwright.core.meta import Meta
+from toolwright.core.outcome import Wait
 
 Status: TypeAlias = Literal["running", "pending", "ok", "failed"]
 _DIGITS = 12

@@ -14,7 +14,8 @@ from toolwright.core.content import to_text
 from toolwright.core.errors import Code, NotStarted
 from toolwright.core.events import CallProgress
 from toolwright.core.ids import new_id
-from toolwright.core.outcome import Done, Failed, Meta, Outcome, Wait
+from toolwright.core.meta import Meta
+from toolwright.core.outcome import Done, Failed, Outcome, Wait
 from toolwright.core.threads import Threads
 
 if TYPE_CHECKING:
