@@ -572,3 +572,11 @@ async def test_a_lazy_factory_that_fails_fails_the_start() -> None:
     with pytest.raises(RuntimeError, match="no such file"):
         async with Runtime(tool.lazy("late", fails)):
             pass
+
+
+async def test_a_runtime_remembers_in_memory_and_says_so_when_asked_for_more() -> None:
+    async with Runtime(who, store=":memory:") as runtime:
+        assert (await runtime.call("who")).ok
+
+    with pytest.raises(DefinitionError, match="in memory only"):
+        Runtime(who, store="toolwright.db")

@@ -40,6 +40,7 @@ class Runtime(Scope):
     def __init__(
         self,
         *sources: Any,
+        store: str | None = None,
         policy: Policy | Iterable[Mapping[str, Any]] | None = None,
         queues: Mapping[str, Queue] | None = None,
         middleware: Sequence[Middleware] = (),
@@ -53,6 +54,11 @@ class Runtime(Scope):
         auto_complete: bool = True,
         clock: Clock | None = None,
     ) -> None:
+        if store not in (None, ":memory:"):
+            raise DefinitionError(
+                f"The store {store!r} cannot be opened: this version remembers in memory only.",
+                fix="leave `store` out, or give ':memory:'.",
+            )
         parts = Parts(
             policy=_policy(policy),
             queues=queues or {},
