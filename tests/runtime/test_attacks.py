@@ -729,3 +729,19 @@ async def test_the_first_line_of_a_secret_that_has_several_is_masked_too():
     assert isinstance(outcome, Failed)
     assert "BEGIN" not in outcome.message
     assert "[redacted]" in outcome.message
+
+
+async def test_a_known_secret_is_not_in_the_log_of_a_crash_either(caplog):
+    caplog.set_level(logging.ERROR, "toolwright")
+
+    @tool
+    async def leak() -> None:
+        raise RuntimeError("the key is hunter2-hunter2")
+
+    async with Runtime(leak, secrets=["hunter2-hunter2"]) as runtime:
+        outcome = await runtime.call("leak")
+
+    assert "hunter2" not in outcome.text
+    assert "hunter2-hunter2" not in caplog.text
+    assert "RuntimeError" in caplog.text
+    assert "in leak" in caplog.text

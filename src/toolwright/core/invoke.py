@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from traceback import format_exception
 from typing import Any, TypeAlias
 
 from toolwright.core.content import BLOCKS, Block, Json
@@ -86,7 +87,7 @@ def failed(error: ToolError) -> Failed:
 
 def crashed(name: str, error: BaseException, *, redact: Redact | None = None, details: bool = True) -> Failed:
     """What a model is shown of a bug: its type and the first line of its message, never a traceback."""
-    log.error("%s crashed", name, exc_info=error)
+    _log_crash(name, error, redact)
     shown = type(error).__name__
     if details and (line := _first_line(error, redact)):
         shown = f"{shown}: {line}"[:500]
@@ -99,6 +100,14 @@ def _first_line(error: BaseException, redact: Redact | None) -> str:
         return next(iter(text.strip().splitlines()), "")
     except Exception:  # noqa: BLE001 - the error's own code, and no better than the handler's
         return ""
+
+
+def _log_crash(name: str, error: BaseException, redact: Redact | None) -> None:
+    """The whole traceback, for the developer; secrets are nobody's to read, there either."""
+    if redact is None:
+        log.error("%s crashed", name, exc_info=error)
+    else:
+        log.error("%s crashed\n%s", name, redact("".join(format_exception(error))))
 
 
 def outcome_of(name: str, value: Any) -> Outcome:
