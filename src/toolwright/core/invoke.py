@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from traceback import format_exception
 from typing import Any, TypeAlias
 
 from toolwright.core.content import BLOCKS, Block, Json
@@ -107,6 +106,8 @@ def _log_crash(name: str, error: BaseException, redact: Redact | None) -> None:
     if redact is None:
         log.error("%s crashed", name, exc_info=error)
     else:
+        from traceback import format_exception  # loaded by those alone who have secrets to keep
+
         log.error("%s crashed\n%s", name, redact("".join(format_exception(error))))
 
 
