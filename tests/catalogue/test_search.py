@@ -150,4 +150,7 @@ def test_a_search_sees_tools_that_came_and_went() -> None:
 
 @given(st.text(max_size=40))
 def test_no_query_breaks_the_search(query: str) -> None:
-    found(query, named("read_file"), named("x"))
+    names = found(query, named("read_file"), named("x"))
+
+    assert len(names) == len(set(names))
+    assert set(names) <= {"read_file", "x"}

@@ -227,4 +227,5 @@ def test_everything_told_can_be_written_as_json(family: str) -> None:
     values = {"when": datetime(2026, 1, 1, tzinfo=UTC), "raw": b"\xff", "odd": object(), "nan": float("nan")}
 
     for event in (CallStarted("c1", "t", values), CallEnded("c1", "t", Done(values)), CallStarted("c1", "t", "\ud800")):
-        json.dumps(wire(event, family), allow_nan=False, ensure_ascii=False).encode()
+        told = wire(event, family)
+        assert json.loads(json.dumps(told, allow_nan=False, ensure_ascii=False).encode()) == told

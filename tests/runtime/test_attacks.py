@@ -689,7 +689,7 @@ async def test_a_schema_that_doubles_with_every_reference_is_refused(step):
 async def test_a_schema_that_refers_to_itself_is_no_trouble(schema):
     fine = tool(name="fine", description="d", parameters=schema)(nothing)
 
-    fine.compile()
+    assert (await fine.run({})).ok
 
 
 class Mode(Enum):

@@ -19,39 +19,43 @@ _KEPT = {"serialization", "metadata", "default", "default_factory", "cls", "conf
 
 
 def tightened(schema: Any) -> Any:
-    """A copy of a core schema that refuses NaN, infinities, and names that an object does not know.
-
-    A copy, because pydantic shares these with the model classes themselves.
-    """
-    if type(schema) in (list, tuple):
-        return type(schema)(tightened(item) for item in schema)
-    if type(schema) is not dict:
-        return schema
-    made = {key: value if key in _KEPT else tightened(value) for key, value in schema.items()}
-    if made.get("type") == "float":
-        made["allow_inf_nan"] = False
-    elif made.get("type") == "list":
-        made.setdefault("fail_fast", True)  # one wrong item is told; a hundred thousand would stop the loop
-    own = (made.get("config") or {}).get("extra_fields_behavior")
-    if made.get("type") in _OBJECTS:
-        made.setdefault("extra_behavior", own or "forbid")
-    elif own and _unwrap(made).get("type") in _OBJECTS:  # a model that says itself what to do with such names
-        _unwrap(made)["extra_behavior"] = own
-    return made
+    """A core schema that refuses NaN, infinities, and names that an object does not know."""
+    return _copied(schema, _tighten)
 
 
 def lenient(schema: Any) -> Any:
-    """A copy that overlooks unknown names: faster, for where counting the keys shows that there are none."""
+    """One that overlooks unknown names: faster, for where counting the keys shows that there are none."""
+    return _copied(schema, _loosen)
+
+
+def _copied(schema: Any, change: Callable[[dict[str, Any]], None]) -> Any:
+    """A copy with every part changed; a copy, because pydantic shares these with the model classes themselves."""
     if type(schema) in (list, tuple):
-        return type(schema)(lenient(item) for item in schema)
+        return type(schema)(_copied(item, change) for item in schema)
     if type(schema) is not dict:
         return schema
-    made = {key: value if key in _KEPT else lenient(value) for key, value in schema.items()}
-    if made.get("extra_behavior") == "forbid":
-        made["extra_behavior"] = "ignore"
-    if (made.get("config") or {}).get("extra_fields_behavior") == "forbid":
-        made["config"] = {**made["config"], "extra_fields_behavior": "ignore"}
+    made = {key: value if key in _KEPT else _copied(value, change) for key, value in schema.items()}
+    change(made)
     return made
+
+
+def _tighten(part: dict[str, Any]) -> None:
+    if part.get("type") == "float":
+        part["allow_inf_nan"] = False
+    elif part.get("type") == "list":
+        part.setdefault("fail_fast", True)  # one wrong item is told; a hundred thousand would stop the loop
+    own = (part.get("config") or {}).get("extra_fields_behavior")
+    if part.get("type") in _OBJECTS:
+        part.setdefault("extra_behavior", own or "forbid")
+    elif own and _unwrap(part).get("type") in _OBJECTS:  # a model that says itself what to do with such names
+        _unwrap(part)["extra_behavior"] = own
+
+
+def _loosen(part: dict[str, Any]) -> None:
+    if part.get("extra_behavior") == "forbid":
+        part["extra_behavior"] = "ignore"
+    if (part.get("config") or {}).get("extra_fields_behavior") == "forbid":
+        part["config"] = {**part["config"], "extra_fields_behavior": "ignore"}
 
 
 def is_open(schema: Any) -> bool:
