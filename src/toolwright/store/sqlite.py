@@ -7,6 +7,7 @@ import os
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 MOST_TOGETHER = 512
 """Writes in one commit. While one commit reaches the disk the next callers gather, so the number finds itself."""
 READERS = 2
+PATIENCE = 30.0
+"""Seconds to wait for another process that holds the file."""
 
 
 @dataclass(slots=True)
@@ -57,7 +60,11 @@ class Sqlite:
         """Start the threads; raises where the file cannot be opened."""
         _make_private(self._path)
         self._start(self._writer)
-        await self._ask(self._writes, lambda connection: None)
+        try:
+            await self._ask(self._writes, lambda connection: None)
+        except BaseException:
+            await self.close()
+            raise
         if self._reads is not self._writes:
             for _ in range(READERS):
                 self._start(self._reader)
@@ -108,9 +115,10 @@ class Sqlite:
 
     def _connect(self, jobs: Jobs) -> sqlite3.Connection | None:
         try:
-            connection = sqlite3.connect(self._path, isolation_level=None, timeout=30, check_same_thread=False)
+            connection = sqlite3.connect(self._path, isolation_level=None, timeout=PATIENCE, check_same_thread=False)
             connection.row_factory = sqlite3.Row
-            for pragma in ("journal_mode=WAL", f"synchronous={self._synchronous}", "foreign_keys=ON"):
+            _use_wal(connection)
+            for pragma in (f"synchronous={self._synchronous}", "foreign_keys=ON"):
                 connection.execute(f"PRAGMA {pragma}")
         except sqlite3.Error as error:
             while (job := jobs.get()) is not None:
@@ -135,6 +143,19 @@ def _make_private(path: str) -> None:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
             raise StoreUnavailable(f"{path} cannot be opened: {error.strerror}.") from error
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """The first to open a file changes its journal; that, SQLite's own patience does not wait for."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.005)
 
 
 def _gather(jobs: Jobs) -> list[_Job]:
