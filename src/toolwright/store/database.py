@@ -32,7 +32,8 @@ class StoreUnavailable(StoreError):
 class Statement:
     """One step of a write. Its decisions are made in SQL, so that one body serves both databases.
 
-    `:name` stands for a parameter, `{now}` for the database's own time in seconds.
+    `:name` stands for a parameter, `{now}` for the database's own time in seconds, `{tx}` for the number of the
+    transaction; rows whose `tx` is below `{horizon}` are all there. `{announce}` tells other processes to look.
     """
 
     sql: str
