@@ -574,9 +574,10 @@ async def test_a_lazy_factory_that_fails_fails_the_start() -> None:
             pass
 
 
-async def test_a_runtime_remembers_in_memory_and_says_so_when_asked_for_more() -> None:
-    async with Runtime(who, store=":memory:") as runtime:
+async def test_a_plain_call_opens_no_store() -> None:
+    async with Runtime(who) as runtime:
         assert (await runtime.call("who")).ok
+        assert runtime.store is None
 
-    with pytest.raises(DefinitionError, match="in memory only"):
-        Runtime(who, store="toolwright.db")
+        assert (await runtime.call("who", call_id="remembered")).ok
+        assert runtime.store is not None

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import random
+import sqlite3
 import stat
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -178,10 +183,11 @@ async def test_a_store_that_cannot_be_opened_says_so(tmp_path):
 
 
 async def test_a_store_file_is_for_its_owner_alone(tmp_path):
-    async with opened(str(tmp_path / "store.db")):
-        modes = {stat.S_IMODE(file.stat().st_mode) for file in Path(tmp_path).iterdir()}
+    async with opened(str(tmp_path / "store.db")) as database:
+        await database.hold("abc")
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in Path(tmp_path).iterdir()}
 
-    assert modes == {0o600}
+    assert modes == dict.fromkeys(["store.db", "store.db-wal", "store.db-shm", "store.db-owner-abc"], 0o600)
 
 
 async def test_writes_at_the_same_time_share_commits(tmp_path):
@@ -210,3 +216,180 @@ async def test_a_full_disk_is_a_clean_error_and_what_was_acknowledged_is_there(t
 
     assert 0 < len(kept) < 200
     assert stored == kept
+
+
+async def test_a_database_in_memory_answers_at_once_on_the_callers_own_thread():
+    database = await open_database(":memory:")
+    before, commits = threading.active_count(), database.commits
+
+    with pytest.raises(StopIteration) as end:
+        database.write([Statement("CREATE TABLE t (n)"), Statement("INSERT INTO t VALUES (1) RETURNING n")]).send(None)
+    assert end.value.value == [[], [{"n": 1}]]
+    with pytest.raises(StopIteration) as end:
+        database.read("SELECT n FROM t").send(None)
+    assert end.value.value == [{"n": 1}]
+
+    assert (threading.active_count(), database.commits) == (before, commits + 1)
+    await database.close()
+
+
+@pytest.mark.parametrize("kind", [":memory:", "store.db"])
+async def test_on_sqlite_the_clock_can_be_advanced(tmp_path, kind):
+    clock = [1_000.0]
+    database = await open_database(kind if kind == ":memory:" else str(tmp_path / kind), now=lambda: clock[0])
+    [first] = await database.read("SELECT {now} AS now")
+    clock[0] += 60
+
+    [[later]] = await database.write([Statement("SELECT {now} AS now")])
+    assert (first["now"], later["now"]) == (1_000.0, 1_060.0)
+    await database.close()
+
+
+async def test_a_cancelled_write_is_decided_before_its_caller_hears_of_it(address):
+    chance = random.Random(7)
+    pair = [Statement(ADD, {"name": "first", "number": 0}), Statement(ADD, {"name": "second", "number": 0})]
+
+    async def write(database: AnyDatabase, number: int) -> None:
+        both = [replace(half, params={"name": f"{number}{half.params['name']}", "number": number}) for half in pair]
+        of_mine = f"SELECT count(*) AS n FROM things WHERE number = {number}"
+        try:
+            await database.write(both)
+        except asyncio.CancelledError:
+            asyncio.current_task().uncancel()
+            [at_once] = await database.read(of_mine)
+            await asyncio.sleep(0.01)
+            [later] = await database.read(of_mine)
+            assert at_once["n"] == later["n"] in (0, 2)
+
+    async with with_table(address) as database, asyncio.TaskGroup() as group:
+        tasks = [group.create_task(write(database, number)) for number in range(120)]
+        while waiting := [task for task in tasks if not task.done()]:
+            chance.choice(waiting).cancel()
+            await asyncio.sleep(chance.choice([0, 0, 0.001]))
+
+
+async def test_a_write_survives_being_cancelled_again_and_again(address):
+    async with with_table(address) as database:
+        task = asyncio.create_task(database.write([Statement(ADD, {"name": "a", "number": 1})]))
+        while not task.done():
+            await asyncio.sleep(0)
+            task.cancel()
+
+        assert await names(database) == ["a"]
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_failed_write_that_nobody_waits_for_any_more_is_not_complained_of(address):
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+
+    async with with_table(address) as database:
+        await database.write([Statement(ADD, {"name": "a", "number": 1})])
+        task = asyncio.create_task(database.write([Statement(ADD, {"name": "a", "number": 2})]))
+        while not task.done():
+            await asyncio.sleep(0)
+            task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    del task
+    gc.collect()
+    assert complaints == []
+
+
+async def test_cancelled_reads_leave_every_connection_usable(address):
+    async with with_table(address) as database:
+        slow = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 30000) SELECT count(*) FROM n"
+        for pause in (0, 0, 0.001, 0.003):
+            reads = [asyncio.create_task(database.read(slow)) for _ in range(20)]
+            await asyncio.sleep(pause)
+            for read in reads:
+                read.cancel()
+            await asyncio.gather(*reads, return_exceptions=True)
+
+        rows = await asyncio.gather(*(database.read("SELECT 1 AS one") for _ in range(30)))
+
+    assert rows == [[{"one": 1}]] * 30
+
+
+async def test_one_statement_that_changes_more_rows_than_expected_is_undone(address):
+    async with with_table(address) as database:
+        await database.write([Statement(ADD, {"name": name, "number": 0}) for name in "ab"])
+        mine = [Statement(ADD, {"name": f"n{number}", "number": 5}) for number in range(20)]
+        too_many = Statement("UPDATE things SET number = 9 WHERE number = 0", expect=1)
+        results = await asyncio.gather(
+            *(database.write([add]) for add in mine[:10]),
+            database.write([too_many]),
+            database.write([replace(too_many, sql=f"{too_many.sql} RETURNING name")]),
+            *(database.write([add]) for add in mine[10:]),
+            return_exceptions=True,
+        )
+
+        assert [type(result) for result in results] == [list] * 10 + [Unexpected] * 2 + [list] * 10
+        counts = await database.read("SELECT number, count(*) AS n FROM things GROUP BY number ORDER BY number")
+        assert counts == [{"number": 0, "n": 2}, {"number": 5, "n": 20}]
+
+
+async def test_each_of_many_writes_is_told_its_own_outcome(address):
+    """Failures of every kind in between, before and after they changed something."""
+    async with with_table(address) as database:
+        await database.write([Statement(ADD, {"name": "taken", "number": -1})])
+        nobody = Statement("UPDATE things SET number = 1 WHERE name = 'nobody'", expect=1)
+        again = Statement(ADD, {"name": "taken", "number": 1})
+
+        def statements(number: int) -> list[Statement]:
+            add = Statement(f"{ADD} RETURNING number", {"name": f"{number:03}", "number": number}, expect=1)
+            return [[add], [nobody, add], [add, nobody], [again, add], [add, again]][number % 5]
+
+        results = await asyncio.gather(
+            *(database.write(statements(number)) for number in range(100)), return_exceptions=True
+        )
+
+        assert results[::5] == [[[{"number": number}]] for number in range(0, 100, 5)]
+        assert {type(result) for result in results[1::5] + results[2::5]} == {Unexpected}
+        assert {type(result) for result in results[3::5] + results[4::5]} == {Unstorable}
+        assert await names(database) == [f"{number:03}" for number in range(0, 100, 5)] + ["taken"]
+
+
+async def test_closing_finishes_what_was_asked(shared_address):
+    async with with_table(shared_address) as database:
+        writes = [
+            asyncio.create_task(database.write([Statement(ADD, {"name": str(n), "number": n})])) for n in range(9)
+        ]
+        await asyncio.sleep(0)
+
+    assert await asyncio.gather(*writes) == [[[]]] * 9
+    async with opened(shared_address) as again:
+        assert len(await names(again)) == 9
+
+
+async def test_another_process_that_writes_is_waited_for(tmp_path):
+    async with with_table(str(tmp_path / "store.db")) as database:
+        other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("INSERT INTO things (name) VALUES ('theirs')")
+        ours = asyncio.create_task(database.write([Statement(ADD, {"name": "ours", "number": 1})]))
+        await asyncio.sleep(0.05)
+        assert not ours.done()
+        other.execute("COMMIT")
+        other.close()
+
+        await ours
+        assert await names(database) == ["ours", "theirs"]
+
+
+async def test_a_vacuum_gives_space_back(address):
+    async with with_table(address) as database:
+        add = "INSERT INTO things (name, body) VALUES (:name, :body)"
+        await database.write([Statement(add, {"name": str(n), "body": "x" * 100_000}) for n in range(20)])
+        full = await database.size()
+        await database.write([Statement("DELETE FROM things")])
+        await database.vacuum()
+
+        assert await database.size() < full if "postgres" not in address else await database.size() > 0
+
+
+async def test_a_new_file_can_be_vacuumed_bit_by_bit(tmp_path):
+    async with opened(str(tmp_path / "store.db")) as database:
+        assert await database.read("PRAGMA auto_vacuum") == [{"auto_vacuum": 2}]
+        assert await database.read("PRAGMA journal_mode") == [{"journal_mode": "wal"}]
+        assert await database.read("PRAGMA synchronous") == [{"synchronous": 2}]

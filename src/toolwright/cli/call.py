@@ -91,7 +91,7 @@ async def _for_a_person(runtime: Runtime, talk: Conversation, asked: Asked, watc
             outcome, known = await _call(runtime, talk, asked)
         finally:
             watch.close()
-    show_outcome(outcome, runtime.parts.outputs, asked=is_person(sys.stdin), debug=debug)
+    await show_outcome(outcome, runtime.parts.outputs, asked=is_person(sys.stdin), debug=debug)
     return exit_code(outcome) if known else UNKNOWN_TOOL
 
 

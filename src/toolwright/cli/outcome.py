@@ -55,14 +55,14 @@ def event_as_json(event: Event) -> dict[str, Any]:
     return {"event": type(event).__name__, **fields}
 
 
-def show_outcome(outcome: Outcome, outputs: Outputs, *, asked: bool, debug: bool) -> None:
+async def show_outcome(outcome: Outcome, outputs: Outputs, *, asked: bool, debug: bool) -> None:
     """The outcome for a person: what the tool gave on stdout, anything else on stderr."""
     match outcome:
         case Done(data=data):
-            text = _whole(outcome.text, outputs)
+            text = await _whole(outcome.text, outputs)
             console().print(Text(escaped(text)) if _says_more(text, data) else pretty(data), soft_wrap=True)
         case Failed(code=code, message=message):
-            complain(escaped(_whole(message, outputs)), kind=f"failed ({code})")
+            complain(escaped(await _whole(message, outputs)), kind=f"failed ({code})")
             if code == "crashed" and not debug:
                 sys.stderr.write("Run it again with --debug for the traceback.\n")
         case Pending(waiting_for=waiting_for):
@@ -80,12 +80,12 @@ def _hint(pending: Pending, asked: bool) -> str:
     return "It still waits for an answer. Run it in a terminal to give one."
 
 
-def _whole(text: str, outputs: Outputs) -> str:
+async def _whole(text: str, outputs: Outputs) -> str:
     """The text before it was cut for a model. The handle would end with this process, and a screen has room."""
     if not text.startswith(f'{{"{NAME}":'):
         return text
     try:
-        return outputs.find(json.loads(text)[NAME]["handle"], None, None).text
+        return (await outputs.find(json.loads(text)[NAME]["handle"], None, None)).text
     except (ValueError, LookupError, TypeError, RecursionError, NotFound):  # a tool's own words, and no handle of ours
         return text
 

@@ -39,18 +39,3 @@ class Approval:
             case "ask":
                 return None
         raise TypeError(f"An approver answers True, False, an Approval or None, not {decision!r}.")
-
-
-class Grants:
-    """Standing approvals, beside the policy's rules and never over a deny."""
-
-    def __init__(self) -> None:
-        self._given: set[tuple[str | None, str]] = set()
-
-    def give(self, user: str | None, definition: str) -> None:
-        """Let a user call a tool, as it is defined now, without being asked."""
-        self._given.add((user, definition))
-
-    def has(self, user: str | None, definition: str) -> bool:
-        """Whether there is a standing approval."""
-        return bool(self._given) and (user, definition) in self._given

@@ -21,6 +21,8 @@ from toolwright.core.threads import Threads
 if TYPE_CHECKING:
     from toolwright.runtime.approval import Approval
     from toolwright.runtime.scope import Scope
+    from toolwright.store.ledger import Known
+    from toolwright.store.pending import Answered
 
 T = TypeVar("T")
 _EPOCH = time.time() - time.perf_counter()
@@ -71,6 +73,23 @@ class Invocation:
     queued: float = 0.0
     on_end: Callable[[Outcome], object] | None = None
     """Whoever answered a waiting caller is told how the call ended."""
+    fence: int | None = None
+    """The number under which this runtime holds the call in the ledger."""
+    claimed: bool = False
+    """Whether the ledger says that this runtime runs it."""
+    busy: bool = False
+    """Whether its handler runs at this moment."""
+    answered: Answered | None = None
+    """The answer that ends the call; written together with the outcome."""
+    known: Known | None = None
+    """The call as the ledger keeps it, once it does."""
+    posted: str | None = None
+    """The message that shows the call in its space."""
+    closed: bool = False
+    """Whether its outcome is in the ledger."""
+    lost: bool = False
+    """Whether somebody else wrote the outcome first."""
+    journalled: bool = False
     direct = False
     _id: str | None = None
     _task: asyncio.Task[Any] | None = None
@@ -225,6 +244,10 @@ class Invocation:
         if self._task is not None:
             self._stops += 1
             self._task.cancel()
+
+    def elapsed(self) -> float:
+        """Seconds since the call began, or that it took."""
+        return self.latency or (time.perf_counter() - self.started if self.started else 0.0)
 
     @property
     def started_at(self) -> float:

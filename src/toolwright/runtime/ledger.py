@@ -1,83 +1,239 @@
-"""Ledger: which calls have happened, and how they ended. An outcome is written once."""
+"""Ledger: how the calls of a runtime are remembered. An outcome is written once and never changes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+import json
+import logging
+from typing import TYPE_CHECKING
 
+from toolwright.core.canonical import digest
 from toolwright.core.outcome import Done, Failed, Outcome
+from toolwright.runtime.invocation import Invocation
+from toolwright.runtime.plain import fingerprint, given_arguments
+from toolwright.store import ledger as rows
+from toolwright.store.database import Statement, StoreUnavailable, Unexpected, Unstorable
+from toolwright.store.inbox import tool_result
+from toolwright.store.ledger import Known
+from toolwright.store.outcomes import arguments_text, outcome_of, outcome_text
 
+if TYPE_CHECKING:
+    from toolwright.runtime.parts import Parts
+    from toolwright.store.store import Store
+
+log = logging.getLogger("toolwright")
+INSIST = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.2)
+"""Pauses between tries to write down what has happened: a database that restarts is waited for."""
+MOST_UNWRITTEN = 10_000
 KEPT = 10_000
-
-
-@dataclass(slots=True)
-class _Record:
-    fingerprint: str
-    outcome: Outcome | None = None
-    claimed: bool = False
+"""Calls that a runtime without a store remembers once they are over."""
 
 
 class Ledger:
-    """Calls by their id, in memory: the last ten thousand that ended."""
+    """What the stages ask of the store, each in one transaction."""
 
-    def __init__(self) -> None:
-        self._records: dict[str, _Record] = {}
-        self._ended: dict[str, None] = {}
-        self._idle: dict[str, None] = {}
-        """Ids of calls that came to nothing: as many are remembered as of those that ended."""
+    def __init__(self, parts: Parts) -> None:
+        self._parts, self._opened = parts, 0
+        self.unwritten: dict[str, list[Statement]] = {}
+        """Outcomes that the store would not take; tried again for as long as the runtime lives."""
 
-    def opened(self, call_id: str, fingerprint: str) -> bool:
-        """Remember what an id stands for; false if it stands for another call."""
-        return self._records.setdefault(call_id, _Record(fingerprint)).fingerprint == fingerprint
+    async def open(self, invocation: Invocation) -> Known:
+        """What the id of a call stands for: this call, if nobody has used it before."""
+        store = await self._parts.remembered()
+        call = invocation.known = known(invocation)
+        found = await store.write(rows.opened(call))
+        await self._make_room(store)
+        return Known.of(found[1][0])
 
-    def outcome(self, call_id: str) -> Outcome | None:
-        """How a call ended."""
-        record = self._records.get(call_id)
-        return _own(record.outcome) if record and record.outcome is not None else None
+    async def _make_room(self, store: Store) -> None:
+        """Memory is for the latest; a store that was asked for keeps its own time."""
+        self._opened += 1
+        if not self._parts.durable and self._opened % (KEPT // 10) == 0:
+            from toolwright.store.retention import Retention
 
-    def claim(self, call_id: str) -> bool:
-        """True for the one who may run the call."""
-        record = self._records.get(call_id)
-        if record is None:
-            return True
-        if record.claimed or record.outcome is not None:
+            await store.prune(Retention(None, None, None, None, None, None, most_calls=KEPT))
+
+    async def claim(self, invocation: Invocation) -> bool:
+        """Write the intent; false if somebody else has. From here on the effect may have happened."""
+        store, me = await self._parts.remembered(), self._parts.owner
+        if not _fresh(invocation):
+            step, fence = rows.claimed(invocation.id, me, invocation.fence or 0), None
+        else:
+            invocation.known = known(invocation, owner=me, fence=1)
+            step, fence = rows.begun(invocation.known), 1
+        try:
+            results = await store.write([_expecting(step), *self._intent(invocation)])
+        except Unexpected:
             return False
-        record.claimed = True
-        self._idle.pop(call_id, None)
+        except asyncio.CancelledError:  # by now it is written or not, and nothing has run
+            await self._undo(invocation)
+            raise
+        invocation.fence = fence or results[0][0]["fence"]
         return True
 
-    def close(self, call_id: str, outcome: Outcome) -> Outcome:
+    async def _undo(self, invocation: Invocation) -> None:
+        store = await self._parts.remembered()
+        if not _fresh(invocation):
+            await store.write([Statement(_UNDO, {"call_id": invocation.id, "owner": self._parts.owner})])
+        else:
+            cancelled = outcome_text(Failed("cancelled", f"{invocation.tool_name} was cancelled before it ran."))
+            step = rows.ended(invocation.id, cancelled, owner=self._parts.owner, fence=1)
+            await store.write([Statement(step.sql, step.params)])
+
+    async def release(self, invocation: Invocation) -> None:
+        """Nothing has happened: the call may be tried again under the same id."""
+        if invocation.fence is not None:
+            store = await self._parts.remembered()
+            await store.write([rows.released(invocation.id, self._parts.owner, invocation.fence)])
+            invocation.fence, invocation.claimed = None, False
+
+    async def end(self, invocation: Invocation, outcome: Done | Failed) -> Outcome:
         """Write the outcome, or give the one that was written before."""
-        record = self._records.get(call_id)
-        if record is None:
-            return outcome
-        if record.outcome is not None:
-            return _own(record.outcome)
-        record.outcome = _own(outcome)  # whatever its caller does to the data that it is given
-        self._idle.pop(call_id, None)
-        self._ended[call_id] = None
-        while len(self._ended) > KEPT:
-            oldest = next(iter(self._ended))
-            del self._ended[oldest], self._records[oldest]
+        store = await self._parts.remembered()
+        try:
+            text = outcome_text(outcome)
+        except Unstorable as error:
+            outcome = Failed("crashed", f"{invocation.tool_name} ran, but {error}", executed=True)
+            text = outcome_text(outcome)
+        invocation.closed = True
+        try:
+            await self._insist(store, invocation, self._ending(invocation, outcome, text))
+        except Unexpected:
+            return await self._stored(store, invocation, outcome, text)
+        self._parts.waits.over(invocation)
         return outcome
 
-    def nothing_came(self, call_id: str) -> None:
-        """The call ended without effect; its id may be forgotten once there are too many such."""
-        record = self._records.get(call_id)
-        if record is None or record.claimed or record.outcome is not None:
-            return
-        self._idle[call_id] = None
-        while len(self._idle) > KEPT:
-            oldest = next(iter(self._idle))
-            del self._idle[oldest], self._records[oldest]
+    def _ending(self, invocation: Invocation, outcome: Done | Failed, text: str) -> list[Statement]:
+        call_id = invocation.id
+        if (answered := invocation.answered) is not None:
+            steps = [answered.statement(), rows.ended_by_answer(call_id, text)]
+        elif invocation.fence is not None:
+            steps = [rows.ended(call_id, text, owner=self._parts.owner, fence=invocation.fence)]
+        else:
+            steps = [rows.ended_unclaimed(call_id, text)]
+        return [*steps, *self._pushed(invocation, outcome), *self._told(invocation, outcome, text)]
 
-    def release(self, call_id: str) -> None:
-        """Nothing has happened: the call may be tried again under the same id."""
-        if (record := self._records.get(call_id)) and record.outcome is None:
-            record.claimed = False
+    def _pushed(self, invocation: Invocation, outcome: Done | Failed) -> list[Statement]:
+        """Whoever was told to wait finds the result in the inbox; a caller who waits here is told directly."""
+        if not invocation.resumed or not self._parts.durable:
+            return []
+        who, store = invocation.principal, self._parts.store
+        result = outcome.data if isinstance(outcome, Done) else {"error": outcome.message, "code": outcome.code}
+        assert store is not None
+        item = tool_result(invocation.id, invocation.tool_name, who.turn, result)
+        return [store.inbox.pushed(who.agent or "", *item)]
+
+    def _intent(self, invocation: Invocation) -> list[Statement]:
+        """No effect without its row in the audit, in the same transaction."""
+        if not self._parts.durable or (store := self._parts.store) is None:
+            return []
+        user, detail = invocation.principal.user, {"arguments": digest(invocation.known and invocation.known.arguments)}
+        return [store.audit.row("intent", invocation.id, invocation.listing.name, user=user, detail=detail)]
+
+    def _told(self, invocation: Invocation, outcome: Done | Failed, text: str) -> list[Statement]:
+        """The rows of audit and journal, in the same transaction as what they tell of."""
+        if not self._parts.durable or (store := self._parts.store) is None:
+            return []
+        invocation.journalled = True
+        name, user, call_id = invocation.listing.name, invocation.principal.user, invocation.id
+        code = outcome.code if isinstance(outcome, Failed) else "ok"
+        detail = {"code": code, "outcome": digest(text)}
+        told = [store.audit.row("outcome", call_id, name, user=user, detail=detail)]
+        if (answered := invocation.answered) is not None:
+            detail = {"answer": answered.answer, "weight": answered.weight}
+            told.append(store.audit.row("answer", call_id, name, user=user, by=answered.by, detail=detail))
+            told.append(self._parts.entry(invocation, "settled", answered.answer))
+        return [*told, self._parts.entry(invocation, "ended", code)]
+
+    async def _insist(self, store: Store, invocation: Invocation, steps: list[Statement]) -> None:
+        """What has happened must be written; what has not can simply be refused."""
+        pauses = iter(INSIST if invocation.began and invocation.answered is None else ())
+        while True:
+            try:
+                await store.write(steps)
+                return
+            except StoreUnavailable:
+                if (pause := next(pauses, None)) is None:
+                    if invocation.began and len(self.unwritten) < MOST_UNWRITTEN:
+                        self.unwritten[invocation.id] = steps
+                    raise
+            await asyncio.sleep(pause)
+
+    async def _stored(self, store: Store, invocation: Invocation, outcome: Done | Failed, text: str) -> Outcome:
+        """Somebody else was first, or a write in doubt was kept after all."""
+        found = await self.find(invocation.id)
+        if found is not None and found.outcome == text:
+            self._parts.waits.over(invocation)
+            return outcome
+        invocation.lost = True
+        return outcome if found is None else said(found)
+
+    async def find(self, call_id: str) -> Known | None:
+        """The row of a call."""
+        store = await self._parts.remembered()
+        step = rows.find(call_id)
+        found = await store.database.read(step.sql, step.params)
+        return Known.of(found[0]) if found else None
+
+    async def retry_unwritten(self) -> None:
+        """Outcomes that could not be written before."""
+        store = await self._parts.remembered()
+        for call_id, steps in list(self.unwritten.items()):
+            try:
+                await store.write(steps)
+            except Unexpected:
+                log.warning("The outcome of call %s was written by somebody else.", call_id)
+            self.unwritten.pop(call_id, None)
 
 
-def _own(outcome: Outcome) -> Outcome:
-    return outcome.apart() if isinstance(outcome, Done) else outcome.evolve()
+_UNDO = """UPDATE ledger SET state = 'idle', owner = NULL
+    WHERE call_id = :call_id AND owner = :owner AND state = 'running'"""
+
+
+def _fresh(invocation: Invocation) -> bool:
+    """Whether no row can be there yet."""
+    return not (invocation.given or invocation.resumed or invocation.round)
+
+
+def _expecting(step: Statement) -> Statement:
+    return Statement(step.sql, step.params, expect=1)
+
+
+def said(call: Known) -> Outcome:
+    """What is known of how a call ended."""
+    if call.outcome is not None:
+        return outcome_of(call.outcome)
+    return unknown_effect(call.tool, call.call_id)
+
+
+def unknown_effect(tool: str, call_id: str) -> Failed:
+    """What is said of a call whose process died while it ran."""
+    return Failed(
+        "unknown_effect",
+        f"it is not known whether {tool} has happened, because its process died while it ran. Do not repeat it: "
+        f"a person has to find out and settle call {call_id}.",
+        executed=True,
+    )
+
+
+def known(invocation: Invocation, *, owner: str | None = None, fence: int = 0) -> Known:
+    """A call as the ledger keeps it."""
+    who, listing = invocation.principal, invocation.listing
+    return Known(
+        invocation.id, fingerprint(invocation), listing.name, listing.tool.definition,
+        arguments_text(given_arguments(invocation)), who.user, who.session, who.agent, _context(invocation),
+        owner=owner, fence=fence, posted=invocation.posted,
+    )  # fmt: skip
+
+
+def _context(invocation: Invocation) -> str:
+    who = invocation.principal
+    found = {
+        "message": who.message, "task": who.task, "space": who.space, "turn": who.turn, "parent": invocation.parent,
+        "model_id": invocation.model_id, "depth": invocation.depth, "given": invocation.given,
+    }  # fmt: skip
+    given = {name: value for name, value in found.items() if value}
+    return json.dumps(given) if given else "{}"
 
 
 def happened(outcome: Outcome) -> bool:

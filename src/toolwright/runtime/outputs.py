@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from toolwright.core.content import to_text
@@ -14,9 +16,12 @@ from toolwright.core.tool import Tool
 from toolwright.runtime.budget import estimate
 from toolwright.runtime.excerpt import excerpt, rows_of
 from toolwright.runtime.invocation import Invocation
+from toolwright.store.artifacts import Artifact
+from toolwright.store.database import Unstorable
 
 if TYPE_CHECKING:
     from toolwright.runtime.parts import Parts
+    from toolwright.store.store import Store
 
 Reason = Literal["size_limit_exceeded", "token_budget"]
 KEPT, KEPT_BYTES = 1_000, 1 << 30
@@ -26,16 +31,15 @@ NAME = "tool_output"
 
 
 @dataclass(frozen=True, slots=True)
-class Artifact:
+class Kept:
     """An oversized output under a handle."""
 
     handle: str
-    text: str
     tool: str
     reason: Reason
-    owner: tuple[str | None, str | None]
     bytes: int
     lines: int
+    tokens: int
 
     def summary(self) -> dict[str, Any]:
         """What a model needs to know to go on."""
@@ -44,7 +48,7 @@ class Artifact:
             "reason": self.reason,
             "bytes": self.bytes,
             "lines": self.lines,
-            "tokens": estimate(self.text),
+            "tokens": self.tokens,
             "next": f"Read it with {NAME}(handle, lines='1-40'), or head=, tail=, grep=; do not run {self.tool} again",
         }
 
@@ -58,35 +62,41 @@ class Outputs:
     """The artifacts of a runtime. The reader is in the catalogue only once there is something to read."""
 
     def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._kept: dict[str, Artifact] = {}
-        self._bytes = 0
+        self._parts, self.threads = parts, parts.threads
+        self.count = 0
+        """How many there are, as far as this runtime knows."""
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def keep(self, text: str, invocation: Invocation, *, reason: Reason) -> Artifact:
+    async def keep(self, text: str, invocation: Invocation, *, reason: Reason) -> Kept:
         """Keep a text for whoever called."""
-        who = invocation.principal
+        who, name, store = invocation.principal, invocation.listing.name, await self._parts.remembered()
         size = len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
         lines = len(rows_of(text)) if len(text) <= MOST_COUNTED else text.count("\n") + 1
-        made = Artifact(new_id(), text, invocation.listing.name, reason, (who.user, who.session), size, lines)
-        self._kept[made.handle] = made
-        self._bytes += size
-        self._make_room()
-        if NAME not in self._parts.catalogue:
-            self._parts.catalogue.add(reader(self, self._parts.defaults.max_output))
+        made = Kept(new_id(), name, reason, size, lines, estimate(text))
+        await store.artifacts.keep(
+            made.handle, text, tool=name, reason=reason, user=who.user, session=who.session, lines=lines, bytes=size
+        )
+        self.count += 1
+        if not self._parts.durable:
+            await self._make_room(store)
+        self.show_reader()
         return made
 
-    def _make_room(self) -> None:
-        while len(self._kept) > 1 and (len(self._kept) > KEPT or self._bytes > KEPT_BYTES):
-            oldest = next(iter(self._kept))
-            self._bytes -= self._kept.pop(oldest).bytes
+    def show_reader(self) -> None:
+        """Now there is something to read."""
+        if NAME not in self._parts.catalogue:
+            self._parts.catalogue.add(reader(self, self._parts.defaults.max_output))
 
-    def find(self, handle: str, user: str | None, session: str | None) -> Artifact:
+    async def _make_room(self, store: Store) -> None:
+        """Memory is for the latest; a store that was asked for keeps its own time."""
+        self.count -= await store.artifacts.prune(older_than=None, keep=KEPT, keep_bytes=KEPT_BYTES)
+
+    async def find(self, handle: str, user: str | None, session: str | None) -> Artifact:
         """The artifact, for its owner alone: to others it does not exist."""
-        found = self._kept.get(handle)
-        if found is None or found.owner != (user, session):
+        found = None
+        if (store := self._parts.store) is not None:
+            with suppress(Unstorable):
+                found = await store.artifacts.find(handle, user, session)
+        if found is None:
             raise NotFound(f"There is no output {handle[:80]!r}. Copy the handle exactly as it was given.")
         return found
 
@@ -95,7 +105,7 @@ def reader(outputs: Outputs, limit: int) -> Tool[..., Any]:
     """The tool that reads artifacts."""
 
     @tool(name=NAME, effects={"read"}, max_bytes=4 * limit, category="system", visible=False)
-    def tool_output(
+    async def tool_output(
         ctx: Context,
         handle: str,
         head: Annotated[int | None, "First so many lines"] = None,
@@ -114,7 +124,9 @@ def reader(outputs: Outputs, limit: int) -> Tool[..., Any]:
             grep: Only lines that match this regular expression.
             context: So many lines around each match.
         """
-        text = outputs.find(handle, ctx.user, ctx.session).text
-        return excerpt(text, limit, head=head, tail=tail, lines=lines, grep=grep, context=context)
+        text = (await outputs.find(handle, ctx.user, ctx.session)).text
+        options: dict[str, Any] = {"head": head, "tail": tail, "lines": lines, "grep": grep, "context": context}
+        # In a thread: a pattern may take its time, and the rest of the runtime must not wait for it.
+        return str(await outputs.threads.run(partial(excerpt, text, limit, **options)))
 
     return tool_output.evolve(kind="internal")

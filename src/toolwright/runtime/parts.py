@@ -15,19 +15,20 @@ from toolwright.core.call import Principal
 from toolwright.core.clock import Clock
 from toolwright.core.errors import DefinitionError
 from toolwright.core.events import CatalogueChanged
+from toolwright.core.ids import new_id
 from toolwright.core.invoke import Redact
 from toolwright.core.names import nearest
 from toolwright.core.provider import Provider
 from toolwright.core.spaces import Spaces
 from toolwright.core.threads import Threads
 from toolwright.core.tool import Tool
-from toolwright.runtime.approval import Grants
 from toolwright.runtime.breaker import Breaker
 from toolwright.runtime.deadlines import Deadlines
 from toolwright.runtime.defaults import Defaults
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.ledger import Ledger
 from toolwright.runtime.listeners import Listeners
+from toolwright.runtime.logbook import Logbook
 from toolwright.runtime.mounts import Mounts
 from toolwright.runtime.outputs import Outputs
 from toolwright.runtime.pipeline import Proceed
@@ -38,9 +39,13 @@ from toolwright.runtime.results import Results
 from toolwright.runtime.stacks import StackTable
 from toolwright.runtime.stats import Journal, ToolStats
 from toolwright.runtime.waits import WaitingCall, Waits
+from toolwright.store.database import Statement, StoreUnavailable
 
 if TYPE_CHECKING:
+    from toolwright.runtime.scope import Scope
     from toolwright.runtime.stages.middleware import Middleware
+    from toolwright.store.journal import Kind
+    from toolwright.store.store import Store
 
 Approver: TypeAlias = Callable[[WaitingCall], Awaitable[Any]]
 DEFAULT_QUEUE = "default"
@@ -67,14 +72,16 @@ class Parts:
         redact: Redact | None,
         journal: bool,
         auto_complete: bool,
+        durable: bool,
     ) -> None:
+        self.store: Store | None
+        """What is remembered; opened on first need where no store was asked for."""
+        self.root: Scope
         self.policy, self.middleware, self.approver = policy, tuple(middleware), approver
         self.defaults, self.clock = defaults, clock
         self.spaces = spaces
         self.left_out: dict[str, str] = {}
         """Why a provider is not there, by its namespace."""
-        self.posted: dict[str, str] = {}
-        """The messages of visible calls that wait, by call id."""
         self.workspace = workspace or os.environ.get("AGENT_WORKSPACE_ROOT") or os.getcwd()
         self.crash_details, self.redact, self.auto_complete = crash_details, redact, auto_complete
         self.journal = Journal() if journal else None
@@ -84,8 +91,11 @@ class Parts:
         self.running: set[Invocation] = set()
         self.threads, self.reaper, self.mounts = Threads(), Reaper(), Mounts()
         self.deadlines, self.results = Deadlines(clock), Results(clock)
-        self.grants, self.ledger = Grants(), Ledger()
-        self.waits, self.outputs = Waits(self), Outputs(self)
+        self.durable, self.store = durable, None
+        self.owner = new_id()
+        """Under which name this runtime claims calls."""
+        self.ledger, self.waits, self.outputs = Ledger(self), Waits(self), Outputs(self)
+        self.logbook: Logbook | None = None
         self.lines = {name: Line(name, queue, clock) for name, queue in queues.items()}
         self._breakers: dict[int, Breaker] = {}
         self._states: dict[tuple[str | None, str | None], dict[str, Any]] = {}
@@ -159,8 +169,35 @@ class Parts:
                 f"{tool.name} names the queue {name!r}, which is not there.", fix=hint, where=tool.where
             )
 
-    def expire(self, call_id: str) -> None:
-        """Replaced by the runtime, which knows how to end a wait."""
+    async def remembered(self) -> Store:
+        """The store that was asked for, or one in memory, made when something must first be remembered."""
+        if self.store is None:
+            if self.durable:
+                raise StoreUnavailable("The store is closed.")
+            from toolwright.store.store import Store  # a plain call remembers nothing, and never loads this
+
+            self.store = await Store.open(":memory:", now=self.clock.time)
+        return self.store
+
+    async def granted(self, user: str | None, tool: str) -> bool:
+        """Whether there is a standing approval."""
+        return self.store is not None and await self.store.grants.has(user, tool)
+
+    async def bury(self) -> bool:
+        """Give away what runtimes had begun that are gone; true if there were any such calls."""
+        return False
+
+    def sweep(self) -> None:
+        """End the waits whose time is up. Replaced by the runtime, which knows how to."""
+
+    def entry(self, invocation: Invocation, kind: Kind, status: str) -> Statement:
+        """A line for the journal of the store."""
+        assert self.store is not None
+        who = invocation.principal
+        return self.store.journal.entry(
+            kind, invocation.id, invocation.tool_name, status, user=who.user, session=who.session,
+            parent=invocation.parent, latency_ms=invocation.elapsed() * 1000,
+        )  # fmt: skip
 
     async def settled(self) -> None:
         """Wait until every interrupted call has let go, but no longer than a stubborn one deserves."""
@@ -175,7 +212,7 @@ class Parts:
 
     async def close(self) -> None:
         """Let go of threads, timers and stubborn handlers."""
-        self.waits.close()
+        self.waits.unwatch()
         self.deadlines.close()
         for line in self.lines.values():
             line.close()

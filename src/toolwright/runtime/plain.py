@@ -19,7 +19,12 @@ def plain(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def plain_arguments(invocation: Invocation) -> Mapping[str, Any]:
-    """The arguments as they were given, or as they were mended."""
+    """The arguments as they were given, or as they were mended, for people to read."""
+    return plain(given_arguments(invocation))
+
+
+def given_arguments(invocation: Invocation) -> Mapping[str, Any]:
+    """The arguments as they were given, or as they were mended: what the call runs with when it goes on."""
     raw = invocation.raw
     if isinstance(raw, bytes):
         raw = raw.decode(errors="replace")
@@ -28,8 +33,7 @@ def plain_arguments(invocation: Invocation) -> Mapping[str, Any]:
             raw = parse(raw)
         except InvalidArguments:
             raw = None
-    given = raw if isinstance(raw, Mapping) else invocation.arguments
-    return plain(given)
+    return raw if isinstance(raw, Mapping) else invocation.arguments
 
 
 def fingerprint(invocation: Invocation) -> str:

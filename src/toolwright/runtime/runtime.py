@@ -16,7 +16,6 @@ from toolwright.core.errors import DefinitionError, Unavailable
 from toolwright.core.provider import Provider
 from toolwright.core.spaces import Spaces
 from toolwright.core.tool import Tool
-from toolwright.runtime import settle
 from toolwright.runtime.defaults import Defaults
 from toolwright.runtime.parts import Approver, Parts
 from toolwright.runtime.policy import Policy
@@ -27,7 +26,9 @@ from toolwright.runtime.stats import Entry
 
 if TYPE_CHECKING:
     from toolwright.core.invoke import Redact
+    from toolwright.runtime.keeper import Keeper
     from toolwright.runtime.stages.middleware import Middleware
+    from toolwright.store.store import Store
 
 log = logging.getLogger("toolwright")
 STOPPING = 10.0
@@ -40,7 +41,7 @@ class Runtime(Scope):
     def __init__(
         self,
         *sources: Any,
-        store: str | None = None,
+        store: str | Store | None = None,
         policy: Policy | Iterable[Mapping[str, Any]] | None = None,
         queues: Mapping[str, Queue] | None = None,
         middleware: Sequence[Middleware] = (),
@@ -54,11 +55,6 @@ class Runtime(Scope):
         auto_complete: bool = True,
         clock: Clock | None = None,
     ) -> None:
-        if store not in (None, ":memory:"):
-            raise DefinitionError(
-                f"The store {store!r} cannot be opened: this version remembers in memory only.",
-                fix="leave `store` out, or give ':memory:'.",
-            )
         parts = Parts(
             policy=_policy(policy),
             queues=queues or {},
@@ -72,9 +68,12 @@ class Runtime(Scope):
             redact=_redactor(secrets) if secrets else None,
             journal=journal,
             auto_complete=auto_complete,
+            durable=store is not None,
         )
         super().__init__(parts, Principal())
-        parts.expire = self._expire  # type: ignore[method-assign]  # a wait that ends by itself needs the verbs
+        parts.root, parts.sweep = self, self._sweep  # type: ignore[method-assign]  # ending waits needs the verbs
+        self._store = store
+        self._keeper: Keeper | None = None
         self._later: list[Provider | LazyTool] = []
         self._providers: list[Provider] = []
         self._stopped: list[Provider] = []
@@ -98,6 +97,8 @@ class Runtime(Scope):
         return self
 
     async def _start(self) -> None:
+        if self._store is not None:
+            await self._open_store(self._store)
         self.catalogue.remove(*(listing.name for listing in self.catalogue if listing.provider in self._stopped))
         self._later, self._stopped = [*self._later, *self._stopped], []
         for lazy in [item for item in self._later if isinstance(item, LazyTool)]:
@@ -113,6 +114,33 @@ class Runtime(Scope):
         self.parts.rebuild()
         for listing in self.catalogue:
             await self.parts.mounts.mount(listing.tool)
+        if self._keeper is not None:
+            await self._keeper.look()
+
+    async def _open_store(self, given: str | Store) -> None:
+        from toolwright.runtime.keeper import Keeper  # loaded by those alone who have a store
+        from toolwright.store.store import Store
+
+        self.parts.store = await Store.open(given, now=self.parts.clock.time) if isinstance(given, str) else given
+        self._keeper = Keeper(self, self.parts.store)
+        self.parts.bury = self._keeper.bury  # type: ignore[method-assign]
+        await self._keeper.start()
+
+    async def _close_store(self) -> None:
+        keeper, self._keeper = self._keeper, None
+        if keeper is None:
+            return  # what is in memory lives as long as the runtime, which may be opened again
+        try:
+            await keeper.stop()
+        finally:
+            store, self.parts.store = self.parts.store, None
+            if store is not None and isinstance(self._store, str):
+                await store.close()
+
+    @property
+    def store(self) -> Store | None:
+        """What is remembered: the store that was asked for, or the one in memory once there is something in it."""
+        return self.parts.store
 
     async def _join(self, provider: Provider) -> None:
         try:
@@ -164,8 +192,11 @@ class Runtime(Scope):
         """The last ten thousand calls, oldest first, where `journal=True` asked for them."""
         return self.parts.journal.entries() if self.parts.journal is not None else []
 
-    def _expire(self, call_id: str) -> None:
-        _ = self.parts.reaper.own(settle.close(self, call_id, "expired", "nobody answered in time."))
+    def _sweep(self) -> None:
+        from toolwright.runtime.keeper import sweep
+
+        if self.parts.open:
+            _ = self.parts.reaper.own(sweep(self))
 
     async def close(self) -> None:
         """Cancel what runs, stop what was started, and leave nothing behind."""
@@ -173,6 +204,7 @@ class Runtime(Scope):
         parts.open, parts.loop = False, None
         parts.rebuild()
         async with AsyncExitStack() as last:  # whatever fails or is cancelled on the way, the rest is closed too
+            last.push_async_callback(self._close_store)
             last.push_async_callback(parts.close)
             for provider in reversed(self._providers):
                 last.push_async_callback(_stop, provider)

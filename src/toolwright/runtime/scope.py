@@ -141,17 +141,17 @@ class Scope:
 
     async def pending(self) -> list[WaitingCall]:
         """The calls that wait for somebody."""
-        return self.parts.waits.listed(self.principal)
+        return await self.parts.waits.listed(self.principal)
 
     async def cancel(self, call_id: str | None = None) -> bool:
         """Stop a call, or all calls of this scope's user and session; false if there was none."""
         running = [each for each in self.parts.running if self._sees(each) and call_id in (None, each.known_id)]
         for invocation in running:
             invocation.interrupt("cancelled", f"{invocation.tool_name} was cancelled.")
-        waiting = await self.pending() if call_id is None else self.parts.waits.open_to(call_id, self.principal)
-        for wait in waiting:
-            await settle.close(self, wait.call_id, "cancelled", f"{wait.tool} was cancelled while it waited.")
-        return bool(running or waiting)
+        waiting = [wait.call_id for wait in await self.pending()] if call_id is None else [call_id]
+        told = "the call was cancelled while it waited."
+        ended = [await settle.close(self, each, "cancelled", told) for each in waiting]
+        return bool(running) or any(isinstance(each, Failed) and each.code == "cancelled" for each in ended)
 
     def _sees(self, invocation: Invocation) -> bool:
         mine, theirs = self.principal, invocation.principal
@@ -202,7 +202,7 @@ class Scope:
         calls = {name: replace(counter) for name, counter in parts.counters.items() if counter.count}
         return Stats(
             len(parts.catalogue), parts.catalogue.categories(), calls, len(parts.running), parts.threads.abandoned,
-            len(parts.waits), len(parts.outputs),
+            parts.waits.open, parts.outputs.count,
         )  # fmt: skip
 
     def instructions(self) -> str:

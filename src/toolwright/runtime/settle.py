@@ -1,9 +1,13 @@
-"""Settle: answers to waiting calls. Every answer takes the call through the pipeline again, under the same id."""
+"""Settle: answers to waiting calls. Every answer takes the call through the pipeline again, under the same id.
+
+An answer that ends the call is written together with the outcome that it leads to. One that lets the call go on is
+written first; then whoever claims the call runs it, this runtime before any other.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,29 +17,46 @@ from toolwright.core.events import CallSettled
 from toolwright.core.invoke import failed
 from toolwright.core.outcome import Done, Failed, Outcome, Pending
 from toolwright.runtime.approval import Approval
-from toolwright.runtime.invocation import Invocation
-from toolwright.runtime.plain import plain
-from toolwright.runtime.waits import Answer, Held, Verdict, WaitingCall, take
+from toolwright.runtime.resume import again_from, listing_of, take
+from toolwright.runtime.waits import Answer, Going, Verdict, WaitingCall
+from toolwright.store import ledger as rows
+from toolwright.store.database import Statement, StoreError, Unexpected, Unstorable
+from toolwright.store.outcomes import arguments_text, outcome_of
+from toolwright.store.pending import Held, Round
 
 if TYPE_CHECKING:
     from toolwright.runtime.scope import Scope
 
 _EXPECTED = {"approval": ("approve", "reject"), "result": ("settle",), "input": ("settle",)}
+_ENDS = ("reject", "cancel", "expire")
+ANNOUNCED = Statement("{announce}")
 
 
 async def approve(scope: Scope, call_id: str, *, always: bool, arguments: Any, by: str | None) -> Outcome:
     """Yes, perhaps with other arguments; invalid ones leave the wait open."""
-    held = scope.parts.waits.find(call_id, scope.principal)
-    while held is not None and held.inner is not None:  # it waits for another call, whose arguments they are
-        held = scope.parts.waits.find(held.inner, scope.principal)
-    if held is not None and arguments is not None:
-        listing = held.invocation.scope.find(held.invocation.listing.name)
-        try:
-            (listing or held.invocation.listing).tool.check(arguments)
-            arguments = deepcopy(arguments)  # what is approved now is what runs, whatever the caller does to it
-        except InvalidArguments as error:
-            return failed(error).evolve(executed=False)
+    if arguments is not None and (refusal := await _check_edit(scope, call_id, arguments)) is not None:
+        return refusal
     return await _answer(scope, call_id, Verdict("approve", approval=Approval(True, always, arguments, by=by), by=by))
+
+
+async def _check_edit(scope: Scope, call_id: str, arguments: Any) -> Failed | None:
+    waits = scope.parts.waits
+    held = await waits.find(str(call_id), scope.principal)
+    while held is not None and held.wait is not None and held.wait.inner_call is not None:
+        held = await waits.find(held.wait.inner_call, scope.principal)  # whose arguments they are
+    if held is None:
+        return None
+    listing = listing_of(scope.parts, held)
+    if listing is None:
+        return Failed("unavailable", f"{held.call.tool} is not here, so edited arguments cannot be checked.")
+    try:
+        listing.tool.check(arguments)
+        arguments_text(arguments)
+    except InvalidArguments as error:
+        return failed(error).evolve(executed=False)
+    except Unstorable as error:
+        return Failed("invalid_arguments", f"{error} The call still waits.")
+    return None
 
 
 async def reject(scope: Scope, call_id: str, *, reason: str, by: str | None, code: Code = "rejected") -> Outcome:
@@ -57,7 +78,7 @@ async def settle(scope: Scope, call_id: str, result: Any, *, by: str | None) -> 
 
 async def close(scope: Scope, call_id: str, code: Code, message: str) -> Outcome:
     """End a wait without an answer: it was cancelled, or nobody answered in time."""
-    held = scope.parts.waits.find(call_id, scope.principal)
+    held = await scope.parts.waits.find(call_id, scope.principal)
     if held is None or held.wait is None:
         return _unknown(call_id)
     answer: Answer = "expire" if code == "expired" else "cancel"
@@ -67,45 +88,70 @@ async def close(scope: Scope, call_id: str, code: Code, message: str) -> Outcome
 
 
 async def _answer(scope: Scope, call_id: str, verdict: Verdict) -> Outcome:
-    held = scope.parts.waits.find(call_id, scope.principal)
+    parts = scope.parts
+    if parts.durable and parts.store is None:
+        return Failed("unavailable", "The runtime is not running; the call still waits.")
+    try:
+        held = await parts.waits.find(str(call_id), scope.principal)
+    except StoreError as error:
+        return _unreachable(error)
     if held is None:
-        return _unknown(call_id)
+        return await _refused(scope, str(call_id), verdict, _unknown(str(call_id)))
+    if (going := parts.waits.going.get(call_id)) is not None:
+        same = going.task is not None and verdict.same_as(going.answer, going.weight)
+        return await _result_of(going.task) if same and going.task else await _refused(scope, held, verdict)
+    if (judged := _judged(scope, held, verdict)) is not None:
+        again = held.call.state == "ready" and isinstance(judged, Pending) and await take_ready(scope, held)
+        return await _result_of(again) if again else await _refused(scope, held, verdict, judged)
+    assert held.wait is not None
+    if held.wait.inner_call is not None and verdict.answer != "expire":
+        return await _through_inner(scope, held, held.wait.inner_call, verdict)
+    return await act(scope, held, held.wait, verdict)
+
+
+def _judged(scope: Scope, held: Held, verdict: Verdict) -> Outcome | None:
+    """Why an answer changes nothing, or None where it counts."""
+    wait, waits = held.wait, scope.parts.waits
+    fits = wait is not None and verdict.answer in (*_EXPECTED[wait.waiting_for], "cancel", "expire")
     # Where another question has been asked since, the answer is to that one, even if both answers are the same.
-    if not _fits(held, verdict) and any(verdict.same_as(earlier) for earlier in held.verdicts):
-        return await _state(held)
-    if held.outcome is not None or held.resuming is not None or held.wait is None:
+    if not fits and any(verdict.same_as(round.answer, round.weight) for round in held.rounds if not round.open):
+        return waits.state(held)
+    if wait is None:
         return _too_late(held)
     if not scope.parts.open:
         return Failed("unavailable", "The runtime is not running; the call still waits.")
-    if held.inner is not None and verdict.answer != "expire":
-        return await _through_inner(scope, held, verdict)
-    if not _fits(held, verdict) and verdict.answer not in ("cancel", "expire"):
-        return Failed(
-            "conflict", f"Call {call_id} waits for {held.wait.waiting_for}, so {verdict.answer} does not fit."
-        )
-    return await _act(scope, held, held.wait, verdict)
+    if wait.late and verdict.answer not in ("expire", "cancel"):
+        scope.parts.sweep()
+        return Failed("expired", "nobody answered in time.")
+    if not fits and wait.inner_call is None:
+        problem = f"Call {held.call.call_id} waits for {wait.waiting_for}, so {verdict.answer} does not fit."
+        return Failed("conflict", problem)
+    return None
 
 
-def _fits(held: Held, verdict: Verdict) -> bool:
-    return held.resuming is None and held.wait is not None and verdict.answer in _EXPECTED[held.wait.waiting_for]
+async def act(scope: Scope, held: Held, wait: Round, verdict: Verdict) -> Outcome:
+    """Act on an answer. The runtime owns what follows: it goes on when the one who answered hangs up."""
+    parts, call_id = scope.parts, held.call.call_id
+    going = parts.waits.going[call_id] = Going(verdict.answer, verdict.weight())
+    going.task = parts.reaper.own(_carry_out(scope, held, wait, verdict, going))
+    return await _result_of(going.task)
 
 
-async def _act(scope: Scope, held: Held, wait: WaitingCall, verdict: Verdict) -> Outcome:
-    held.verdicts.append(verdict)
-    held.stop_timer()
-    _tell(scope, wait, verdict)
-    # The runtime owns what follows: a call that was approved runs on when the one who approved it hangs up.
-    held.resuming = scope.parts.reaper.own(_carry_out(scope, held, wait, verdict))
-    return await _result_of(held.resuming)
-
-
-async def _carry_out(scope: Scope, held: Held, wait: WaitingCall, verdict: Verdict) -> Outcome:
+async def _carry_out(scope: Scope, held: Held, wait: Round, verdict: Verdict, going: Going) -> Outcome:
+    waits, call_id = scope.parts.waits, held.call.call_id
+    lost = False
     try:
-        outcome = await _go_on(held, wait, verdict)
+        outcome = await _go_on(scope, held, wait, verdict)
+    except Unexpected:  # somebody else answered in that very moment
+        lost = True
+    except StoreError as error:
+        return _unreachable(error)
     finally:
-        if held.resuming is asyncio.current_task():
-            held.resuming = None
-    await _tell_followers(scope, held)
+        if waits.going.get(call_id) is going:
+            del waits.going[call_id]
+    if lost:
+        return await _answer(scope, call_id, verdict)
+    await tell_followers(scope, call_id, outcome)
     return outcome
 
 
@@ -118,16 +164,62 @@ async def _result_of(running: asyncio.Task[Outcome]) -> Outcome:
         return Failed("cancelled", "The runtime closed before the call ended.", executed=True)
 
 
-async def _go_on(held: Held, wait: WaitingCall, verdict: Verdict) -> Outcome:
-    if held.live is not None and not held.live.done():
-        ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        held.invocation.on_end = partial(_hand_over, ended)
-        held.live.set_result(verdict)
-        outcome = await ended
-        if held.outcome is not None or held.wait is not wait:
-            return outcome
-        # Its caller left in that very moment: the answer counts all the same.
-    return await _resume(held, wait, verdict)
+async def _go_on(scope: Scope, held: Held, wait: Round, verdict: Verdict) -> Outcome:
+    parts = scope.parts
+    listing = listing_of(parts, held)
+    if verdict.answer == "approve" and listing is not None and listing.tool.definition != held.call.definition:
+        changed = f"{held.call.tool} has changed since it was asked about. Call it again."
+        verdict = Verdict("reject", approval=Approval(False, reason=changed, code="conflict"), by=verdict.by)
+    # A provider that asked for input goes on with it; to any other wait the answer is the outcome.
+    asked = wait.waiting_for == "input" and wait.inner_call is None
+    resumes = asked and isinstance(verdict.value, Done) and (listing is None or listing.provider is not None)
+    answered, fence = verdict.to(held, wait, scope.principal), None
+    if verdict.answer == "approve" or resumes:
+        fence = await _commit(scope, held, verdict, answered, here=listing is not None)
+        _tell(scope, held, wait, verdict)
+        if fence is None:
+            return Pending("result", held.call.call_id, f"Approved, but {held.call.tool} is not here now.")
+    else:
+        _tell(scope, held, wait, verdict)
+    if verdict.approval and verdict.approval.arguments is not None:
+        held = replace(held, call=replace(held.call, arguments=arguments_text(verdict.approval.arguments)))
+    if (outcome := await _to_live_caller(parts, held, verdict, None if fence else answered, fence)) is not None:
+        return outcome
+    return await _resume(scope, held, verdict, None if fence else answered, fence)
+
+
+async def _commit(scope: Scope, held: Held, verdict: Verdict, answered: Any, *, here: bool) -> int | None:
+    """Write that the call may go on; the fence under which it goes on here, if it can."""
+    parts, call = scope.parts, held.call
+    store = await parts.remembered()
+    edited = verdict.approval.arguments if verdict.approval else None
+    arguments = call.arguments if edited is None else arguments_text(edited)
+    steps = [answered.statement(), rows.goes_on(call.call_id, parts.owner if here else None, arguments)]
+    if parts.durable:
+        detail, user = {"answer": verdict.answer, "weight": answered.weight}, call.user_id
+        steps.append(store.audit.row("answer", call.call_id, call.tool, user=user, by=verdict.by, detail=detail))
+        steps.append(store.journal.entry("settled", call.call_id, call.tool, verdict.answer, user=user))
+    if not here:
+        steps.append(ANNOUNCED)
+    results = await store.write(steps)
+    return results[1][0]["fence"] if here else None
+
+
+async def _to_live_caller(parts: Any, held: Held, verdict: Verdict, answered: Any, fence: int | None) -> Outcome | None:
+    """A caller who waits for the answer goes on with it itself; None if there is none, or it left just then."""
+    call_id = held.call.call_id
+    live, invocation = parts.waits.live.get(call_id), parts.waits.here.get(call_id)
+    if live is None or live.done() or invocation is None:
+        return None
+    ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    invocation.on_end = partial(_hand_over, ended)
+    take(invocation, verdict, held, answered, fence)
+    live.set_result(True)
+    outcome = await ended
+    if invocation.lost:
+        raise Unexpected("somebody else was first")
+    gone = isinstance(outcome, Failed) and outcome.code == "cancelled" and not invocation.closed
+    return None if gone else outcome
 
 
 def _hand_over(waiting: asyncio.Future[Outcome], outcome: Outcome) -> None:
@@ -135,76 +227,106 @@ def _hand_over(waiting: asyncio.Future[Outcome], outcome: Outcome) -> None:
         waiting.set_result(outcome)
 
 
-async def _resume(held: Held, wait: WaitingCall, verdict: Verdict) -> Outcome:
+async def _resume(scope: Scope, held: Held, verdict: Verdict, answered: Any, fence: int | None) -> Outcome:
     """The same call once more, from its stored arguments."""
-    before, parts = held.invocation, held.invocation.scope.parts
-    listing = before.scope.find(before.listing.name)
-    if verdict.answer == "approve" and listing is None:
-        held.verdicts.remove(verdict)
-        parts.waits.watch_expiry(held)
-        return Pending("result", wait.call_id, f"Approved, but {wait.tool} is not here now.")
-    same = listing is not None and listing.tool.definition == held.definition
-    if verdict.answer == "approve" and not same:
-        changed = f"{wait.tool} has changed since it was asked about. Call it again."
-        verdict = Verdict("reject", approval=Approval(False, reason=changed, code="conflict"))
-    if verdict.approval and (edited := verdict.approval.arguments) is not None:
-        held.arguments, held.stored = plain(edited), edited
-    again = Invocation(before.scope, before.listing.name, held.stored)
-    again._id, again.given, again.resumed, again.round = wait.call_id, before.given, True, before.round
-    again.model_id, again.parent, again.depth = before.model_id, before.parent, before.depth
-    take(again, verdict, held)
-    # A no, or somebody's answer, ends the call that was asked about, even where the tool is another one by now.
-    stack = parts.stack_for(again) if same else parts.stack_of(before.listing, again)
+    parts = scope.parts
+    again, stack = again_from(parts, held)
+    take(again, verdict, held, answered, fence)
     outcome = await stack(again)
-    if not isinstance(outcome, Pending) and held.outcome is None:
-        parts.waits.finish(again, outcome)
+    if again.lost and answered is not None:
+        raise Unexpected("somebody else was first")
+    if not isinstance(outcome, Pending) and not again.closed:
+        outcome = await parts.ledger.end(again, outcome)
     return outcome
 
 
-async def _through_inner(scope: Scope, held: Held, verdict: Verdict) -> Outcome:
+async def take_ready(scope: Scope, held: Held) -> asyncio.Task[Outcome] | None:
+    """Claim a call that was answered elsewhere, or before a restart, and go on with it where its tool is here."""
+    parts, call, last = scope.parts, held.call, held.rounds[-1]
+    listing = listing_of(parts, held)
+    if listing is None or listing.tool.definition != call.definition or not parts.open:
+        return None
+    store = await parts.remembered()
+    [taken] = await store.write([rows.taken(call.call_id, parts.owner)])
+    if not taken:
+        return None
+    going = parts.waits.going[call.call_id] = Going(last.answer or "", last.weight or "")
+    going.task = parts.reaper.own(_go_on_with(scope, held, taken[0]["fence"], going))
+    return going.task
+
+
+async def _go_on_with(scope: Scope, held: Held, fence: int, going: Going) -> Outcome:
+    waits, call_id = scope.parts.waits, held.call.call_id
+    try:
+        outcome = await _resume(scope, held, Verdict.kept(held.rounds[-1]), None, fence)
+    except StoreError as error:
+        return _unreachable(error)
+    finally:
+        if waits.going.get(call_id) is going:
+            del waits.going[call_id]
+    await tell_followers(scope, call_id, outcome)
+    return outcome
+
+
+async def _through_inner(scope: Scope, held: Held, inner: str, verdict: Verdict) -> Outcome:
     """The call waits for another one: the answer is meant for that."""
-    assert held.inner is not None
-    outcome = await _answer(scope, held.inner, verdict)
-    return outcome if held.outcome is None and isinstance(outcome, Failed) else await _state(held)
+    outcome = await _answer(scope, inner, verdict)
+    if isinstance(outcome, Failed) and outcome.code in ("not_found", "conflict", "expired", "invalid_arguments"):
+        return outcome
+    return await scope.parts.waits.state_of(held.call.call_id, scope.principal) or outcome
 
 
-async def _tell_followers(scope: Scope, held: Held) -> None:
+async def tell_followers(scope: Scope, call_id: str, outcome: Outcome | None = None) -> None:
     """Calls that wait for this one end as it does."""
-    if held.outcome is None or isinstance(held.outcome, Pending):
+    parts = scope.parts
+    store = await parts.remembered()
+    followers = await store.pending.followers(call_id)
+    found = await parts.ledger.find(call_id) if followers else None
+    if found is None or found.outcome is None:
         return
-    followers, held.followers = held.followers, []
-    for call_id in followers:
-        outer = held.invocation.scope.parts.waits.find(call_id, held.principal)
-        if outer is not None and outer.wait is not None:
-            outer.inner = None
-            await _act(scope, outer, outer.wait, Verdict("settle", value=held.outcome.evolve()))
+    told = outcome_of(found.outcome) if outcome is None or isinstance(outcome, Pending) else outcome.evolve()
+    for follower in followers:
+        outer = await store.pending.find(follower)
+        if outer is not None and outer.wait is not None and follower not in parts.waits.going:
+            await act(parts.root, outer, outer.wait, Verdict("settle", value=told))
 
 
-async def _state(held: Held) -> Outcome:
-    if held.resuming is not None:
-        return await _result_of(held.resuming)
-    if held.outcome is not None:
-        return held.outcome.apart() if isinstance(held.outcome, Done) else held.outcome
-    return held.wait.pending() if held.wait else _unknown(held.invocation.id)
+async def _refused(scope: Scope, call: Held | str, verdict: Verdict, outcome: Outcome | None = None) -> Outcome:
+    """Every try is in the audit, also one that came to nothing."""
+    outcome = _too_late(call) if outcome is None and isinstance(call, Held) else outcome
+    store, refused = scope.parts.store, ("conflict", "expired", "not_found")
+    if scope.parts.durable and store is not None and isinstance(outcome, Failed) and outcome.code in refused:
+        call_id, tool = (call.call.call_id, call.call.tool) if isinstance(call, Held) else (repr(call)[:200], "")
+        detail = {"answer": verdict.answer, "code": outcome.code}
+        who = scope.principal.user
+        await store.write([store.audit.row("refused", call_id, tool, user=who, by=verdict.by, detail=detail)])
+    assert outcome is not None
+    return outcome
 
 
 def _too_late(held: Held) -> Failed:
-    if isinstance(held.outcome, Failed) and held.outcome.code == "expired":
-        return Failed("expired", held.outcome.message)
-    return Failed("conflict", f"Call {held.invocation.id} was answered otherwise already.")
+    last = held.rounds[-1]
+    if held.call.state == "ended" and last.answer == "expire":
+        return Failed("expired", "nobody answered in time.")
+    return Failed("conflict", f"Call {held.call.call_id} was answered otherwise already.")
 
 
 def _unknown(call_id: str) -> Failed:
     return Failed("not_found", f"No call {call_id[:80]} is waiting.")
 
 
-def _tell(scope: Scope, wait: WaitingCall, verdict: Verdict) -> None:
+def _unreachable(error: StoreError) -> Failed:
+    return Failed("unavailable", f"the answer could not be written down, and the call still waits: {error}")
+
+
+def _tell(scope: Scope, held: Held, wait: Round, verdict: Verdict) -> None:
     parts = scope.parts
     if parts.listeners.heard:
         always = bool(verdict.approval and verdict.approval.always)
+        shown = WaitingCall.of(held, wait)
         parts.listeners.emit(
             CallSettled(
-                wait.call_id, wait.tool, verdict.answer, wait.waiting_for, verdict.by, always, verdict.reason,
+                shown.call_id, shown.tool, verdict.answer, shown.waiting_for, verdict.by, always, verdict.reason,
                 parts.clock.time(),
             )
         )  # fmt: skip

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from toolwright.core.call import Arguments, Principal
+from toolwright.core.call import Principal
 from toolwright.core.canonical import digest
 from toolwright.core.clock import Timer, wake
 from toolwright.core.errors import Code
@@ -17,14 +17,18 @@ from toolwright.core.events import CallPending
 from toolwright.core.outcome import Done, Failed, Outcome, Pending, Wait
 from toolwright.runtime.approval import Approval
 from toolwright.runtime.invocation import Invocation
-from toolwright.runtime.plain import fingerprint, plain, plain_arguments
+from toolwright.runtime.ledger import known, said
+from toolwright.runtime.plain import plain, plain_arguments
+from toolwright.store import ledger as rows
+from toolwright.store.database import Unexpected
+from toolwright.store.outcomes import arguments_of, json_text, outcome_of, outcome_text
+from toolwright.store.pending import Answered, Held, Round, asked
 
 if TYPE_CHECKING:
     from toolwright.runtime.parts import Parts
+    from toolwright.store.store import Store
 
 Answer: TypeAlias = Literal["approve", "reject", "settle", "cancel", "expire"]
-KEPT = 10_000
-"""Ended waits that are still remembered, so that a repeated answer gets the stored outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,15 @@ class WaitingCall:
         """The same as an outcome."""
         return Pending(self.waiting_for, self.call_id, self.message, self.request, self.expires_at)
 
+    @classmethod
+    def of(cls, held: Held, wait: Round) -> WaitingCall:
+        """A wait as the store keeps it."""
+        call = held.call
+        return cls(
+            call.call_id, call.tool, plain(arguments_of(call.arguments)), cast(Wait, wait.waiting_for), wait.message,
+            json.loads(wait.request), wait.expires_at, wait.created_at, call.user_id, call.session, wait.round,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -59,156 +72,184 @@ class Verdict:
     code: Code = "rejected"
     reason: str = ""
 
-    def same_as(self, other: Verdict) -> bool:
-        """Whether giving it again changes nothing."""
-        return self.answer == other.answer and digest(self._weight()) == digest(other._weight())
+    @classmethod
+    def kept(cls, round: Round) -> Verdict:
+        """The answer that lets a call go on, as it was written down."""
+        if round.answer == "approve":
+            told = json.loads(round.value or "{}")
+            by = told.get("by")
+            return cls("approve", approval=Approval(True, told.get("always", False), by=by), by=by)
+        return cls("settle", value=outcome_of(round.value or '{"done": null}'))
 
-    def _weight(self) -> Any:
+    def weight(self) -> str:
+        """What makes it the same answer when it is given again."""
         if self.answer == "approve":
-            return self.approval.arguments if self.approval else None
+            return digest(self.approval.arguments if self.approval else None)
         match self.value:
             case Done(data):
-                return ["done", data]
+                return digest("done", data)
             case Failed(code, message):
-                return ["failed", code, message]
-        return None
+                return digest("failed", code, message)
+        return digest(None)
+
+    def same_as(self, answer: str | None, weight: str | None) -> bool:
+        """Whether giving it again changes nothing."""
+        return self.answer == answer and self.weight() == weight
+
+    def to(self, held: Held, wait: Round, viewer: Principal) -> Answered:
+        """The answer as it is written down."""
+        call_id, who = held.call.call_id, (viewer.user, viewer.session)
+        return Answered(call_id, wait.round, self.answer, self.weight(), self._kept(), self.by, *who)
+
+    def _kept(self) -> str | None:
+        """What whoever goes on with the call needs; edited arguments are in the ledger."""
+        if self.approval is not None:
+            return json.dumps({"always": self.approval.always, "by": self.by})
+        return outcome_text(self.value) if self.value is not None else None
 
 
 @dataclass(slots=True)
-class Held:
-    """A call that has waited at least once."""
+class Going:
+    """An answer that is being acted on here."""
 
-    invocation: Invocation
-    """The latest pass through the pipeline."""
-    definition: str
-    arguments: Mapping[str, Any]
-    """What people are shown."""
-    stored: Arguments
-    """What the call runs with when it goes on."""
-    wait: WaitingCall | None = None
-    outcome: Outcome | None = None
-    note: Any = None
-    approval: Approval | None = None
-    verdicts: list[Verdict] = field(default_factory=list)
-    resuming: asyncio.Task[Outcome] | None = None
-    """Set while an answer is being acted on."""
-    live: asyncio.Future[Verdict | None] | None = None
-    """A caller who waits for the answer itself."""
-    inner: str | None = None
-    """The call that this one waits for."""
-    followers: list[str] = field(default_factory=list)
-    """The calls that wait for this one."""
-    timer: Timer | None = None
-
-    @property
-    def principal(self) -> Principal:
-        return self.invocation.principal
-
-    def stop_timer(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
+    answer: str
+    weight: str
+    task: asyncio.Task[Outcome] | None = None
 
 
 class Waits:
-    """Every call that waits, by id."""
+    """The waits of a runtime. The store keeps them; here is only what lives as long as the process."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._held: dict[str, Held] = {}
-        self._ended: dict[str, None] = {}
+        self.here: dict[str, Invocation] = {}
+        """Calls that wait and were made here, by id: their scope may offer what no store can keep."""
+        self.live: dict[str, asyncio.Future[Verdict | bool]] = {}
+        """Callers who wait for the answer themselves."""
+        self.going: dict[str, Going] = {}
+        self.open = 0
+        """How many waits are open, as far as this runtime knows."""
+        self._alarm: Timer | None = None
+        self._alarm_at = inf
 
-    def find(self, call_id: str, viewer: Principal) -> Held | None:
+    async def find(self, call_id: str, viewer: Principal) -> Held | None:
         """A call that the viewer may know of; to a stranger it looks like an unknown id."""
-        held = self._held.get(call_id)
-        if held is None or (viewer.user is not None and viewer.user != held.principal.user):
+        if (store := self._parts.store) is None or "\0" in call_id or not _encodes(call_id):
             return None
-        if viewer.session is not None and held.principal.session not in (None, viewer.session):
-            return None
-        return held
+        return await store.pending.find(call_id, viewer.user, viewer.session)
 
-    def open_wait(self, call_id: str) -> WaitingCall | None:
-        """The open wait of a call."""
-        held = self._held.get(call_id)
-        if held is None or held.wait is None or held.resuming is None:
-            return held.wait if held else None
-        return replace(
-            held.wait, waiting_for="result", message=f"{held.wait.tool} was answered and goes on.", request=None
-        )
-
-    def outcome_of(self, call_id: str | None, viewer: Principal) -> Outcome | None:
+    async def outcome_of(self, call_id: str, viewer: Principal) -> Outcome | None:
         """How a call that waited has ended, if the viewer may know of it."""
-        held = self.find(call_id, viewer) if call_id else None
-        return held.outcome.evolve() if held and held.outcome is not None else None
+        held = await self.find(call_id, viewer) if call_id else None
+        return said(held.call) if held and held.call.state == "ended" else None
 
-    def open_to(self, call_id: str, viewer: Principal) -> list[WaitingCall]:
-        """The open wait of one call, even if it waits for another call, where the viewer may end it."""
-        held = self.find(call_id, viewer)
-        return [held.wait] if held and held.wait and held.resuming is None else []
+    async def state_of(self, call_id: str, viewer: Principal) -> Outcome | None:
+        """The outcome of a call that has waited, or what it waits for."""
+        held = await self.find(call_id, viewer)
+        return None if held is None else self.state(held)
 
-    def listed(self, viewer: Principal) -> list[WaitingCall]:
+    def state(self, held: Held) -> Outcome:
+        """The same, of a call that was read already."""
+        call, wait = held.call, held.wait
+        if call.state in ("ended", "unknown"):
+            return said(call)
+        if wait is not None and call.call_id not in self.going:
+            return WaitingCall.of(held, wait).pending()
+        return Pending("result", call.call_id, f"{call.tool} was answered and goes on.")
+
+    async def listed(self, viewer: Principal) -> list[WaitingCall]:
         """The open waits that the viewer may answer, oldest first."""
-        found = [self.find(call_id, viewer) for call_id in self._held]
-        return [held.wait for held in found if held and held.wait and held.inner is None and held.resuming is None]
+        if (store := self._parts.store) is None:
+            return []
+        found = await store.pending.listed(viewer.user, viewer.session)
+        return [WaitingCall.of(each, each.rounds[-1]) for each in found if each.call.call_id not in self.going]
 
-    def park(self, invocation: Invocation, pending: Pending) -> WaitingCall | None:
-        """Keep a pending call; None if it is only told that the same call runs elsewhere."""
+    async def park(self, invocation: Invocation, pending: Pending) -> WaitingCall | Outcome:
+        """Keep a pending call: the wait, or what became of the call where somebody else was first."""
         if pending.call_id == invocation.id:
-            return None
-        held = self._held.get(invocation.id) or self._begin(invocation)
-        held.invocation, held.note = invocation, pending.state
-        invocation.round += 1
-        inner = self._to_follow(pending.call_id, invocation)
-        if inner is not None:
-            held.inner = inner.invocation.id
-            inner.followers.append(invocation.id)
-        held.wait = self._waiting(invocation, pending, held)
-        held.resuming = None  # it waits again, and can be answered again
-        self.watch_expiry(held)
-        self._tell(held.wait)
+            return pending  # it is only told that the same call runs elsewhere
+        store, call_id = await self._parts.remembered(), invocation.id
+        inner = await self._to_follow(pending.call_id, invocation)
+        message = pending.message or f"{invocation.listing.name} waits for {pending.waiting_for}."
+        expires_at = None if inner else self._expiry(pending)
+        wait = asked(
+            call_id, pending.waiting_for, message, request=json_text(pending.request), note=json_text(pending.state),
+            inner=inner, expires_at=expires_at,
+        )  # fmt: skip
+        fence = invocation.fence
+        call = known(invocation, owner=None if fence is None else self._parts.owner, fence=fence or 0)
+        try:
+            results = await store.write([rows.waiting(call), wait, *self._told(store, invocation, pending)])
+        except Unexpected:
+            return await self.state_of(call_id, Principal()) or pending
+        [asked_at] = results[1]
+        return self._parked(invocation, pending, asked_at["round"], asked_at["created_at"], message, expires_at)
+
+    def _parked(
+        self, invocation: Invocation, pending: Pending, number: int, at: float, message: str, expires_at: float | None
+    ) -> WaitingCall:
+        who, call_id = invocation.principal, invocation.id
+        if not invocation.round:
+            self.open += 1
+        invocation.round, invocation.fence, invocation.claimed = number, None, False
+        self.here[call_id] = invocation
+        self.going.pop(call_id, None)  # it waits again, and can be answered again
+        self.watch(expires_at)
+        wait = WaitingCall(
+            call_id, invocation.listing.name, plain_arguments(invocation), pending.waiting_for, message,
+            pending.request, expires_at, at, who.user, who.session, number,
+        )  # fmt: skip
+        self._tell(wait)
         if invocation.on_end is not None:  # whoever answered last time need not wait for the next answer
             tell, invocation.on_end = invocation.on_end, None
-            tell(held.wait.pending())
-        return held.wait
+            tell(wait.pending())
+        return wait
 
-    def _to_follow(self, call_id: str | None, invocation: Invocation) -> Held | None:
+    def _told(self, store: Store, invocation: Invocation, pending: Pending) -> list[Any]:
+        if not self._parts.durable:
+            return []
+        name, user = invocation.listing.name, invocation.principal.user
+        detail = {"waiting_for": pending.waiting_for}
+        return [
+            store.audit.row("wait", invocation.id, name, user=user, detail=detail),
+            self._parts.entry(invocation, "pending", pending.waiting_for),
+        ]
+
+    async def _to_follow(self, call_id: str, invocation: Invocation) -> str | None:
         """The call that this one waits for: one of its own user's, and none that waits for this one in turn."""
-        first = held = self.find(call_id, invocation.principal) if call_id else None
+        held = await self.find(call_id, invocation.principal) if call_id else None
+        first = held.call.call_id if held else None
         while held is not None:
-            if held.invocation.id == invocation.id:
+            if held.call.call_id == invocation.id:
                 return None
-            held = self._held.get(held.inner) if held.inner else None
+            inner = held.wait.inner_call if held.wait else None
+            held = await self.find(inner, Principal()) if inner else None
         return first
 
-    def abandoned(self, invocation: Invocation, wait: WaitingCall) -> None:
-        """Its caller left after the answer was used: the answer cannot be used again, so that is how the call ends."""
-        held = self._held.get(invocation.id)
-        if held is not None and held.wait is wait and invocation.answer is None and invocation.waited_for is not None:
-            message = f"{invocation.tool_name} was cancelled while it ran."
-            self.finish(invocation, Failed("cancelled", message, executed=True))
+    def _expiry(self, pending: Pending) -> float | None:
+        ttl = self._parts.defaults.pending_ttl
+        if pending.expires_at is not None:
+            return pending.expires_at
+        return self._parts.clock.time() + ttl if ttl else None
 
-    def _begin(self, invocation: Invocation) -> Held:
-        self._parts.ledger.opened(invocation.id, fingerprint(invocation))
-        stored = deepcopy(invocation.raw)  # what runs later is what was asked for now, bytes and all
-        held = Held(invocation, invocation.listing.tool.definition, plain_arguments(invocation), stored)
-        self._held[invocation.id] = held
-        return held
+    def watch(self, expires_at: float | None) -> None:
+        """Wake the sweeper when the next wait has outlived its time."""
+        if expires_at is None or expires_at >= self._alarm_at:
+            return
+        self.unwatch()
+        self._alarm_at = expires_at
+        delay = max(expires_at - self._parts.clock.time(), 0.0)
+        self._alarm = self._parts.clock.call_later(delay, self._ring)
 
-    def _waiting(self, invocation: Invocation, pending: Pending, held: Held) -> WaitingCall:
-        now, ttl, who = self._parts.clock.time(), self._parts.defaults.pending_ttl, invocation.principal
-        expires_at = pending.expires_at if pending.expires_at is not None else now + ttl if ttl else None
-        message = pending.message or f"{invocation.listing.name} waits for {pending.waiting_for}."
-        return WaitingCall(
-            invocation.id, invocation.listing.name, plain(held.arguments), pending.waiting_for, message,
-            pending.request, expires_at, now, who.user, who.session, invocation.round,
-        )  # fmt: skip
+    def _ring(self) -> None:
+        self.unwatch()
+        self._parts.sweep()
 
-    def watch_expiry(self, held: Held) -> None:
-        """End the wait when its time is up."""
-        held.stop_timer()
-        if held.wait and held.wait.expires_at is not None and held.inner is None:
-            delay = held.wait.expires_at - self._parts.clock.time()
-            held.timer = self._parts.clock.call_later(max(delay, 0.0), self._parts.expire, held.wait.call_id)
+    def unwatch(self) -> None:
+        """Nothing wakes the sweeper any more."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm, self._alarm_at = None, inf
 
     def _tell(self, wait: WaitingCall) -> None:
         if self._parts.listeners.heard:
@@ -222,47 +263,26 @@ class Waits:
     async def answered(self, invocation: Invocation, patience: float) -> bool:
         """Wait with the caller for the answer; false when its patience ends first, and the wait stays open."""
         invocation.suspend()
-        held = self._held[invocation.id]
-        live = held.live = invocation.live = asyncio.get_running_loop().create_future()
+        live = self.live[invocation.id] = invocation.live = asyncio.get_running_loop().create_future()
         timer = self._parts.clock.call_later(patience, wake, live) if patience < inf else None
         try:
-            verdict = await live
+            return bool(await live)
         finally:
             if timer is not None:
                 timer.cancel()
-            held.live = invocation.live = None
-        if verdict is None:
-            return False
-        take(invocation, verdict, held)
-        return True
+            self.live.pop(invocation.id, None)
+            invocation.live = None
 
-    def finish(self, invocation: Invocation, outcome: Outcome) -> None:
-        """The call has its outcome; it never changes again."""
-        if (held := self._held.get(invocation.id)) is None:
-            return
-        held.stop_timer()
-        self._parts.ledger.close(invocation.id, outcome)
-        held.wait, held.outcome = None, outcome.apart() if isinstance(outcome, Done) else outcome
-        self._ended[invocation.id] = None
-        while len(self._ended) > KEPT:
-            oldest = next(iter(self._ended))
-            del self._ended[oldest], self._held[oldest]
-
-    def __len__(self) -> int:
-        return sum(held.wait is not None for held in self._held.values())
-
-    def close(self) -> None:
-        """Nothing expires any more."""
-        for held in self._held.values():
-            held.stop_timer()
+    def over(self, invocation: Invocation) -> None:
+        """The call has its outcome."""
+        self.here.pop(invocation.id, None)
+        if invocation.round:
+            self.open -= 1
 
 
-def take(invocation: Invocation, verdict: Verdict, held: Held) -> None:
-    """Let a call go on with the answer it waited for."""
-    invocation.state_note = held.note
-    if verdict.approval is not None:
-        held.approval = invocation.approval = verdict.approval
-        return
-    invocation.approval = held.approval
-    invocation.answer = verdict.value
-    invocation.waited_for = held.wait.waiting_for if held.wait else None
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

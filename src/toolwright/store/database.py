@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -43,14 +43,41 @@ class Statement:
 
 
 class Database(Protocol):
-    """Two verbs. A write is all or nothing, and kept on disk when it returns."""
+    """Two verbs, and what processes that share it need to know of each other."""
 
     async def write(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        """Carry out the statements in one transaction; gives the rows that each returned."""
+        """Carry out the statements in one transaction, all or nothing, kept on disk; gives the rows that each returned.
+
+        A caller that is cancelled hears of it only when its write is decided.
+        """
         ...
 
     async def read(self, sql: str, params: Mapping[str, Value] | None = None) -> list[Row]:
         """Rows as they are now."""
+        ...
+
+    async def hold(self, owner: str) -> None:
+        """Take the lock of this owner, to be had while the process lives."""
+        ...
+
+    async def let_go(self, owner: str) -> None:
+        """Give the lock back."""
+        ...
+
+    async def alive(self, owners: Collection[str]) -> set[str]:
+        """Which of them hold their lock now. In doubt, they do: leases decide."""
+        ...
+
+    def on_announce(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back when any process may have announced something; gives what ends it."""
+        ...
+
+    async def vacuum(self) -> None:
+        """Give the space of what was deleted back."""
+        ...
+
+    async def size(self) -> int:
+        """Bytes of the whole database."""
         ...
 
     async def close(self) -> None:
@@ -62,7 +89,8 @@ def checked(params: Mapping[str, Value]) -> Mapping[str, Value]:
     """Refuse what one of the two databases would refuse, so that both give the same verdict."""
     for name, value in params.items():
         if isinstance(value, str):
-            _check_text(name, value)
+            if "\0" in value or not value.isascii():
+                _check_text(name, value)
         elif isinstance(value, int) and not -LARGEST <= value < LARGEST:
             raise Unstorable(f"{name} is an integer of more than 64 bits.")
     return params
@@ -71,11 +99,10 @@ def checked(params: Mapping[str, Value]) -> Mapping[str, Value]:
 def _check_text(name: str, value: str) -> None:
     if "\0" in value:
         raise Unstorable(f"{name} holds a NUL character.")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise Unstorable(f"{name} holds a lone surrogate.") from None
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Unstorable(f"{name} holds a lone surrogate.") from None
 
 
 def check_expected(statement: Statement, count: int) -> None:

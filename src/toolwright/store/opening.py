@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from importlib.resources import files
 from typing import TypeAlias
 
@@ -14,10 +16,14 @@ MIGRATIONS = ("schema.sql",)
 """In order, forward only: the first makes all tables, each further file changes what came before."""
 
 
-async def open_database(address: str) -> AnyDatabase:
-    """`file.db`, `:memory:` or `postgresql://...`, with its tables as this version wants them."""
+async def open_database(address: str, *, now: Callable[[], float] = time.time) -> AnyDatabase:
+    """`file.db`, `:memory:` or `postgresql://...`, with its tables as this version wants them.
+
+    Args:
+        now: the clock behind `{now}` on SQLite; PostgreSQL has its own.
+    """
     remote = address.startswith(("postgresql://", "postgres://"))
-    database: AnyDatabase = await (Postgres(address) if remote else Sqlite(address)).open()
+    database: AnyDatabase = await (Postgres(address) if remote else Sqlite(address, now=now)).open()
     try:
         await migrate(database)
     except BaseException:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolwright.core.errors import DefinitionError
 from toolwright.store.database import Row, Statement, StoreUnavailable, Unstorable, Value, check_expected, checked
+from toolwright.store.postgres_session import Session, key_of
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -23,6 +25,16 @@ _WORDS = {
     "{horizon}": "pg_snapshot_xmin(pg_current_snapshot())::text::bigint",
     "{announce}": "NOTIFY toolwright",
 }
+# The key of an advisory lock is kept in two halves; those of one number have a 1 in `objsubid`.
+_LOCKS = """SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8 AS up,
+    array(SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks
+        WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) AS keys"""
+SETTLING = 10.0
+"""Seconds after the server came up in which everybody counts as alive: until its owner has come back, which may take
+twice the longest pause between two attempts, a lock is free and yet nobody died."""
+
+T = TypeVar("T")
 _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 
 
@@ -32,6 +44,8 @@ class Postgres:
     def __init__(self, url: str, *, connections: int = 8) -> None:
         self._url, self._connections = url, connections
         self._pool: AsyncConnectionPool[AsyncConnection[Row]] | None = None
+        self._session = Session(url)
+        self._writing: set[asyncio.Task[Any]] = set()
 
     async def open(self) -> Postgres:
         """Connect; raises where the server cannot be reached."""
@@ -55,20 +69,19 @@ class Postgres:
     async def write(self, statements: Sequence[Statement]) -> list[list[Row]]:
         for statement in statements:
             checked(statement.params)
-        return await self._guarded(self._write, statements)  # type: ignore[no-any-return]
+        task = asyncio.create_task(self._guarded(self._opened(), self._write, statements))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+        return await _decided(task)  # type: ignore[no-any-return]
 
     async def _write(self, connection: AsyncConnection[Row], statements: Sequence[Statement]) -> list[list[Row]]:
-        results = []
+        if len(statements) == 1 and statements[0].expect is None:  # atomic by itself, and nothing can undo it later
+            return [await _carry_out(connection, statements[0])]
         async with connection.transaction():
-            for statement in statements:
-                cursor = await connection.execute(_native(statement.sql), statement.params)
-                rows = await cursor.fetchall() if cursor.description else []
-                check_expected(statement, len(rows) if cursor.description else cursor.rowcount)
-                results.append(rows)
-        return results
+            return [await _carry_out(connection, statement) for statement in statements]
 
     async def read(self, sql: str, params: Mapping[str, Value] | None = None) -> list[Row]:
-        return await self._guarded(self._read, sql, checked(params or {}))  # type: ignore[no-any-return]
+        return await self._guarded(self._opened(), self._read, sql, checked(params or {}))  # type: ignore[no-any-return]
 
     async def _read(self, connection: AsyncConnection[Row], sql: str, params: Mapping[str, Value]) -> list[Row]:
         cursor = await connection.execute(_native(sql), params)
@@ -79,14 +92,43 @@ class Postgres:
         lock = Statement("SELECT pg_advisory_xact_lock(7466)")
         await self.write([lock, *(Statement(part) for part in sql.split(";") if part.strip())])
 
-    async def _guarded(self, work: Any, *args: Any) -> Any:
+    async def hold(self, owner: str) -> None:
+        self._opened()
+        await self._session.hold(owner)
+
+    async def let_go(self, owner: str) -> None:
+        await self._session.let_go(owner)
+
+    async def alive(self, owners: Collection[str]) -> set[str]:
+        keys = {owner: key_of(owner) for owner in owners}
+        [row] = await self.read(_LOCKS)
+        if row["up"] < SETTLING or self._session.was_lost_within(SETTLING):
+            return set(owners)
+        taken = set(row["keys"])
+        return {owner for owner, key in keys.items() if key in taken}
+
+    def on_announce(self, callback: Callable[[], None]) -> Callable[[], None]:
+        self._opened()
+        return self._session.on_announce(callback)
+
+    async def vacuum(self) -> None:
+        await self._guarded(self._opened(), _vacuum)
+
+    async def size(self) -> int:
+        [row] = await self.read("SELECT pg_database_size(current_database()) AS bytes")
+        return int(row["bytes"])
+
+    def _opened(self) -> AsyncConnectionPool[AsyncConnection[Row]]:
         if self._pool is None:
             raise StoreUnavailable("The store is closed.")
+        return self._pool
+
+    async def _guarded(self, pool: AsyncConnectionPool[AsyncConnection[Row]], work: Any, *args: Any) -> Any:
         from psycopg import Error, IntegrityError
 
         lost: tuple[type[Exception], ...] = (Error, *self._errors)
         try:
-            async with self._pool.connection() as connection:
+            async with pool.connection() as connection:
                 return await work(connection, *args)
         except IntegrityError as error:
             raise Unstorable(str(error).splitlines()[0]) from error
@@ -94,9 +136,38 @@ class Postgres:
             raise StoreUnavailable(f"PostgreSQL: {type(error).__name__}: {str(error).splitlines()[0]}") from error
 
     async def close(self) -> None:
-        if self._pool is not None:
-            await self._pool.close()
-            self._pool = None
+        pool, self._pool = self._pool, None
+        if self._writing:
+            await asyncio.wait(self._writing)
+        await self._session.close()
+        if pool is not None:
+            await pool.close()
+
+
+async def _decided(task: asyncio.Task[T]) -> T:
+    """However often the caller is cancelled, it goes on only when it is known what became of its write."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or error
+    if cancelled is None:
+        return task.result()
+    if not task.cancelled():
+        task.exception()  # seen, so that nobody complains of it
+    raise cancelled
+
+
+async def _carry_out(connection: AsyncConnection[Row], statement: Statement) -> list[Row]:
+    cursor = await connection.execute(_native(statement.sql), statement.params)
+    rows = await cursor.fetchall() if cursor.description else []
+    check_expected(statement, len(rows) if cursor.description else cursor.rowcount)
+    return rows
+
+
+async def _vacuum(connection: AsyncConnection[Row]) -> None:
+    await connection.execute("VACUUM")
 
 
 def _driver() -> tuple[Any, Any, tuple[type[Exception], ...]]:

@@ -150,10 +150,10 @@ CREATE TABLE IF NOT EXISTS artifacts (
     reason      TEXT NOT NULL,
     user_id     TEXT,
     session     TEXT,
-    content     {blob} NOT NULL,          -- the text as UTF-8: PostgreSQL's own text refuses NUL
     bytes       BIGINT NOT NULL,
     lines       BIGINT NOT NULL,
-    created_at  {real} NOT NULL
+    created_at  {real} NOT NULL,
+    content     {blob} NOT NULL           -- the text as UTF-8; last, so that the rest is read without it
 );
 CREATE INDEX IF NOT EXISTS artifacts_by_age ON artifacts (created_at);
 

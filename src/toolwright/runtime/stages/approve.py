@@ -5,15 +5,20 @@ from __future__ import annotations
 import logging
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from toolwright.core.errors import InvalidArguments
 from toolwright.core.invoke import failed
 from toolwright.core.outcome import Failed, Outcome
-from toolwright.runtime.approval import Approval, Grants
+from toolwright.runtime.approval import Approval
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
 from toolwright.runtime.policy import Rule, decide
 from toolwright.runtime.question import from_approver, question, wants_confirmation
+from toolwright.store.grants import given
+
+if TYPE_CHECKING:
+    from toolwright.runtime.parts import Parts
 
 log = logging.getLogger("toolwright")
 
@@ -28,7 +33,7 @@ def approve(plan: Plan, proceed: Proceed) -> Proceed:
         return proceed
     plan.suspends, plan.bare = True, False
     # Another provider may offer a tool with the very same definition: the name tells them apart.
-    return _Approve(rules, plan.parts.grants, f"{plan.listing.name} {tool.definition}", proceed)
+    return _Approve(rules, plan.parts, f"{plan.listing.name} {tool.definition}", proceed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,7 @@ class _Approve:
     """The stage for one listing."""
 
     rules: tuple[Rule, ...]
-    grants: Grants
+    parts: Parts
     granted: str
     """What a standing approval is given for."""
     proceed: Proceed
@@ -60,7 +65,7 @@ class _Approve:
     async def _asks(self, invocation: Invocation, rule: Rule) -> bool:
         if rule.decision != "ask" and not await wants_confirmation(invocation):
             return False
-        return not self.grants.has(invocation.principal.user, self.granted)
+        return not await self.parts.granted(invocation.principal.user, self.granted)
 
     async def _ask(self, invocation: Invocation) -> Outcome:
         invocation.arguments = deepcopy(invocation.arguments)  # what is shown now is what runs then
@@ -75,7 +80,8 @@ class _Approve:
         if edited and (refusal := self._edit(invocation, approval)) is not None:
             return refusal
         if approval.always:
-            self.grants.give(invocation.principal.user, self.granted)
+            store = await self.parts.remembered()
+            await store.write([given(invocation.principal.user, self.granted, approval.by)])
         return await self.proceed(invocation)
 
     def _edit(self, invocation: Invocation, approval: Approval) -> Failed | None:

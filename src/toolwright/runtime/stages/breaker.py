@@ -21,11 +21,12 @@ def breaker(plan: Plan, proceed: Proceed) -> Proceed:
         ended = False
         try:
             outcome = await proceed(invocation)
-            ended = True
+            ended = invocation.began or outcome.ok  # else it never got as far as the provider
         finally:
             if not ended:
                 state.probe_lost()
-        state.count(outcome)
+        if ended:
+            state.count(outcome)
         return outcome
 
     return stage

@@ -22,7 +22,7 @@ def budget(plan: Plan, proceed: Proceed) -> Proceed:
         outcome = await proceed(invocation)
         if turn.reserve(outcome.text) or not isinstance(outcome, Done):
             return outcome
-        kept = outputs.keep(outcome.text, invocation, reason="token_budget")
+        kept = await outputs.keep(outcome.text, invocation, reason="token_budget")
         return Failed(
             "over_budget",
             f"context window budget exceeded. {plan.listing.name} ran and must not be repeated; its output of "

@@ -14,10 +14,10 @@ def clip(plan: Plan, proceed: Proceed) -> Proceed:
     async def way_out(invocation: Invocation, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Done) and outcome.size() > limit:
             text = outcome.text
-            kept = outputs.keep(text, invocation, reason="size_limit_exceeded")
+            kept = await outputs.keep(text, invocation, reason="size_limit_exceeded")
             return outcome.clipped(kept.message(text, limit))
         if isinstance(outcome, Failed) and len(outcome.message) > limit:
-            kept = outputs.keep(outcome.message, invocation, reason="size_limit_exceeded")
+            kept = await outputs.keep(outcome.message, invocation, reason="size_limit_exceeded")
             return outcome.evolve(message=kept.message(outcome.message, limit))
         return outcome
 

@@ -2,30 +2,56 @@
 
 from __future__ import annotations
 
-from toolwright.core.outcome import Outcome, Pending
+from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.ledger import happened
 from toolwright.runtime.pipeline import Plan, Proceed
+from toolwright.store.database import StoreError, Unstorable
+
+HARMLESS = frozenset({"client", "external", "hosted", "internal"})
+"""Kinds that do nothing here: they are asked for, shown, or only look."""
+
+
+def claims(plan: Plan) -> bool:
+    """Whether calls of a tool are claimed: always with a store, else where an id was given or somebody was asked."""
+    repeats = plan.listing.tool.repeatable or plan.listing.kind in HARMLESS
+    return not repeats and (plan.recallable or plan.parts.durable)
 
 
 def intent(plan: Plan, proceed: Proceed) -> Proceed:
     """After the queue, because a call that dies while it waits in line has had no effect."""
-    if not plan.recallable or plan.listing.tool.repeatable:
+    if not claims(plan):
         return proceed
-    kept, name = plan.parts.ledger, plan.listing.name
+    kept, name, durable = plan.parts.ledger, plan.listing.name, plan.parts.durable
+    plan.suspends = plan.suspends or durable
 
     async def stage(invocation: Invocation) -> Outcome:
-        if invocation.answer is not None:
-            return await proceed(invocation)
-        if not kept.claim(invocation.id):
-            if invocation.ran is not None:  # middleware that proceeds twice gets the same outcome twice
-                return invocation.ran
-            return Pending("result", invocation.id, f"{name} is running already under this id.")
-        outcome = await proceed(invocation)
-        if isinstance(outcome, Pending) or not happened(outcome):
-            kept.release(invocation.id)
-        else:
+        if invocation.answer is not None and invocation.fence is None:
+            return await proceed(invocation)  # the answer takes the place of running
+        if invocation.ran is not None:  # middleware that proceeds twice gets the same outcome twice
+            return invocation.ran
+        if (refusal := await claim(invocation)) is not None:
+            return refusal
+        invocation.busy = True
+        try:
+            outcome = await proceed(invocation)
+        finally:
+            invocation.busy = False
+        if not isinstance(outcome, Pending) and happened(outcome):
             invocation.ran = outcome
         return outcome
+
+    async def claim(invocation: Invocation) -> Outcome | None:
+        if durable:
+            invocation.suspend()
+        try:
+            if not invocation.busy and (invocation.claimed or await kept.claim(invocation)):
+                invocation.claimed = True
+                return None
+        except Unstorable as error:
+            return Failed("invalid_arguments", f"{name} was not run, because it cannot be remembered: {error}")
+        except StoreError as error:
+            return Failed("unavailable", f"{name} was not run, because it cannot be remembered: {error}")
+        return Pending("result", invocation.id, f"{name} is running already under this id.")
 
     return stage

@@ -8,11 +8,13 @@ from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.ledger import happened
 from toolwright.runtime.pipeline import Plan, Proceed
+from toolwright.runtime.stages.intent import claims
+from toolwright.store.database import StoreUnavailable
 
 
 def ledger(plan: Plan, proceed: Proceed) -> Proceed:
     """Never a Pending; and what did not happen may be tried again under the same id."""
-    if not plan.recallable:
+    if not plan.recallable and not claims(plan):
         return proceed
     plan.bare = False
     kept, name = plan.parts.ledger, plan.listing.name
@@ -21,11 +23,41 @@ def ledger(plan: Plan, proceed: Proceed) -> Proceed:
         try:
             outcome = await proceed(invocation)
         except asyncio.CancelledError:
-            if invocation.began:
-                kept.close(invocation.id, Failed("cancelled", f"{name} was cancelled while it ran.", executed=True))
+            if invocation.began and invocation.answer is None:
+                await end(invocation, Failed("cancelled", f"{name} was cancelled while it ran.", executed=True))
+            elif invocation.given and not invocation.round:
+                await kept.release(invocation)
             raise
-        if isinstance(outcome, Pending) or not happened(outcome):
+        if isinstance(outcome, Pending):
             return outcome
-        return kept.close(invocation.id, outcome)
+        if happened(outcome) or not (invocation.given or invocation.round) or invocation.answered is not None:
+            return await end(invocation, outcome)
+        if not invocation.round:
+            await kept.release(invocation)
+        return outcome
+
+    async def end(invocation: Invocation, outcome: Outcome) -> Outcome:
+        if isinstance(outcome, Pending) or (invocation.fence is None and not _known(invocation)):
+            return outcome  # nobody claimed it, so nothing of it is kept
+        try:
+            return await kept.end(invocation, outcome)
+        except StoreUnavailable as error:
+            return _unwritten(name, error, invocation)
 
     return stage
+
+
+def _known(invocation: Invocation) -> bool:
+    return invocation.given or invocation.resumed or bool(invocation.round)
+
+
+def _unwritten(name: str, error: Exception, invocation: Invocation) -> Failed:
+    """What cannot be acknowledged: it ran, and nobody would know after a restart."""
+    if invocation.answered is not None:
+        invocation.closed = False
+        return Failed("unavailable", f"the answer could not be written down, and the call still waits: {error}")
+    return Failed(
+        "unknown_effect",
+        f"{name} ran, but its outcome could not be written down: {error} Do not repeat it; a person has to find out.",
+        executed=True,
+    )

@@ -4,36 +4,51 @@ from __future__ import annotations
 
 import asyncio
 
-from toolwright.core.outcome import Outcome, Pending
+from toolwright.core.call import Principal
+from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed, on_the_way_out
+from toolwright.runtime.waits import WaitingCall
+from toolwright.store.database import Unstorable
 
 
 def park(plan: Plan, proceed: Proceed) -> Proceed:
     """Keep a pending call; a caller with patience waits here, holding no slot and no deadline."""
-    waits = plan.parts.waits
+    waits, kept, durable = plan.parts.waits, plan.parts.ledger, plan.parts.durable
     patient = plan.listing.kind in ("client", "external") or plan.listing.provider is not None
-    plan.suspends = plan.suspends or patient
+    plan.suspends = plan.suspends or patient or durable
 
     async def stage(invocation: Invocation) -> Outcome:
         return await way_out(invocation, await proceed(invocation))
 
     async def way_out(invocation: Invocation, outcome: Outcome) -> Outcome:
         if not isinstance(outcome, Pending):
-            if invocation.round:
-                waits.finish(invocation, outcome)
-            return outcome
-        if (ended := waits.outcome_of(outcome.call_id, invocation.principal)) is not None:
+            # A call that has waited ends here, whatever it ends with; what happened is in the ledger already.
+            return await kept.end(invocation, outcome) if invocation.round and not invocation.closed else outcome
+        if durable:
+            invocation.suspend()
+        if (ended := await waits.outcome_of(outcome.call_id, invocation.principal)) is not None:
             return ended  # the nested call that it would wait for has ended meanwhile
-        wait = waits.park(invocation, outcome)
-        if wait is None:
-            return outcome
+        try:
+            wait = await waits.park(invocation, outcome)
+        except Unstorable as error:
+            return Failed("invalid_arguments", f"{invocation.tool_name} cannot wait for an answer: {error}")
+        if not isinstance(wait, WaitingCall):
+            return wait
         if patient and outcome.patience and await waits.answered(invocation, outcome.patience):
-            try:
-                return await stage(invocation)
-            except asyncio.CancelledError:
-                waits.abandoned(invocation, wait)
-                raise
+            if invocation.lost:  # answered and ended by another process
+                return await waits.state_of(invocation.id, Principal()) or wait.pending()
+            return await go_on(invocation)
         return wait.pending()
+
+    async def go_on(invocation: Invocation) -> Outcome:
+        try:
+            return await stage(invocation)
+        except asyncio.CancelledError:
+            # Its caller left after the answer was used: it cannot be used again, so that is how the call ends.
+            if invocation.began and invocation.answer is None and not invocation.closed:
+                left = Failed("cancelled", f"{invocation.tool_name} was cancelled while it ran.", executed=True)
+                await kept.end(invocation, left)
+            raise
 
     return stage if patient or plan.recallable else on_the_way_out(plan, proceed, way_out)

@@ -15,7 +15,7 @@ log = logging.getLogger("toolwright")
 
 def publish(plan: Plan, proceed: Proceed) -> Proceed:
     """Left out where nobody keeps spaces, and for tools that are not visible."""
-    spaces, parts, name = plan.parts.spaces, plan.parts, plan.listing.name
+    spaces, name = plan.parts.spaces, plan.listing.name
     if spaces is None or not plan.listing.tool.visible:
         return proceed
     plan.suspends, plan.bare = True, False
@@ -26,9 +26,9 @@ def publish(plan: Plan, proceed: Proceed) -> Proceed:
             log.warning("%s is visible, but no space is active: its result is shown nowhere.", name)
             return await proceed(invocation)
         invocation.suspend()
-        posted = parts.posted.get(invocation.id)
+        posted = invocation.posted
         if posted is None:
-            posted = await spaces.post(space, _message(invocation, "running"))
+            posted = invocation.posted = await spaces.post(space, _message(invocation, "running"))
         else:
             await _amend(space, posted, _message(invocation, "running"))
         try:
@@ -36,7 +36,6 @@ def publish(plan: Plan, proceed: Proceed) -> Proceed:
         except BaseException:
             await _amend(space, posted, _message(invocation, "error", "cancelled"))
             raise
-        _remember(parts.posted, invocation.id, posted, outcome)
         await _amend(space, posted, _message(invocation, _status(outcome), outcome.text))
         return outcome
 
@@ -48,14 +47,6 @@ def publish(plan: Plan, proceed: Proceed) -> Proceed:
             log.exception("The message of %s could not be amended", name)
 
     return stage
-
-
-def _remember(posted: dict[str, str], call_id: str, message_id: str, outcome: Outcome) -> None:
-    """Only a call that goes on later needs its message again."""
-    if isinstance(outcome, Pending):
-        posted[call_id] = message_id
-    else:
-        posted.pop(call_id, None)
 
 
 def _status(outcome: Outcome) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from toolwright.core.call import Principal
 from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.runtime.invocation import Invocation
-from toolwright.runtime.ledger import happened
+from toolwright.runtime.ledger import said
 from toolwright.runtime.pipeline import Plan, Proceed
-from toolwright.runtime.plain import fingerprint
+from toolwright.store.database import Unstorable
+from toolwright.store.ledger import Known
 
 LONGEST_ID = 200
 
@@ -15,25 +17,39 @@ def recall(plan: Plan, proceed: Proceed) -> Proceed:
     """The stored outcome, the same open Pending, or a conflict that reveals nothing."""
     if not plan.recallable:
         return proceed
-    waits, kept = plan.parts.waits, plan.parts.ledger
+    parts = plan.parts
+    plan.suspends = plan.suspends or parts.durable
 
     async def stage(invocation: Invocation) -> Outcome:
         if invocation.resumed or not invocation.given:
             return await proceed(invocation)
         if len(invocation.id) > LONGEST_ID:
             return Failed("invalid_arguments", f"A call id has at most {LONGEST_ID} characters.")
-        if not kept.opened(invocation.id, fingerprint(invocation)):
-            return Failed("conflict", "This call id belongs to another call. Use an id of your own for each call.")
-        if (stored := kept.outcome(invocation.id)) is not None:
-            return stored
-        if (waiting := waits.open_wait(invocation.id)) is not None:
-            return waiting.pending()
-        outcome: Outcome | None = None
+        if parts.durable:
+            invocation.suspend()
         try:
-            outcome = await proceed(invocation)
-        finally:
-            if outcome is None or not (isinstance(outcome, Pending) or happened(outcome)):
-                kept.nothing_came(invocation.id)
-        return outcome
+            call = await parts.ledger.open(invocation)
+        except Unstorable as error:
+            return Failed("invalid_arguments", f"This call cannot be remembered under an id: {error}")
+        assert invocation.known is not None
+        if call.fingerprint != invocation.known.fingerprint:
+            return Failed("conflict", "This call id belongs to another call. Use an id of your own for each call.")
+        if call.owner is not None and call.owner != parts.owner and await parts.bury():
+            call = await parts.ledger.find(call.call_id) or call  # its runtime had died
+        if (known := await told(call)) is not None:
+            invocation.journalled = True  # it is in the journal already, once
+            return known
+        return await proceed(invocation)
+
+    async def told(call: Known) -> Outcome | None:
+        if call.state in ("ended", "unknown"):
+            return said(call)
+        if call.state == "waiting":
+            return await parts.waits.state_of(call.call_id, Principal())
+        if call.state in ("ready", "taken"):
+            return Pending("result", call.call_id, f"{call.tool} was answered and goes on.")
+        if call.state == "running":
+            return Pending("result", call.call_id, f"{call.tool} is running already under this id.")
+        return None
 
     return stage

@@ -11,6 +11,7 @@ from toolwright.core.invoke import crashed, failed
 from toolwright.core.outcome import Done, Failed, Outcome, Pending
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
+from toolwright.store.database import StoreError
 
 _make = tuple.__new__
 """Makes an event in half the time that its own constructor takes; a heard call makes two."""
@@ -22,6 +23,7 @@ def record(plan: Plan, proceed: Proceed) -> Proceed:
     name, listeners, journal = listing.name, parts.listeners, parts.journal
     counter, waits, again = parts.counter(name), plan.suspends, plan.recallable
     display, now = listing.tool.face.display, parts.clock.time
+    logbook = parts.logbook
     attach = object.__setattr__  # what `outcome.attach` does, without the call
 
     async def stage(invocation: Invocation) -> Outcome:
@@ -41,6 +43,8 @@ def record(plan: Plan, proceed: Proceed) -> Proceed:
             outcome = invocation.interruption()
         except NotStarted as refusal:
             outcome = failed(refusal)
+        except StoreError as problem:
+            outcome = Failed("unavailable", f"{name}: {problem}", executed=invocation.began)
         except Exception as bug:  # noqa: BLE001 - ours, not the handler's: the caller still gets an outcome
             outcome = crashed(name, bug, redact=parts.redact, details=parts.crash_details)
         finally:
@@ -54,7 +58,7 @@ def record(plan: Plan, proceed: Proceed) -> Proceed:
                 attach(outcome, "_origin", invocation)
                 if waits and invocation._task is not None:
                     invocation.leave(outcome)
-                if journal is not None or listeners.heard:
+                if journal is not None or listeners.heard or logbook is not None:
                     tell_end(invocation, outcome)
         return outcome
 
@@ -63,6 +67,8 @@ def record(plan: Plan, proceed: Proceed) -> Proceed:
         if journal is not None:
             status = "ok" if outcome.ok else _status(outcome)
             journal.append((call_id, name, invocation.started, invocation.latency, status))
+        if logbook is not None and not invocation.journalled and not isinstance(outcome, Pending):
+            logbook.add(parts.entry(invocation, "ended", "ok" if outcome.ok else _status(outcome)))
         if listeners.heard and parts.auto_complete:
             listeners.emit(_make(CallEnded, (call_id, name, outcome, now())))
 

@@ -1,0 +1,161 @@
+"""Keeper: looks after what a store remembers for as long as the runtime lives.
+
+It gives signs of life, goes on with calls that were answered elsewhere or before a restart, ends waits whose time is
+up, finds out about calls whose process died, seals the audit and makes room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from toolwright.runtime import settle
+from toolwright.runtime.logbook import Logbook
+from toolwright.runtime.verify import verify
+from toolwright.store.database import StoreError
+from toolwright.store.owners import LEASE
+
+if TYPE_CHECKING:
+    from toolwright.runtime.scope import Scope
+    from toolwright.store.store import Store
+
+log = logging.getLogger("toolwright")
+BEAT = 0.25
+"""Seconds between two looks at what others may have done."""
+SEAL, PRUNE = 1.0, 3600.0
+AT_ONCE = 100
+_READY = "SELECT call_id FROM ledger WHERE state = 'ready' AND call_id > :after ORDER BY call_id LIMIT :most"
+_UNKNOWN = "SELECT call_id FROM ledger WHERE state = 'unknown'"
+_ENDED = "SELECT call_id FROM ledger WHERE call_id = :call_id AND state = 'ended'"
+
+
+class Keeper:
+    """One per runtime with a store."""
+
+    def __init__(self, scope: Scope, store: Store) -> None:
+        self._scope, self._parts, self._store = scope, scope.parts, store
+        self._nudge = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._due: dict[str, float] = {}
+        self._after = ""
+        self._warned = False
+        self._quiet: Callable[[], None] = lambda: None
+
+    async def start(self) -> None:
+        """Take up what was left, and begin to look after the rest."""
+        store, parts = self._store, self._parts
+        parts.logbook = Logbook(store, parts.reaper)
+        await store.owners.join(parts.owner)
+        await store.owners.bury(parts.owner)
+        parts.waits.open, parts.outputs.count = await store.pending.count(), await store.artifacts.count()
+        parts.waits.watch(await store.pending.next_expiry())
+        if parts.outputs.count:
+            parts.outputs.show_reader()
+
+    async def look(self) -> None:
+        """The first look, once calls can run; from then on one at every beat."""
+        await self._verify()
+        self._quiet = self._store.database.on_announce(self._nudge.set)
+        self._task = asyncio.get_running_loop().create_task(self._keep(), name="toolwright keeper")
+
+    async def stop(self) -> None:
+        """Look after nothing more; what was begun and not run is for others."""
+        self._quiet()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        logbook, self._parts.logbook = self._parts.logbook, None
+        last = (logbook.flush if logbook else None, self._parts.ledger.retry_unwritten, self._store.audit.seal)
+        for work in (*filter(None, last), partial(self._store.owners.leave, self._parts.owner)):
+            try:
+                await work()
+            except StoreError as error:
+                log.warning("The store could not be left in order: %s", error)
+
+    async def _keep(self) -> None:
+        while True:
+            try:
+                await self._beat()
+                self._warned = False
+            except StoreError as error:
+                if not self._warned:
+                    log.warning("The store cannot be reached: %s", error)
+                self._warned = True
+            except Exception:
+                log.exception("Looking after the store failed; it is tried again")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._nudge.wait(), 4 * BEAT if self._warned else BEAT)
+            self._nudge.clear()
+
+    async def _beat(self) -> None:
+        await self._every(LEASE / 3, "lease", lambda: self._store.owners.renew(self._parts.owner))
+        await self._every(SEAL, "bury", self.bury)
+        await self._go_on()
+        await self._sweep()
+        await self._wake()
+        await self._every(SEAL, "write", self._parts.ledger.retry_unwritten)
+        await self._every(SEAL, "seal", self._store.audit.seal)
+        await self._every(PRUNE, "prune", self._store.prune)
+
+    async def _every(self, seconds: float, name: str, work: Callable[[], Awaitable[object]]) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= self._due.get(name, 0.0):
+            self._due[name] = now + seconds
+            await work()
+
+    async def bury(self) -> bool:
+        """Take over from runtimes that are gone."""
+        unknown = await self._store.owners.bury(self._parts.owner)
+        for call in unknown:
+            log.warning("Nobody knows whether call %s of %s has happened: its process died.", call.call_id, call.tool)
+        if unknown:
+            await self._verify()
+        return bool(unknown)
+
+    async def _go_on(self) -> None:
+        """Claim calls that were answered, where their tool is here."""
+        found = await self._store.database.read(_READY, {"after": self._after, "most": AT_ONCE})
+        self._after = found[-1]["call_id"] if len(found) == AT_ONCE else ""
+        for row in found:
+            await self._take(row["call_id"])
+
+    async def _take(self, call_id: str) -> None:
+        held = await self._store.pending.find(call_id)
+        if held is not None:
+            await settle.take_ready(self._scope, held)
+
+    async def _sweep(self) -> None:
+        """Waits whose time is up, and calls that wait for a call that has ended."""
+        await sweep(self._scope)
+        for call_id in await self._store.pending.left_behind():
+            await settle.tell_followers(self._scope, call_id)
+
+    async def _wake(self) -> None:
+        """Callers who wait here for an answer that was given elsewhere."""
+        for call_id, live in list(self._parts.waits.live.items()):
+            if call_id in self._parts.waits.going or not await self._store.database.read(_ENDED, {"call_id": call_id}):
+                continue
+            if not live.done() and (invocation := self._parts.waits.here.pop(call_id, None)) is not None:
+                invocation.lost = invocation.closed = True
+                live.set_result(True)
+
+    async def _verify(self) -> None:
+        for row in await self._store.database.read(_UNKNOWN):
+            held = await self._store.pending.find(row["call_id"])
+            if held is not None:
+                await verify(self._scope, held)
+
+
+async def sweep(scope: Scope) -> None:
+    """End the waits whose time is up."""
+    store = await scope.parts.remembered()
+    while late := await store.pending.late():
+        for call_id in late:
+            await settle.close(scope, call_id, "expired", "nobody answered in time.")
+        if late == await store.pending.late():  # somebody acts on them already
+            break
+    scope.parts.waits.watch(await store.pending.next_expiry())

@@ -1,0 +1,49 @@
+"""Logbook: the ends of calls that need no transaction of their own, written together a moment later."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from toolwright.store.database import Statement, StoreError
+
+if TYPE_CHECKING:
+    from toolwright.runtime.reaper import Reaper
+    from toolwright.store.store import Store
+
+log = logging.getLogger("toolwright")
+MOST, TOGETHER = 10_000, 500
+
+
+class Logbook:
+    """Lines on their way to the journal. What a call has done is never only here: that is in the ledger."""
+
+    def __init__(self, store: Store, reaper: Reaper) -> None:
+        self._store, self._reaper = store, reaper
+        self._lines: list[Statement] = []
+        self._writing = False
+
+    def add(self, line: Statement) -> None:
+        """Write a line soon; where the store will not take them, the oldest are given up."""
+        self._lines.append(line)
+        if len(self._lines) > MOST:
+            del self._lines[:TOGETHER]
+        if not self._writing:
+            self._writing = True
+            _ = self._reaper.own(self._write())
+
+    async def _write(self) -> None:
+        try:
+            await self.flush()
+        finally:
+            self._writing = False
+
+    async def flush(self) -> None:
+        """Write what there is."""
+        while lines := self._lines[:TOGETHER]:
+            try:
+                await self._store.write(lines)
+            except StoreError as error:
+                log.warning("%d lines of the journal wait to be written: %s", len(self._lines), error)
+                return
+            del self._lines[: len(lines)]

@@ -1,0 +1,89 @@
+"""Artifacts: large outputs under unguessable handles, each for its owner alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict, Unpack, cast
+
+from toolwright.store.database import Database, Row, Statement, Unstorable, Value
+
+_ARTIFACT = "handle, content, tool, reason, bytes, lines, created_at"
+_KEEP = """INSERT INTO artifacts (handle, tool, reason, user_id, session, content, bytes, lines, created_at)
+    VALUES (:handle, :tool, :reason, :user, :session, :content, :bytes, :lines, {now})"""
+_FIND = f"""SELECT {_ARTIFACT} FROM artifacts WHERE handle = :handle
+    AND (user_id = :user OR (user_id IS NULL AND CAST(:user AS TEXT) IS NULL))
+    AND (session = :session OR (session IS NULL AND CAST(:session AS TEXT) IS NULL))"""
+_COUNT = "SELECT count(*) AS kept FROM artifacts"
+# Nothing is more than NULL: a limit that is not given deletes nothing.
+_PRUNE = """DELETE FROM artifacts WHERE handle IN (SELECT handle FROM
+        (SELECT handle, created_at, row_number() OVER newest_first AS place, sum(bytes) OVER newest_first AS total
+         FROM artifacts
+         WINDOW newest_first AS (ORDER BY created_at DESC, handle DESC ROWS UNBOUNDED PRECEDING)) AS ranked
+    WHERE created_at < {now} - CAST(:older_than AS DOUBLE PRECISION)
+        OR place > CAST(:keep AS BIGINT) OR total > CAST(:keep_bytes AS BIGINT))
+    RETURNING handle"""
+
+
+class About(TypedDict):
+    """What is known of a text besides itself."""
+
+    tool: str
+    reason: str
+    user: str | None
+    session: str | None
+    lines: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A large output under a handle."""
+
+    handle: str
+    text: str
+    tool: str
+    reason: str
+    bytes: int
+    lines: int
+    created_at: float
+
+
+class Artifacts:
+    """Texts by handle."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def kept(self, handle: str, text: str, **about: Unpack[About]) -> Statement:
+        """A text under a handle, to be put into a transaction."""
+        params = {"handle": handle, "content": text.encode("utf-8", "surrogatepass"), **cast("dict[str, Value]", about)}
+        return Statement(_KEEP, params, expect=1)
+
+    async def keep(self, handle: str, text: str, **about: Unpack[About]) -> None:
+        """Keep a text under a handle."""
+        await self._database.write([self.kept(handle, text, **about)])
+
+    async def find(self, handle: str, user: str | None, session: str | None) -> Artifact | None:
+        """The artifact, for its owner alone: to others it does not exist."""
+        try:
+            rows = await self._database.read(_FIND, {"handle": handle, "user": user, "session": session})
+        except Unstorable:  # then nothing was ever kept under it
+            return None
+        return _artifact(rows[0]) if rows else None
+
+    async def count(self) -> int:
+        """How many there are."""
+        [row] = await self._database.read(_COUNT)
+        return int(row["kept"])
+
+    async def prune(
+        self, *, older_than: float | None = None, keep: int | None = None, keep_bytes: int | None = None
+    ) -> int:
+        """Forget those older than so many seconds, and the oldest of those that are too many; gives how many."""
+        limits = {"older_than": older_than, "keep": keep, "keep_bytes": keep_bytes}
+        [gone] = await self._database.write([Statement(_PRUNE, limits)])
+        return len(gone)
+
+
+def _artifact(row: Row) -> Artifact:
+    return Artifact(text=bytes(row.pop("content")).decode("utf-8", "surrogatepass"), **row)

@@ -1,0 +1,142 @@
+"""Ledger: which calls there are, who runs each, and how it ended. The outcome is written once and never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeAlias
+
+from toolwright.store.database import Row, Statement
+
+State: TypeAlias = Literal["idle", "waiting", "ready", "taken", "running", "unknown", "ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A call that is remembered. `schema.sql` says what its states mean."""
+
+    call_id: str
+    fingerprint: str
+    tool: str
+    definition: str
+    arguments: str
+    user_id: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    context: str = "{}"
+    state: State = "idle"
+    owner: str | None = None
+    fence: int = 0
+    posted: str | None = None
+    outcome: str | None = None
+    created_at: float = 0.0
+
+    @classmethod
+    def of(cls, row: Row) -> Known:
+        return cls(**{name: row[name] for name in _COLUMNS})
+
+
+_COLUMNS = tuple(field.name for field in fields(Known))
+COLUMNS = ", ".join(f"ledger.{name}" for name in _COLUMNS)
+
+_NEW = """INSERT INTO ledger (call_id, fingerprint, tool, definition, arguments, user_id, session, agent, context,
+    state, owner, fence, posted, created_at)
+    VALUES (:call_id, :fingerprint, :tool, :definition, :arguments, :user_id, :session, :agent, :context, {state},
+    :owner, :fence, :posted, {{now}})"""
+_OPEN = _NEW.format(state="'idle'") + " ON CONFLICT (call_id) DO NOTHING"
+_BEGIN = _NEW.format(state="'running'")
+_WAIT = (
+    _NEW.format(state="'waiting'")
+    + """ ON CONFLICT (call_id) DO UPDATE SET state = 'waiting', owner = NULL, posted = excluded.posted
+    WHERE ledger.fingerprint = excluded.fingerprint AND (ledger.state = 'idle'
+        OR (ledger.state IN ('taken', 'running') AND ledger.owner = excluded.owner AND ledger.fence = excluded.fence))
+    RETURNING fence"""
+)
+_FIND = f"SELECT {COLUMNS} FROM ledger WHERE call_id = :call_id"
+_MINE = "owner = :owner AND fence = :fence"
+_CLAIM = f"""UPDATE ledger SET state = 'running', owner = :owner, fence = fence + 1
+    WHERE call_id = :call_id AND (state = 'idle' OR (state = 'taken' AND {_MINE})) RETURNING fence"""
+_TAKE = f"""UPDATE ledger SET state = 'taken', owner = :owner, fence = fence + 1
+    WHERE call_id = :call_id AND state = 'ready' RETURNING {COLUMNS}"""
+_RELEASE = f"""UPDATE ledger SET state = 'idle', owner = NULL
+    WHERE call_id = :call_id AND state IN ('taken', 'running') AND {_MINE}"""
+_END = """UPDATE ledger SET state = 'ended', outcome = :outcome, owner = NULL, ended_at = {now}
+    WHERE call_id = :call_id"""
+_END_MINE = f"{_END} AND state IN ('taken', 'running') AND {_MINE}"
+_END_OPEN = f"{_END} AND state IN ('waiting', 'ready', 'unknown')"
+_END_IDLE = f"{_END} AND state = 'idle'"
+_GO_ON = """UPDATE ledger SET state = {state}, owner = {owner}, fence = fence + 1, arguments = :arguments
+    WHERE call_id = :call_id AND state = 'waiting' RETURNING fence"""
+_GO_ON_HERE = _GO_ON.format(state="'taken'", owner=":owner")
+_GO_ON_ELSEWHERE = _GO_ON.format(state="'ready'", owner="NULL")
+
+
+def begun(call: Known) -> Statement:
+    """A new call runs: from here on its effect may have happened."""
+    return Statement(_BEGIN, row_of(call), expect=1)
+
+
+def opened(call: Known) -> list[Statement]:
+    """What an id stands for, written by the first who uses it; the second statement gives the row as it is."""
+    return [Statement(_OPEN, row_of(call)), find(call.call_id)]
+
+
+def find(call_id: str) -> Statement:
+    """The row of a call."""
+    return Statement(_FIND, {"call_id": call_id})
+
+
+def waiting(call: Known) -> Statement:
+    """The call waits for somebody, and nobody runs it."""
+    return Statement(_WAIT, row_of(call), expect=1)
+
+
+def claimed(call_id: str, owner: str, fence: int) -> Statement:
+    """This owner runs the call, if nobody else does; gives the new fence."""
+    return Statement(_CLAIM, _claim(call_id, owner, fence))
+
+
+def taken(call_id: str, owner: str) -> Statement:
+    """This owner goes on with a call that was answered, if it is the first."""
+    return Statement(_TAKE, {"call_id": call_id, "owner": owner})
+
+
+def goes_on(call_id: str, owner: str | None, arguments: str) -> Statement:
+    """The call was answered: its owner goes on with it, or without one, whoever takes it."""
+    params = {"call_id": call_id, "arguments": arguments}
+    if owner is None:
+        return Statement(_GO_ON_ELSEWHERE, params, expect=1)
+    return Statement(_GO_ON_HERE, {**params, "owner": owner}, expect=1)
+
+
+def released(call_id: str, owner: str, fence: int) -> Statement:
+    """Nothing has happened: the call may be tried again under the same id."""
+    return Statement(_RELEASE, _claim(call_id, owner, fence))
+
+
+def ended(call_id: str, outcome: str, *, owner: str, fence: int) -> Statement:
+    """The outcome of a call that this owner runs."""
+    return Statement(_END_MINE, {**_claim(call_id, owner, fence), "outcome": outcome}, expect=1)
+
+
+def ended_unclaimed(call_id: str, outcome: str) -> Statement:
+    """The outcome of a repeatable call, which nobody needs to claim."""
+    return Statement(_END_IDLE, {"call_id": call_id, "outcome": outcome}, expect=1)
+
+
+def ended_by_answer(call_id: str, outcome: str) -> Statement:
+    """The outcome of a call that was waiting."""
+    return Statement(_END_OPEN, {"call_id": call_id, "outcome": outcome}, expect=1)
+
+
+def row_of(call: Known) -> Mapping[str, Any]:
+    """A call as parameters."""
+    return {
+        "call_id": call.call_id, "fingerprint": call.fingerprint, "tool": call.tool, "definition": call.definition,
+        "arguments": call.arguments, "user_id": call.user_id, "session": call.session, "agent": call.agent,
+        "context": call.context, "owner": call.owner, "fence": call.fence, "posted": call.posted,
+    }  # fmt: skip
+
+
+def _claim(call_id: str, owner: str, fence: int) -> Mapping[str, Any]:
+    return {"call_id": call_id, "owner": owner, "fence": fence}

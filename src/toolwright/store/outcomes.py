@@ -1,0 +1,110 @@
+"""Outcomes and arguments as JSON text that either database can hold, and back."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import asdict
+from os import urandom
+from typing import Any, TypeAlias
+
+from toolwright.core.content import BLOCKS, Block
+from toolwright.core.outcome import Done, Failed
+from toolwright.store.database import Unstorable
+
+JSON: TypeAlias = Any
+_BLOCKS = {block.type: block for block in BLOCKS}
+_BYTES = "bytes:"
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON; NUL and lone surrogates are written as escapes, which both databases keep."""
+    from pydantic_core import to_json
+
+    try:
+        return to_json(value, bytes_mode="base64", inf_nan_mode="strings", fallback=str).decode()
+    except ValueError:  # a lone surrogate, which no UTF-8 can hold
+        return _with_escapes(value)
+
+
+def _with_escapes(value: Any) -> str:
+    try:
+        return json.dumps(value, default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Unstorable(f"It cannot be written as JSON: {error}.") from error
+
+
+def outcome_text(outcome: Done | Failed) -> str:
+    """An outcome as it is kept. Its data becomes plain JSON values; everything a model was shown stays as it was."""
+    if isinstance(outcome, Failed):
+        return json_text({"failed": outcome.code, **_given(outcome, "message", "executed", "data", "retry_after")})
+    data = outcome._json.decode() if outcome._json is not None else json_text(outcome.data)
+    more = _given(outcome, "title", "metadata", "_shown")
+    if outcome.has_own_content:
+        more["content"] = [_block(block) for block in outcome.content]
+    if outcome.attachments:
+        more["attachments"] = [_block(block) for block in outcome.attachments]
+    return f'{{"done":{data},"more":{json_text(more)}}}' if more else f'{{"done":{data}}}'
+
+
+def outcome_of(text: str) -> Done | Failed:
+    """An outcome as it was kept."""
+    kept = json.loads(text)
+    if "failed" in kept:
+        return Failed(kept.pop("failed"), **kept)
+    more = kept.get("more") or {}
+    shown = more.pop("_shown", None)
+    for name in more.keys() & {"content", "attachments"}:
+        more[name] = [_block_of(block) for block in more[name]]
+    done = Done(kept["done"], **more)
+    return done if shown is None else done.evolve(_shown=shown, _content=done.content)
+
+
+def _given(outcome: Done | Failed, *names: str) -> dict[str, Any]:
+    """What differs from the default."""
+    found = {name: getattr(outcome, name) for name in names}
+    return {name: value for name, value in found.items() if value is not None and value is not False and value != {}}
+
+
+def _block(block: Block) -> dict[str, Any]:
+    return {"type": block.type, **asdict(block)}
+
+
+def _block_of(kept: dict[str, Any]) -> Block:
+    return _BLOCKS[kept.pop("type")](**kept)
+
+
+def arguments_text(arguments: Mapping[str, Any]) -> str:
+    """Arguments as they are kept. Bytes come back as bytes: their mark is drawn by lot, so that nobody can forge it."""
+    mark = urandom(8).hex()
+    found = False
+
+    def plain(value: Any) -> Any:
+        nonlocal found
+        if isinstance(value, (bytes, bytearray)):
+            found = True
+            return {mark: b64encode(value).decode()}
+        return _plain(value)
+
+    try:
+        text = json.dumps(arguments, default=plain, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Unstorable(f"The arguments cannot be written down: {error}.") from error
+    return f"{_BYTES}{mark}:{text}" if found else text
+
+
+def arguments_of(text: str) -> dict[str, Any]:
+    """Arguments as they were kept."""
+    if not text.startswith(_BYTES):
+        return json.loads(text)  # type: ignore[no-any-return]
+    mark, text = text[len(_BYTES) :].split(":", 1)
+    hook = lambda found: b64decode(found[mark]) if found.keys() == {mark} else found  # noqa: E731 - shorter so
+    return json.loads(text, object_hook=hook)  # type: ignore[no-any-return]
+
+
+def _plain(value: Any) -> Any:
+    """Dates, models, sets and the like, as pydantic writes them; raises for what nobody can write."""
+    from pydantic_core import to_jsonable_python
+
+    return to_jsonable_python(value, bytes_mode="base64")

@@ -1,0 +1,75 @@
+"""Owners: the runtimes that are at work on a store, and what is done for one that died."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolwright.store.database import Statement, Unexpected
+from toolwright.store.ledger import COLUMNS, Known
+
+if TYPE_CHECKING:
+    from toolwright.store.opening import AnyDatabase
+
+LEASE = 30.0
+"""Seconds without a sign of life after which an owner that still holds its lock counts as gone."""
+
+_JOIN = """INSERT INTO owners (owner, lease_until, started_at) VALUES (:owner, {now} + :lease, {now})
+    ON CONFLICT (owner) DO UPDATE SET lease_until = excluded.lease_until"""
+_OTHERS = "SELECT owner, lease_until < {now} AS late FROM owners WHERE owner <> :owner"
+_GONE = "DELETE FROM owners WHERE owner = :owner AND (lease_until < {now} OR CAST(:dead AS INTEGER) = 1)"
+_READY = """UPDATE ledger SET state = 'ready', owner = NULL, fence = fence + 1 WHERE state = 'taken' AND owner = :owner
+    RETURNING call_id"""
+_UNKNOWN = f"""UPDATE ledger SET state = 'unknown', owner = NULL, fence = fence + 1
+    WHERE state = 'running' AND owner = :owner RETURNING {COLUMNS}"""
+_ASK = """INSERT INTO pending (call_id, round, waiting_for, message, request, note, state, created_at)
+    SELECT ledger.call_id, (SELECT coalesce(max(round), 0) + 1 FROM pending WHERE pending.call_id = ledger.call_id),
+    'result', 'It is not known whether ' || ledger.tool || ' has happened: its process died while it ran. '
+        || 'Find out, then settle the call with what came of it.', '{"unknown_effect": true}', 'null', 'open', {now}
+    FROM ledger WHERE ledger.state = 'unknown'
+    AND NOT EXISTS (SELECT 1 FROM pending WHERE pending.call_id = ledger.call_id AND pending.state = 'open')"""
+_TOLD = """INSERT INTO audit (tx, at, kind, call_id, tool, user_id, detail)
+    SELECT {tx}, {now}, 'recovered', call_id, tool, user_id, '{"owner": "' || CAST(:owner AS TEXT) || '"}'
+    FROM ledger WHERE owner = :owner AND state IN ('taken', 'running')"""
+
+
+class Owners:
+    """Who is at work here. An owner that died is seen by its lock, one that is paused when its lease has ended."""
+
+    def __init__(self, database: AnyDatabase) -> None:
+        self._database = database
+
+    async def join(self, owner: str, lease: float = LEASE) -> None:
+        """Begin to work."""
+        await self._database.hold(owner)
+        await self.renew(owner, lease)
+
+    async def renew(self, owner: str, lease: float = LEASE) -> None:
+        """Give a sign of life."""
+        await self._database.write([Statement(_JOIN, {"owner": owner, "lease": lease})])
+
+    async def leave(self, owner: str) -> None:
+        """Work no more; what was begun and not run is for others."""
+        await self._gone(owner, dead=True)
+        await self._database.let_go(owner)
+
+    async def bury(self, me: str) -> list[Known]:
+        """Give away what owners had begun who are gone; the calls of which nobody knows whether they happened."""
+        rows = await self._database.read(_OTHERS, {"owner": me})
+        if not rows:
+            return []
+        alive = await self._database.alive([row["owner"] for row in rows])
+        unknown: list[Known] = []
+        for row in rows:
+            if row["late"] or row["owner"] not in alive:
+                unknown += await self._gone(row["owner"], dead=row["owner"] not in alive)
+        return unknown
+
+    async def _gone(self, owner: str, *, dead: bool) -> list[Known]:
+        whose = {"owner": owner}
+        gone = Statement(_GONE, {"owner": owner, "dead": int(dead)}, expect=1)
+        steps = [gone, Statement(_TOLD, whose), Statement(_READY, whose), Statement(_UNKNOWN, whose), Statement(_ASK)]
+        try:
+            results = await self._database.write(steps)
+        except Unexpected:  # somebody else did it, or it gave a sign of life after all
+            return []
+        return [Known.of(row) for row in results[3]]

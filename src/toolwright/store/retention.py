@@ -1,0 +1,75 @@
+"""Retention: how long what is over is remembered. What waits, runs or is unknown is never forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from toolwright.store.database import Database, Statement
+
+DAY = 86_400.0
+BATCH = 1_000
+"""Rows that one write forgets: nobody else should have to wait for long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Seconds that things are kept once they are over; None for ever. The audit is kept for ever."""
+
+    calls: float | None = 30 * DAY
+    """Ended calls: as long, a repeated id or answer gets the stored outcome."""
+    idle: float | None = DAY
+    """Ids of calls that came to nothing."""
+    journal: float | None = 30 * DAY
+    inbox: float | None = 7 * DAY
+    runs: float | None = 90 * DAY
+    artifacts: float | None = 7 * DAY
+    most_calls: int | None = None
+    """Calls that have ended, and ids that came to nothing, of which so many are kept, however young."""
+    most_artifacts: int | None = None
+    most_artifact_bytes: int | None = None
+
+
+_OLD = "ended_at < {now} - :age ORDER BY ended_at LIMIT :batch"
+_CALLS = f"SELECT call_id FROM ledger WHERE state = 'ended' AND {_OLD}"
+_IDLE = "SELECT call_id FROM ledger WHERE state = 'idle' AND created_at < {now} - :age ORDER BY created_at LIMIT :batch"
+_SURPLUS = """SELECT call_id FROM ledger WHERE state = 'ended' AND ended_at <= (SELECT ended_at FROM ledger
+    WHERE state = 'ended' ORDER BY ended_at DESC LIMIT 1 OFFSET :most) ORDER BY ended_at LIMIT :batch"""
+_JOURNAL = """SELECT id FROM (SELECT id, at FROM journal ORDER BY tx, id LIMIT :batch) AS oldest
+    WHERE at < {now} - :age"""
+_INBOX = f"SELECT id FROM inbox WHERE ended_at IS NOT NULL AND {_OLD}"
+_RUNS = f"SELECT run_id FROM runs WHERE ended_at IS NOT NULL AND {_OLD}"
+_ARTIFACTS = "SELECT handle FROM artifacts WHERE created_at < {now} - :age ORDER BY created_at LIMIT :batch"
+_STEPS = {
+    "calls": (("pending", "call_id", _CALLS), ("ledger", "call_id", _CALLS)),
+    "idle": (("ledger", "call_id", _IDLE),),
+    "journal": (("journal", "id", _JOURNAL),),
+    "inbox": (("inbox", "id", _INBOX),),
+    "runs": (("runs", "run_id", _RUNS),),
+    "artifacts": (("artifacts", "handle", _ARTIFACTS),),
+}
+
+
+async def prune(database: Database, retention: Retention) -> dict[str, int]:
+    """Forget what is old enough; how many of each were forgotten."""
+    ages = {field.name: getattr(retention, field.name) for field in fields(retention)}
+    counts = {
+        name: await _forget(database, steps, {"age": float(ages[name])})
+        for name, steps in _STEPS.items()
+        if ages[name] is not None
+    }
+    if retention.most_calls is not None:
+        for which in (_SURPLUS, _SURPLUS.replace("'ended'", "'idle'").replace("ended_at", "created_at")):
+            surplus = (("pending", "call_id", which), ("ledger", "call_id", which))
+            counts["calls"] = counts.get("calls", 0) + await _forget(database, surplus, {"most": retention.most_calls})
+    return counts
+
+
+async def _forget(database: Database, steps: tuple[tuple[str, str, str], ...], params: dict[str, float | int]) -> int:
+    """Batch by batch, until a batch is not full."""
+    total = 0
+    while True:
+        deletes = [f"DELETE FROM {table} WHERE {key} IN ({which}) RETURNING 1 AS gone" for table, key, which in steps]
+        results = await database.write([Statement(sql, {**params, "batch": BATCH}) for sql in deletes])
+        total += len(results[-1])
+        if len(results[-1]) < BATCH:
+            return total

@@ -1,0 +1,42 @@
+"""The SQL of a statement as SQLite wants it, and its rows as everybody wants them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from functools import lru_cache
+
+from toolwright.store.database import Row, Value
+
+CLOCK = "toolwright_now"
+"""The function behind `{now}`; each connection brings it along."""
+
+_WORDS = {
+    "{now}": f"{CLOCK}()",
+    "{serial}": "INTEGER PRIMARY KEY AUTOINCREMENT",
+    "{blob}": "BLOB",
+    "{real}": "REAL",
+    "{tx}": "0",  # one writer: numbers are given in the order in which they are kept
+    "{horizon}": "1",
+    "{announce}": "SELECT 1 WHERE 1 = 0",  # others look from time to time
+}
+
+
+def execute(connection: sqlite3.Connection, sql: str, params: Mapping[str, Value]) -> sqlite3.Cursor:
+    """Run one statement, written for both databases, on this one."""
+    return connection.execute(_native(sql), params if type(params) is dict else dict(params))
+
+
+def rows_of(cursor: sqlite3.Cursor) -> list[Row]:
+    """Each row by the names of its columns."""
+    if cursor.description is None:
+        return []
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+@lru_cache(maxsize=1024)
+def _native(sql: str) -> str:
+    for word, meaning in _WORDS.items():
+        sql = sql.replace(word, meaning)
+    return sql
