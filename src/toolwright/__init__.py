@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from toolwright.runtime.policy import Policy as Policy
     from toolwright.runtime.queues import Queue as Queue
     from toolwright.runtime.runtime import Runtime as Runtime
+    from toolwright.store.retention import Retention as Retention
+    from toolwright.store.store import Store as Store
 
 __version__ = "0.1.0"
 
@@ -68,7 +70,9 @@ _HOMES = {
     "Queue": "runtime.queues",
     "RateLimited": "core.errors",
     "Resource": "core.content",
+    "Retention": "store.retention",
     "Runtime": "runtime.runtime",
+    "Store": "store.store",
     "Text": "core.content",
     "TimedOut": "core.errors",
     "Tool": "core.tool",

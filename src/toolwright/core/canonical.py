@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from json import JSONEncoder
 from typing import Any
 
 
 def canonical(value: Any) -> str:
     """JSON with sorted keys and no spaces; models, dates and the like as pydantic writes them."""
-    import json
+    try:
+        return _encode(value)
+    except TypeError:  # keys of several kinds, which cannot be put in order as they are
+        return _encode(_plain(value))
 
+
+def _plain(value: Any) -> Any:
     from pydantic_core import to_jsonable_python
 
-    plain = to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings")
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings")
+
+
+_encode = JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_plain).encode
 
 
 def digest(*values: Any) -> str:
     """SHA-256 over the canonical JSON of the values."""
+    return text_digest(canonical(list(values)))
+
+
+def text_digest(text: str) -> str:
+    """SHA-256 over a text."""
     from hashlib import sha256
 
-    return sha256(canonical(list(values)).encode(errors="surrogatepass")).hexdigest()
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from toolwright.core.canonical import digest
+from toolwright.core.canonical import text_digest
 from toolwright.core.outcome import Done, Failed, Outcome
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.plain import fingerprint, given_arguments
@@ -127,7 +128,8 @@ class Ledger:
         """No effect without its row in the audit, in the same transaction."""
         if not self._parts.durable or (store := self._parts.store) is None:
             return []
-        user, detail = invocation.principal.user, {"arguments": digest(invocation.known and invocation.known.arguments)}
+        known = invocation.known
+        user, detail = invocation.principal.user, {"arguments": text_digest(known.arguments) if known else None}
         return [store.audit.row("intent", invocation.id, invocation.listing.name, user=user, detail=detail)]
 
     def _told(self, invocation: Invocation, outcome: Done | Failed, text: str) -> list[Statement]:
@@ -137,7 +139,7 @@ class Ledger:
         invocation.journalled = True
         name, user, call_id = invocation.listing.name, invocation.principal.user, invocation.id
         code = outcome.code if isinstance(outcome, Failed) else "ok"
-        detail = {"code": code, "outcome": digest(text)}
+        detail = {"code": code, "outcome": text_digest(text)}
         told = [store.audit.row("outcome", call_id, name, user=user, detail=detail)]
         if (answered := invocation.answered) is not None:
             detail = {"answer": answered.answer, "weight": answered.weight}
@@ -221,9 +223,21 @@ def known(invocation: Invocation, *, owner: str | None = None, fence: int = 0) -
     who, listing = invocation.principal, invocation.listing
     return Known(
         invocation.id, fingerprint(invocation), listing.name, listing.tool.definition,
-        arguments_text(given_arguments(invocation)), who.user, who.session, who.agent, _context(invocation),
+        _arguments(invocation), who.user, who.session, who.agent, _context(invocation),
         owner=owner, fence=fence, posted=invocation.posted,
     )  # fmt: skip
+
+
+def _arguments(invocation: Invocation) -> str:
+    """As a model wrote them where that is plain JSON: most calls need no further work."""
+    raw = invocation.raw
+    if isinstance(raw, str) and raw.isascii():
+        from pydantic_core import from_json
+
+        with suppress(ValueError):  # it was mended: what was understood is what is kept
+            if isinstance(from_json(raw, allow_inf_nan=False), dict):
+                return raw
+    return arguments_text(given_arguments(invocation))
 
 
 def _context(invocation: Invocation) -> str:

@@ -52,6 +52,8 @@ class EventBuffer:
     def put(self, event: Event) -> None:
         """Keep an event, or count it as missed."""
         if len(self._events) < self._size:
+            if self._missed:  # told where they are missing, before what comes after them
+                self._events.append(self._take_missed())
             self._events.append(event)
         else:
             self._missed += 1
@@ -68,6 +70,9 @@ class EventBuffer:
             await self._arrived.wait()
         if self._events:
             return self._events.popleft()
+        return self._take_missed()
+
+    def _take_missed(self) -> Missed:
         missed, self._missed = self._missed, 0
         return Missed(missed)
 

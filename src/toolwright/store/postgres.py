@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolwright.core.errors import DefinitionError
 from toolwright.store.database import Row, Statement, StoreUnavailable, Unstorable, Value, check_expected, checked
+from toolwright.store.postgres_pool import Pool
 from toolwright.store.postgres_session import Session, key_of
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
-    from psycopg_pool import AsyncConnectionPool
 
 _WORDS = {
     "{now}": "extract(epoch FROM clock_timestamp())::float8",
@@ -43,49 +43,33 @@ class Postgres:
 
     def __init__(self, url: str, *, connections: int = 8) -> None:
         self._url, self._connections = url, connections
-        self._pool: AsyncConnectionPool[AsyncConnection[Row]] | None = None
+        self._pool: Pool | None = None
         self._session = Session(url)
-        self._writing: set[asyncio.Task[Any]] = set()
 
     async def open(self) -> Postgres:
         """Connect; raises where the server cannot be reached."""
-        dict_row, pool_class, self._errors = _driver()
-        self._pool = pool_class(
-            self._url,
-            min_size=1,
-            max_size=self._connections,
-            open=False,
-            timeout=10,
-            kwargs={"row_factory": dict_row, "autocommit": True},
-            check=pool_class.check_connection,
-        )
-        try:
-            await self._pool.open(wait=True, timeout=10)
-        except self._errors as error:
-            await self._pool.close()
-            raise StoreUnavailable(f"PostgreSQL cannot be reached: {type(error).__name__}.") from error
+        _check_driver()
+        pool = Pool(self._url, self._connections)
+        await _guarded(pool.open())
+        self._pool = pool
         return self
 
     async def write(self, statements: Sequence[Statement]) -> list[list[Row]]:
         for statement in statements:
             checked(statement.params)
-        task = asyncio.create_task(self._guarded(self._opened(), self._write, statements))
-        self._writing.add(task)
-        task.add_done_callback(self._writing.discard)
-        return await _decided(task)  # type: ignore[no-any-return]
+        return await _guarded(self._write(self._opened(), statements))
 
-    async def _write(self, connection: AsyncConnection[Row], statements: Sequence[Statement]) -> list[list[Row]]:
-        if len(statements) == 1 and statements[0].expect is None:  # atomic by itself, and nothing can undo it later
-            return [await _carry_out(connection, statements[0])]
-        async with connection.transaction():
-            return [await _carry_out(connection, statement) for statement in statements]
+    async def _write(self, pool: Pool, statements: Sequence[Statement]) -> list[list[Row]]:
+        async with pool.connection() as connection:
+            return await _decided(asyncio.create_task(_carry_out(connection, statements)))
 
     async def read(self, sql: str, params: Mapping[str, Value] | None = None) -> list[Row]:
-        return await self._guarded(self._opened(), self._read, sql, checked(params or {}))  # type: ignore[no-any-return]
+        return await _guarded(self._read(self._opened(), sql, checked(params or {})))
 
-    async def _read(self, connection: AsyncConnection[Row], sql: str, params: Mapping[str, Value]) -> list[Row]:
-        cursor = await connection.execute(_native(sql), params)
-        return await cursor.fetchall()
+    async def _read(self, pool: Pool, sql: str, params: Mapping[str, Value]) -> list[Row]:
+        async with pool.connection() as connection:
+            cursor = await connection.execute(_native(sql), params)
+            return await cursor.fetchall()
 
     async def script(self, sql: str) -> None:
         """Several statements at once, for migrations; one process at a time."""
@@ -112,36 +96,37 @@ class Postgres:
         return self._session.on_announce(callback)
 
     async def vacuum(self) -> None:
-        await self._guarded(self._opened(), _vacuum)
+        await self.write([Statement("VACUUM")])  # a single statement, hence outside of a transaction
 
     async def size(self) -> int:
         [row] = await self.read("SELECT pg_database_size(current_database()) AS bytes")
         return int(row["bytes"])
 
-    def _opened(self) -> AsyncConnectionPool[AsyncConnection[Row]]:
+    def _opened(self) -> Pool:
         if self._pool is None:
             raise StoreUnavailable("The store is closed.")
         return self._pool
 
-    async def _guarded(self, pool: AsyncConnectionPool[AsyncConnection[Row]], work: Any, *args: Any) -> Any:
-        from psycopg import Error, IntegrityError
-
-        lost: tuple[type[Exception], ...] = (Error, *self._errors)
-        try:
-            async with pool.connection() as connection:
-                return await work(connection, *args)
-        except IntegrityError as error:
-            raise Unstorable(str(error).splitlines()[0]) from error
-        except lost as error:
-            raise StoreUnavailable(f"PostgreSQL: {type(error).__name__}: {str(error).splitlines()[0]}") from error
-
     async def close(self) -> None:
         pool, self._pool = self._pool, None
-        if self._writing:
-            await asyncio.wait(self._writing)
-        await self._session.close()
         if pool is not None:
             await pool.close()
+        await self._session.close()
+
+
+async def _guarded(work: Coroutine[Any, Any, T]) -> T:
+    from psycopg import Error, IntegrityError
+
+    try:
+        return await work
+    except IntegrityError as error:
+        raise Unstorable(_first_line(error)) from error
+    except (Error, OSError) as error:
+        raise StoreUnavailable(f"PostgreSQL: {type(error).__name__}: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 async def _decided(task: asyncio.Task[T]) -> T:
@@ -159,27 +144,27 @@ async def _decided(task: asyncio.Task[T]) -> T:
     raise cancelled
 
 
-async def _carry_out(connection: AsyncConnection[Row], statement: Statement) -> list[Row]:
+async def _carry_out(connection: AsyncConnection[Row], statements: Sequence[Statement]) -> list[list[Row]]:
+    if len(statements) == 1 and statements[0].expect is None:  # atomic by itself, and nothing undoes it afterwards
+        return [await _execute(connection, statements[0])]
+    async with connection.transaction():
+        return [await _execute(connection, statement) for statement in statements]
+
+
+async def _execute(connection: AsyncConnection[Row], statement: Statement) -> list[Row]:
     cursor = await connection.execute(_native(statement.sql), statement.params)
     rows = await cursor.fetchall() if cursor.description else []
     check_expected(statement, len(rows) if cursor.description else cursor.rowcount)
     return rows
 
 
-async def _vacuum(connection: AsyncConnection[Row]) -> None:
-    await connection.execute("VACUUM")
-
-
-def _driver() -> tuple[Any, Any, tuple[type[Exception], ...]]:
+def _check_driver() -> None:
     try:
-        from psycopg import OperationalError
-        from psycopg.rows import dict_row
-        from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+        import psycopg  # noqa: F401 - only whether it is there
     except ImportError as error:
         raise DefinitionError(
             "PostgreSQL needs the extra `postgres`.", fix="pip install 'toolwright[postgres]'."
         ) from error
-    return dict_row, AsyncConnectionPool, (OperationalError, PoolTimeout, PoolClosed)
 
 
 @lru_cache(maxsize=1024)

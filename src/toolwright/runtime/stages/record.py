@@ -48,7 +48,9 @@ def record(plan: Plan, proceed: Proceed) -> Proceed:
         except Exception as bug:  # noqa: BLE001 - ours, not the handler's: the caller still gets an outcome
             outcome = crashed(name, bug, redact=parts.redact, details=parts.crash_details)
         finally:
-            if outcome is not None:  # else the interpreter is stopping, or the loop is gone
+            if outcome is None:  # the interpreter is stopping, or the loop is gone
+                parts.running.discard(invocation)
+            else:
                 invocation.latency = latency = perf_counter() - started
                 counter.seconds += latency
                 if not again or not invocation.resumed:

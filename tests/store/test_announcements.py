@@ -1,0 +1,129 @@
+"""What one process announces in a write, the others hear when it is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from toolwright.store.database import Statement, Unexpected
+from toolwright.store.opening import AnyDatabase, open_database
+
+pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
+ANNOUNCE = Statement("{announce}")
+
+
+@asynccontextmanager
+async def opened(address: str) -> AsyncIterator[AnyDatabase]:
+    database = await open_database(address)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def listening(database: AnyDatabase) -> AsyncIterator[asyncio.Event]:
+    """Set whenever it is called back; clear once listening has begun."""
+    heard = asyncio.Event()
+    stop = database.on_announce(heard.set)
+    try:
+        await asyncio.wait_for(heard.wait(), 5)
+        heard.clear()
+        yield heard
+    finally:
+        stop()
+
+
+@pytest.fixture
+def postgres_address(request: pytest.FixtureRequest) -> str:
+    server = request.getfixturevalue("postgres")
+    name = f"announcements_{abs(hash(request.node.nodeid))}"
+    server.psql(f"CREATE DATABASE {name}")
+    return str(server.get_uri(database=name))
+
+
+async def test_a_write_may_announce_itself_on_every_database(address):
+    async with opened(address) as database:
+        assert await database.write([ANNOUNCE, Statement("SELECT 1 AS one")]) == [[], [{"one": 1}]]
+
+
+async def test_on_sqlite_nobody_is_called(tmp_path):
+    async with opened(str(tmp_path / "store.db")) as database:
+        heard = asyncio.Event()
+        stop = database.on_announce(heard.set)
+        await database.write([ANNOUNCE])
+        stop()
+
+    assert not heard.is_set()
+
+
+async def test_an_announcement_reaches_others_and_oneself(postgres_address):
+    async with (
+        opened(postgres_address) as first,
+        opened(postgres_address) as second,
+        listening(first) as by_first,
+        listening(second) as by_second,
+    ):
+        await first.write([ANNOUNCE])
+
+        await asyncio.wait_for(by_first.wait(), 5)
+        await asyncio.wait_for(by_second.wait(), 5)
+
+
+async def test_a_write_that_was_undone_announces_nothing(postgres_address):
+    async with opened(postgres_address) as database, listening(database) as heard:
+        with pytest.raises(Unexpected):
+            await database.write([ANNOUNCE, Statement("SELECT 1", expect=2)])
+        await asyncio.sleep(0.05)
+
+        assert not heard.is_set()
+
+
+async def test_whoever_stopped_listening_is_not_called(postgres_address):
+    async with opened(postgres_address) as database:
+        async with listening(database) as stopped:
+            pass
+        async with listening(database) as heard:
+            stopped.clear()
+            await database.write([ANNOUNCE])
+            await asyncio.wait_for(heard.wait(), 5)
+
+        assert not stopped.is_set()
+
+
+async def test_a_callback_that_fails_silences_nobody_else(postgres_address):
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+
+    async with opened(postgres_address) as database:
+        stop = database.on_announce(lambda: 1 / 0)
+        async with listening(database) as heard:
+            await database.write([ANNOUNCE])
+            await asyncio.wait_for(heard.wait(), 5)
+        stop()
+
+    assert complaints
+
+
+async def test_locks_are_taken_while_listening(postgres_address):
+    async with opened(postgres_address) as database, listening(database) as heard:
+        await database.hold("a11ce")
+        heard.clear()
+        await database.write([ANNOUNCE])
+
+        await asyncio.wait_for(heard.wait(), 5)
+
+
+async def test_after_the_connection_was_lost_everybody_looks_and_hears_again(postgres_address):
+    lose = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'LISTEN toolwright'
+        AND datname = current_database()"""
+    async with opened(postgres_address) as database, opened(postgres_address) as other, listening(database) as heard:
+        await other.read(lose)
+        await asyncio.wait_for(heard.wait(), 5)  # something may have been missed
+        heard.clear()
+        await other.write([ANNOUNCE])
+
+        await asyncio.wait_for(heard.wait(), 5)

@@ -1,0 +1,194 @@
+"""A runtime holds a lock while it lives: whoever died is seen at once, on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from toolwright.store import postgres
+from toolwright.store.database import StoreUnavailable
+from toolwright.store.opening import AnyDatabase, open_database
+
+pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
+ALICE, BOB = "a11ce", "b0b"
+RUNTIME = """
+import asyncio, os, sys
+from toolwright.store.opening import open_database
+
+async def main():
+    database = await open_database(sys.argv[1])
+    await database.hold(sys.argv[2])
+    if "fork" in sys.argv and os.fork() == 0:
+        print("child", os.getpid(), flush=True)
+        await asyncio.sleep(60)
+    print("held", flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server of the tests has only just started, and yet everybody is back."""
+    monkeypatch.setattr(postgres, "SETTLING", 0.0)
+
+
+@asynccontextmanager
+async def opened(address: str) -> AsyncIterator[AnyDatabase]:
+    database = await open_database(address)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def runtime(address: str, owner: str, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Another process that holds the lock of this owner."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", RUNTIME, address, owner, *options, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def until_alive(database: AnyDatabase, *expected: str) -> None:
+    """Give PostgreSQL the moment in which it hears that a socket was closed."""
+    async with asyncio.timeout(5):
+        while await database.alive([ALICE, BOB]) != set(expected):  # noqa: ASYNC110 - the event is in another process
+            await asyncio.sleep(0.005)
+
+
+async def test_whoever_holds_its_lock_is_alive_and_nobody_else(address):
+    async with opened(address) as database:
+        await database.hold(ALICE)
+
+        assert await database.alive([ALICE, BOB]) == {ALICE}
+        assert await database.alive([]) == set()
+
+
+async def test_whoever_lets_go_is_not_alive(address):
+    async with opened(address) as database:
+        for owner in (ALICE, BOB):
+            await database.hold(owner)
+        await database.let_go(ALICE)
+        await database.let_go(ALICE)
+
+        assert await database.alive([ALICE, BOB]) == {BOB}
+
+
+async def test_holding_twice_is_holding_once(address):
+    async with opened(address) as database:
+        await database.hold(ALICE)
+        await database.hold(ALICE)
+        await database.let_go(ALICE)
+
+        assert await database.alive([ALICE]) == set()
+
+
+async def test_several_see_each_other(shared_address):
+    async with opened(shared_address) as first, opened(shared_address) as second:
+        await asyncio.gather(first.hold(ALICE), second.hold(BOB))
+
+        assert await first.alive([ALICE, BOB]) == await second.alive([ALICE, BOB]) == {ALICE, BOB}
+
+
+async def test_closing_lets_go_of_everything(shared_address):
+    async with opened(shared_address) as watching:
+        async with opened(shared_address) as database:
+            await database.hold(ALICE)
+            await database.hold(BOB)
+
+        assert await watching.alive([ALICE, BOB]) == set()
+
+
+async def test_a_closed_store_holds_nothing(address):
+    database = await open_database(address)
+    await database.close()
+
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await database.hold(ALICE)
+
+
+async def test_a_killed_process_is_dead_at_once(shared_address):
+    async with opened(shared_address) as database, runtime(shared_address, ALICE) as process:
+        assert await process.stdout.readline() == b"held\n"
+        assert await database.alive([ALICE]) == {ALICE}
+        process.kill()
+        await process.wait()
+
+        await until_alive(database)
+
+
+async def test_a_forked_child_does_not_keep_its_dead_parent_alive(tmp_path):
+    address = str(tmp_path / "store.db")
+    async with opened(address) as database, runtime(address, ALICE, "fork") as process:
+        lines = sorted([await process.stdout.readline(), await process.stdout.readline()])
+        child = int(lines[0].split()[1])
+        assert await database.alive([ALICE]) == {ALICE}
+        process.kill()
+
+        try:
+            await until_alive(database)
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+async def test_the_file_of_a_dead_owner_is_cleared_away(tmp_path):
+    (tmp_path / f"store.db-owner-{ALICE}").touch()
+
+    async with opened(str(tmp_path / "store.db")) as database:
+        assert await database.alive([ALICE]) == set()
+        await database.hold(BOB)
+        assert {path.name for path in tmp_path.glob("*owner*")} == {f"store.db-owner-{BOB}"}
+    assert list(Path(tmp_path).glob("*owner*")) == []
+
+
+@pytest.mark.parametrize("owner", ["", "ABC", "../etc", "a b", "xyz", "a\n"])
+async def test_an_owner_is_hexadecimal(address, owner):
+    async with opened(address) as database:
+        with pytest.raises(ValueError, match="hexadecimal"):
+            await database.hold(owner)
+        if address != ":memory:":
+            with pytest.raises(ValueError, match="hexadecimal"):
+                await database.alive([owner])
+
+
+async def test_while_the_server_is_young_everybody_counts_as_alive(postgres_address, monkeypatch):
+    monkeypatch.setattr(postgres, "SETTLING", 1e9)
+    async with opened(postgres_address) as database:
+        assert await database.alive([ALICE, BOB]) == {ALICE, BOB}
+
+
+async def test_a_lost_connection_comes_back_with_its_locks(postgres_address, monkeypatch):
+    async with opened(postgres_address) as database, opened(postgres_address) as other:
+        await database.hold(ALICE)
+        await database.hold(BOB)
+        await other.read(
+            """SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
+        )
+        await until_alive(other, ALICE, BOB)
+
+        monkeypatch.setattr(postgres, "SETTLING", 0.5)
+        assert await database.alive(["dead"]) == {"dead"}  # others may have lost theirs with ours
+
+
+@pytest.fixture
+def postgres_address(request: pytest.FixtureRequest) -> str:
+    server = request.getfixturevalue("postgres")
+    name = f"locks_{abs(hash(request.node.nodeid))}"
+    server.psql(f"CREATE DATABASE {name}")
+    return str(server.get_uri(database=name))
