@@ -69,8 +69,13 @@ class Keeper:
             self._task.cancel()
             await asyncio.wait({self._task})
         logbook, self._parts.logbook = self._parts.logbook, None
-        last = (logbook.flush if logbook else None, self._parts.ledger.retry_unwritten, self._store.audit.seal)
-        for work in (*filter(None, last), partial(self._store.owners.leave, self._parts.owner)):
+        leave = partial(self._store.owners.leave, self._parts.owner)
+        last: list[Callable[[], Awaitable[object]]] = [
+            self._parts.ledger.retry_unwritten,
+            self._store.audit.seal,
+            leave,
+        ]
+        for work in [logbook.flush, *last] if logbook else last:
             try:
                 await work()
             except StoreError as error:
