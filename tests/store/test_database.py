@@ -377,6 +377,40 @@ async def test_another_process_that_writes_is_waited_for(tmp_path):
         assert await names(database) == ["ours", "theirs"]
 
 
+async def test_a_cancelled_write_that_waits_for_another_process_waits_on(tmp_path):
+    async with with_table(str(tmp_path / "store.db")) as database:
+        other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        ours = asyncio.create_task(database.write([Statement(ADD, {"name": "ours", "number": 1})]))
+        for _ in range(5):
+            await asyncio.sleep(0.01)
+            ours.cancel()
+        assert not ours.done()
+        other.execute("COMMIT")
+        other.close()
+
+        with pytest.raises(asyncio.CancelledError):
+            await ours
+        assert await names(database) == ["ours"]
+
+
+async def test_connections_that_the_server_has_closed_are_not_used(request):
+    address = request.getfixturevalue("postgres").get_uri()
+    async with opened(address) as database, opened(address) as other:
+        close = """SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+            WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"""
+        for _ in range(3):
+            await asyncio.gather(*(database.read("SELECT pg_sleep(0.01)") for _ in range(8)))
+            await other.read(close)
+
+            assert await database.write([Statement("SELECT 1 AS one")]) == [[{"one": 1}]]
+
+
+async def test_a_server_that_cannot_be_reached_says_so_at_once(tmp_path):
+    with pytest.raises(StoreUnavailable, match="PostgreSQL"):
+        await open_database(f"postgresql:///nothing?host={tmp_path}")
+
+
 async def test_a_vacuum_gives_space_back(address):
     async with with_table(address) as database:
         add = "INSERT INTO things (name, body) VALUES (:name, :body)"

@@ -19,7 +19,7 @@ from toolwright.store.opening import AnyDatabase, open_database
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 ALICE, BOB = "a11ce", "b0b"
 RUNTIME = """
-import asyncio, os, sys
+import asyncio, os, sys, time
 from toolwright.store.opening import open_database
 
 async def main():
@@ -27,7 +27,7 @@ async def main():
     await database.hold(sys.argv[2])
     if "fork" in sys.argv and os.fork() == 0:
         print("child", os.getpid(), flush=True)
-        await asyncio.sleep(60)
+        time.sleep(60)
     print("held", flush=True)
     await asyncio.sleep(60)
 

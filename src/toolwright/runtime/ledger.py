@@ -222,7 +222,7 @@ def known(invocation: Invocation, *, owner: str | None = None, fence: int = 0) -
     """A call as the ledger keeps it."""
     who, listing = invocation.principal, invocation.listing
     return Known(
-        invocation.id, fingerprint(invocation), listing.name, listing.tool.definition,
+        invocation.id, fingerprint(invocation) if invocation.given else "", listing.name, listing.tool.definition,
         _arguments(invocation), who.user, who.session, who.agent, _context(invocation),
         owner=owner, fence=fence, posted=invocation.posted,
     )  # fmt: skip

@@ -187,5 +187,8 @@ def _framed_row(row: Row) -> bytes:
 def _framed(values: list[Any]) -> bytes:
     """Canonical JSON after its own length, so that no other list of values gives the same bytes."""
     # SQLite lets anyone put bytes into a column of text: that too is a change, and no crash.
-    text = json.dumps(values, separators=(",", ":"), default=lambda value: {"bytes": bytes(value).hex()}).encode()
+    text = _encode(values).encode()
     return len(text).to_bytes(8, "big") + text
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), default=lambda value: {"bytes": bytes(value).hex()}).encode

@@ -16,6 +16,8 @@ from toolwright.store.database import Unstorable
 JSON: TypeAlias = Any
 _BLOCKS = {block.type: block for block in BLOCKS}
 _BYTES = "bytes:"
+_PLAIN = {"data", "_json", "_origin"}
+"""What an outcome has that has nothing but data."""
 
 
 def json_text(value: Any) -> str:
@@ -40,6 +42,8 @@ def outcome_text(outcome: Done | Failed) -> str:
     if isinstance(outcome, Failed):
         return json_text({"failed": outcome.code, **_given(outcome, "message", "executed", "data", "retry_after")})
     data = outcome._json.decode() if outcome._json is not None else json_text(outcome.data)
+    if outcome.__dict__.keys() <= _PLAIN:
+        return f'{{"done":{data}}}'
     more = _given(outcome, "title", "metadata", "_shown")
     if outcome.has_own_content:
         more["content"] = [_block(block) for block in outcome.content]

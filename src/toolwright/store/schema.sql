@@ -13,7 +13,8 @@ CREATE TABLE IF NOT EXISTS owners (
 -- Every call that must not be forgotten: what its id stands for, who runs it, and how it ended - once.
 CREATE TABLE IF NOT EXISTS ledger (
     call_id     TEXT PRIMARY KEY,
-    fingerprint TEXT NOT NULL,            -- digest of tool, arguments and caller: the same id for another call is a conflict
+    fingerprint TEXT NOT NULL,            -- digest of tool, arguments and caller: the same id for another call is a
+                                          -- conflict; '' for ids that nobody gave, worked out where one is used again
     tool        TEXT NOT NULL,
     definition  TEXT NOT NULL,            -- digest of the tool's definition: an approval holds for no other
     arguments   TEXT NOT NULL,            -- JSON; what the call runs with when it goes on

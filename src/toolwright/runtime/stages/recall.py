@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from toolwright.core.call import Principal
+from toolwright.core.canonical import digest
+from toolwright.core.errors import InvalidArguments
 from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.ledger import said
 from toolwright.runtime.pipeline import Plan, Proceed
 from toolwright.store.database import Unstorable
 from toolwright.store.ledger import Known
+from toolwright.store.outcomes import arguments_of
 
 LONGEST_ID = 200
 
@@ -31,8 +34,7 @@ def recall(plan: Plan, proceed: Proceed) -> Proceed:
             call = await parts.ledger.open(invocation)
         except Unstorable as error:
             return Failed("invalid_arguments", f"This call cannot be remembered under an id: {error}")
-        assert invocation.known is not None
-        if call.fingerprint != invocation.known.fingerprint:
+        if not _same(call, invocation):
             return Failed("conflict", "This call id belongs to another call. Use an id of your own for each call.")
         if call.owner is not None and call.owner != parts.owner and await parts.bury():
             call = await parts.ledger.find(call.call_id) or call  # its runtime had died
@@ -53,3 +55,16 @@ def recall(plan: Plan, proceed: Proceed) -> Proceed:
         return None
 
     return stage
+
+
+def _same(call: Known, invocation: Invocation) -> bool:
+    """Whether the id stands for this call. One that the runtime made itself has no fingerprint until it is used."""
+    if call.fingerprint:
+        return invocation.known is not None and call.fingerprint == invocation.known.fingerprint
+    who, listing = invocation.principal, invocation.listing
+    if (call.tool, call.user_id, call.session) != (listing.name, who.user, who.session):
+        return False
+    try:
+        return digest(listing.tool.check(arguments_of(call.arguments))) == digest(invocation.arguments)
+    except InvalidArguments:
+        return False
