@@ -36,15 +36,23 @@ class SourceError(Exception):
 def assemble(
     config: Config | None = None,
     *sources: Any,
+    store: str | None = None,
     approver: Approver | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Runtime:
-    """A runtime of what the configuration names and of further sources; it asks before anything but reading."""
+    """A runtime of what the configuration names and of further sources; it asks before anything but reading.
+
+    Args:
+        store: takes the place of the configuration's.
+    """
     config = config or Config()
     environment = os.environ if environment is None else environment
+    if store is None and config.store is not None:
+        store = config.store.text(environment)
     found = [*_configured(config), *flatten(sources)]
     return Runtime(
         *{id(item): item for item in found}.values(),  # a tool that two sources import is still one tool
+        store=store,
         policy=Policy.default() if config.policy is None else config.policy,
         queues=config.queues,
         workspace=str(config.workspace.folder(environment)) if config.workspace else None,

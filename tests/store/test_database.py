@@ -10,7 +10,6 @@ import stat
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -250,7 +249,7 @@ async def test_a_cancelled_write_is_decided_before_its_caller_hears_of_it(addres
     pair = [Statement(ADD, {"name": "first", "number": 0}), Statement(ADD, {"name": "second", "number": 0})]
 
     async def write(database: AnyDatabase, number: int) -> None:
-        both = [replace(half, params={"name": f"{number}{half.params['name']}", "number": number}) for half in pair]
+        both = [half._replace(params={"name": f"{number}{half.params['name']}", "number": number}) for half in pair]
         of_mine = f"SELECT count(*) AS n FROM things WHERE number = {number}"
         try:
             await database.write(both)
@@ -319,7 +318,7 @@ async def test_one_statement_that_changes_more_rows_than_expected_is_undone(addr
         results = await asyncio.gather(
             *(database.write([add]) for add in mine[:10]),
             database.write([too_many]),
-            database.write([replace(too_many, sql=f"{too_many.sql} RETURNING name")]),
+            database.write([too_many._replace(sql=f"{too_many.sql} RETURNING name")]),
             *(database.write([add]) for add in mine[10:]),
             return_exceptions=True,
         )

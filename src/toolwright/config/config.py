@@ -11,7 +11,7 @@ from toolwright.config import sections
 from toolwright.config.document import read_document
 from toolwright.config.errors import ConfigError
 from toolwright.config.place import Place
-from toolwright.config.sections import Source, Workspace
+from toolwright.config.sections import Address, Source, Workspace
 from toolwright.config.values import known_entries
 from toolwright.runtime.defaults import Defaults
 from toolwright.runtime.policy import Policy
@@ -25,9 +25,10 @@ SECTIONS: Mapping[str, Callable[[Place], Any]] = {
     "workspace": sections.workspace,
     "policy": sections.policy,
     "queues": sections.queues,
+    "store": sections.store,
     "tools": sections.tools,
 }
-LATER = ("mcp_servers", "rest_tools", "openapi", "agents", "store", "gateway")
+LATER = ("mcp_servers", "rest_tools", "openapi", "agents", "gateway")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Config:
     workspace: Workspace | None = None
     policy: Policy | None = None
     queues: Mapping[str, Queue] = field(default_factory=dict)
+    store: Address | None = None
     tools: tuple[Source, ...] = ()
 
     @property

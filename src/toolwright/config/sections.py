@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from toolwright.config.address import store_address
 from toolwright.config.errors import ConfigError
 from toolwright.config.place import Place
 from toolwright.config.values import (
@@ -59,6 +60,21 @@ class Workspace:
 
 
 @dataclass(frozen=True, slots=True)
+class Address:
+    """Where calls are remembered."""
+
+    place: Place
+
+    def text(self, environment: Mapping[str, str]) -> str:
+        """The address itself: a file is meant relative to the configuration file, and variables are filled in."""
+        try:
+            return store_address(expanded(self.place, environment), self.place.path.parent)
+        except ValueError:
+            fix = "write store: toolwright.db, or store: postgresql://..."
+            raise self.place.error("store must be a file or a postgresql:// address.", fix) from None
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """Where tools come from: a file or a module, perhaps with one thing in it."""
 
@@ -86,6 +102,12 @@ def workspace(place: Place) -> Workspace:
         raise place.error("workspace has no root.", "write root: .")
     text(found["root"])
     return Workspace(found["root"], flag(found["writes"]) if "writes" in found else True)
+
+
+def store(place: Place) -> Address:
+    """A file, or the address of a PostgreSQL server."""
+    text(place)
+    return Address(place)
 
 
 def policy(place: Place) -> Policy:

@@ -274,6 +274,11 @@ class Pending(_Outcome):
 Outcome: TypeAlias = Done | Failed | Pending
 
 
+def happened(outcome: Outcome) -> bool:
+    """Whether an outcome says that something may have been done."""
+    return not isinstance(outcome, Failed) or outcome.executed
+
+
 def attach(outcome: Outcome, origin: Measured) -> None:
     """Let an outcome know which call it came from, so that `meta` can be worked out when asked for."""
     _set(outcome, "_origin", origin)

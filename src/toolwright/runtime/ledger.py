@@ -8,7 +8,8 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from toolwright.core.canonical import text_digest
+from toolwright.core.canonical import digest, text_digest
+from toolwright.core.errors import InvalidArguments
 from toolwright.core.outcome import Done, Failed, Outcome
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.plain import fingerprint, given_arguments
@@ -16,7 +17,7 @@ from toolwright.store import ledger as rows
 from toolwright.store.database import Statement, StoreUnavailable, Unexpected, Unstorable
 from toolwright.store.inbox import tool_result
 from toolwright.store.ledger import Known
-from toolwright.store.outcomes import arguments_text, outcome_of, outcome_text
+from toolwright.store.outcomes import arguments_of, arguments_text, outcome_of, outcome_text
 
 if TYPE_CHECKING:
     from toolwright.runtime.parts import Parts
@@ -177,6 +178,22 @@ class Ledger:
         found = await store.database.read(step.sql, step.params)
         return Known.of(found[0]) if found else None
 
+    def said(self, call: Known) -> Outcome:
+        """What is known of how a call ended."""
+        return said(call)
+
+    def stands_for(self, call: Known, invocation: Invocation) -> bool:
+        """Whether an id stands for this call. One that the runtime made itself has no fingerprint until it is used."""
+        if call.fingerprint:
+            return invocation.known is not None and call.fingerprint == invocation.known.fingerprint
+        who, listing = invocation.principal, invocation.listing
+        if (call.tool, call.user_id, call.session) != (listing.name, who.user, who.session):
+            return False
+        try:
+            return digest(listing.tool.check(arguments_of(call.arguments))) == digest(invocation.arguments)
+        except InvalidArguments:
+            return False
+
     async def retry_unwritten(self) -> None:
         """Outcomes that could not be written before."""
         store = await self._parts.remembered()
@@ -248,8 +265,3 @@ def _context(invocation: Invocation) -> str:
     }  # fmt: skip
     given = {name: value for name, value in found.items() if value}
     return json.dumps(given) if given else "{}"
-
-
-def happened(outcome: Outcome) -> bool:
-    """Whether an outcome says that something may have been done."""
-    return not isinstance(outcome, Failed) or outcome.executed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,11 +15,10 @@ from toolwright.core.tool import Tool
 from toolwright.runtime.budget import estimate
 from toolwright.runtime.excerpt import excerpt, rows_of
 from toolwright.runtime.invocation import Invocation
-from toolwright.store.artifacts import Artifact
-from toolwright.store.database import Unstorable
 
 if TYPE_CHECKING:
     from toolwright.runtime.parts import Parts
+    from toolwright.store.artifacts import Artifact
     from toolwright.store.store import Store
 
 Reason = Literal["size_limit_exceeded", "token_budget"]
@@ -92,10 +90,8 @@ class Outputs:
 
     async def find(self, handle: str, user: str | None, session: str | None) -> Artifact:
         """The artifact, for its owner alone: to others it does not exist."""
-        found = None
-        if (store := self._parts.store) is not None:
-            with suppress(Unstorable):
-                found = await store.artifacts.find(handle, user, session)
+        store = self._parts.store
+        found = None if store is None else await store.artifacts.find(handle, user, session)
         if found is None:
             raise NotFound(f"There is no output {handle[:80]!r}. Copy the handle exactly as it was given.")
         return found

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import WeakSet
 
 from toolwright.catalogue.catalogue import Catalogue
 from toolwright.catalogue.listing import Listing
 from toolwright.core.call import Principal
 from toolwright.core.clock import Clock
-from toolwright.core.errors import DefinitionError
+from toolwright.core.errors import Code, DefinitionError
 from toolwright.core.events import CatalogueChanged
 from toolwright.core.ids import new_id
 from toolwright.core.invoke import Redact
 from toolwright.core.names import nearest
+from toolwright.core.outcome import Outcome
 from toolwright.core.provider import Provider
 from toolwright.core.spaces import Spaces
 from toolwright.core.threads import Threads
@@ -26,9 +28,7 @@ from toolwright.runtime.breaker import Breaker
 from toolwright.runtime.deadlines import Deadlines
 from toolwright.runtime.defaults import Defaults
 from toolwright.runtime.invocation import Invocation
-from toolwright.runtime.ledger import Ledger
 from toolwright.runtime.listeners import Listeners
-from toolwright.runtime.logbook import Logbook
 from toolwright.runtime.mounts import Mounts
 from toolwright.runtime.outputs import Outputs
 from toolwright.runtime.pipeline import Proceed
@@ -38,20 +38,34 @@ from toolwright.runtime.reaper import GRACE, Reaper
 from toolwright.runtime.results import Results
 from toolwright.runtime.stacks import StackTable
 from toolwright.runtime.stats import Journal, ToolStats
-from toolwright.runtime.waits import WaitingCall, Waits
-from toolwright.store.database import Statement, StoreUnavailable
+from toolwright.store.errors import StoreUnavailable
 
 if TYPE_CHECKING:
+    from toolwright.runtime.ledger import Ledger
+    from toolwright.runtime.logbook import Logbook
     from toolwright.runtime.scope import Scope
     from toolwright.runtime.stages.middleware import Middleware
+    from toolwright.runtime.waiting import WaitingCall
+    from toolwright.runtime.waits import Waits
+    from toolwright.store.database import Statement
     from toolwright.store.journal import Kind
     from toolwright.store.store import Store
 
-Approver: TypeAlias = Callable[[WaitingCall], Awaitable[Any]]
+Answering: TypeAlias = Coroutine[Any, Any, Outcome]
+Approver: TypeAlias = "Callable[[WaitingCall], Awaitable[Any]]"
 DEFAULT_QUEUE = "default"
 SESSIONS = 10_000
 """Sessions whose state is kept."""
 log = logging.getLogger("toolwright")
+
+
+class Answers(Protocol):
+    """The verbs of `settle`."""
+
+    def approve(self, scope: Scope, call_id: str, *, always: bool, arguments: Any, by: str | None) -> Answering: ...
+    def reject(self, scope: Scope, call_id: str, *, reason: str, by: str | None) -> Answering: ...
+    def settle(self, scope: Scope, call_id: str, result: Any, *, by: str | None) -> Answering: ...
+    def close(self, scope: Scope, call_id: str, code: Code, message: str) -> Answering: ...
 
 
 class Parts:
@@ -94,7 +108,7 @@ class Parts:
         self.durable, self.store = durable, None
         self.owner = new_id()
         """Under which name this runtime claims calls."""
-        self.ledger, self.waits, self.outputs = Ledger(self), Waits(self), Outputs(self)
+        self.outputs = Outputs(self)
         self.logbook: Logbook | None = None
         self.lines = {name: Line(name, queue, clock) for name, queue in queues.items()}
         self._breakers: dict[int, Breaker] = {}
@@ -169,6 +183,29 @@ class Parts:
                 f"{tool.name} names the queue {name!r}, which is not there.", fix=hint, where=tool.where
             )
 
+    # What only calls need that must be remembered is loaded by the first of them.
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """How calls are remembered."""
+        from toolwright.runtime.ledger import Ledger
+
+        return Ledger(self)
+
+    @cached_property
+    def waits(self) -> Waits:
+        """The calls that wait."""
+        from toolwright.runtime.waits import Waits
+
+        return Waits(self)
+
+    @cached_property
+    def answers(self) -> Answers:
+        """How waiting calls are answered."""
+        from toolwright.runtime import settle
+
+        return settle
+
     async def remembered(self) -> Store:
         """The store that was asked for, or one in memory, made when something must first be remembered."""
         if self.store is None:
@@ -212,7 +249,8 @@ class Parts:
 
     async def close(self) -> None:
         """Let go of threads, timers and stubborn handlers."""
-        self.waits.unwatch()
+        if self.store is not None:
+            self.waits.unwatch()
         self.deadlines.close()
         for line in self.lines.values():
             line.close()

@@ -11,7 +11,7 @@ from toolwright.core.outcome import Pending
 from toolwright.runtime.approval import Approval
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.plain import plain_arguments
-from toolwright.runtime.waits import WaitingCall
+from toolwright.runtime.waiting import WaitingCall
 
 log = logging.getLogger("toolwright")
 

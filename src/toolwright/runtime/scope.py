@@ -14,17 +14,16 @@ from toolwright.core.durations import seconds
 from toolwright.core.events import CallEnded, Event, Listener
 from toolwright.core.outcome import Failed, Outcome
 from toolwright.core.tool import Tool
-from toolwright.runtime import settle
 from toolwright.runtime.budget import Budget
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.listeners import EventBuffer, events_of
 from toolwright.runtime.parts import Parts
 from toolwright.runtime.queues import QueueStatus
 from toolwright.runtime.stats import Stats
-from toolwright.runtime.waits import WaitingCall
 
 if TYPE_CHECKING:
     from toolwright.catalogue.describe import Described
+    from toolwright.runtime.waiting import WaitingCall
 
 T = TypeVar("T")
 _new = object.__new__
@@ -129,15 +128,15 @@ class Scope:
         self, call_id: str, *, always: bool = False, arguments: Mapping[str, Any] | None = None, by: str | None = None
     ) -> Outcome:
         """Let a waiting call run, perhaps with edited arguments; its outcome."""
-        return await settle.approve(self, call_id, always=always, arguments=arguments, by=by)
+        return await self.parts.answers.approve(self, call_id, always=always, arguments=arguments, by=by)
 
     async def reject(self, call_id: str, reason: str = "", *, by: str | None = None) -> Outcome:
         """Do not let a waiting call run; its outcome."""
-        return await settle.reject(self, call_id, reason=reason, by=by)
+        return await self.parts.answers.reject(self, call_id, reason=reason, by=by)
 
     async def settle(self, call_id: str, result: Any = None, *, by: str | None = None) -> Outcome:
         """Answer a waiting call with a value, a Done or a Failed; its outcome."""
-        return await settle.settle(self, call_id, result, by=by)
+        return await self.parts.answers.settle(self, call_id, result, by=by)
 
     async def pending(self) -> list[WaitingCall]:
         """The calls that wait for somebody."""
@@ -150,7 +149,7 @@ class Scope:
             invocation.interrupt("cancelled", f"{invocation.tool_name} was cancelled.")
         waiting = [wait.call_id for wait in await self.pending()] if call_id is None else [call_id]
         told = "the call was cancelled while it waited."
-        ended = [await settle.close(self, each, "cancelled", told) for each in waiting]
+        ended = [await self.parts.answers.close(self, each, "cancelled", told) for each in waiting]
         return bool(running) or any(isinstance(each, Failed) and each.code == "cancelled" for each in ended)
 
     def _sees(self, invocation: Invocation) -> bool:
@@ -202,7 +201,7 @@ class Scope:
         calls = {name: replace(counter) for name, counter in parts.counters.items() if counter.count}
         return Stats(
             len(parts.catalogue), parts.catalogue.categories(), calls, len(parts.running), parts.threads.abandoned,
-            parts.waits.open, parts.outputs.count,
+            parts.waits.open if parts.store is not None else 0, parts.outputs.count,
         )  # fmt: skip
 
     def instructions(self) -> str:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from toolwright.core.content import to_json
 from toolwright.core.errors import Code, InvalidArguments
 from toolwright.core.events import CallSettled
 from toolwright.core.invoke import failed
-from toolwright.core.outcome import Done, Failed, Outcome, Pending
+from toolwright.core.outcome import Done, Failed, Outcome, Pending, Wait
 from toolwright.runtime.approval import Approval
 from toolwright.runtime.resume import again_from, listing_of, take
-from toolwright.runtime.waits import Answer, Going, Verdict, WaitingCall
+from toolwright.runtime.waits import Answer, Going, Verdict
 from toolwright.store import ledger as rows
 from toolwright.store.database import Statement, StoreError, Unexpected, Unstorable
 from toolwright.store.outcomes import arguments_text, outcome_of
@@ -322,11 +322,10 @@ def _unreachable(error: StoreError) -> Failed:
 def _tell(scope: Scope, held: Held, wait: Round, verdict: Verdict) -> None:
     parts = scope.parts
     if parts.listeners.heard:
-        always = bool(verdict.approval and verdict.approval.always)
-        shown = WaitingCall.of(held, wait)
+        call, always = held.call, bool(verdict.approval and verdict.approval.always)
         parts.listeners.emit(
             CallSettled(
-                shown.call_id, shown.tool, verdict.answer, shown.waiting_for, verdict.by, always, verdict.reason,
-                parts.clock.time(),
+                call.call_id, call.tool, verdict.answer, cast(Wait, wait.waiting_for), verdict.by, always,
+                verdict.reason, parts.clock.time(),
             )
         )  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
@@ -19,6 +18,7 @@ from toolwright.runtime.approval import Approval
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.ledger import known, said
 from toolwright.runtime.plain import plain, plain_arguments
+from toolwright.runtime.waiting import WaitingCall as WaitingCall
 from toolwright.store import ledger as rows
 from toolwright.store.database import Unexpected
 from toolwright.store.outcomes import arguments_of, json_text, outcome_of, outcome_text
@@ -29,36 +29,6 @@ if TYPE_CHECKING:
     from toolwright.store.store import Store
 
 Answer: TypeAlias = Literal["approve", "reject", "settle", "cancel", "expire"]
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingCall:
-    """An open wait, as a person is shown it."""
-
-    call_id: str
-    tool: str
-    arguments: Mapping[str, Any]
-    waiting_for: Wait
-    message: str
-    request: Any
-    expires_at: float | None
-    created_at: float = 0.0
-    user: str | None = None
-    session: str | None = None
-    round: int = 1
-
-    def pending(self) -> Pending:
-        """The same as an outcome."""
-        return Pending(self.waiting_for, self.call_id, self.message, self.request, self.expires_at)
-
-    @classmethod
-    def of(cls, held: Held, wait: Round) -> WaitingCall:
-        """A wait as the store keeps it."""
-        call = held.call
-        return cls(
-            call.call_id, call.tool, plain(arguments_of(call.arguments)), cast(Wait, wait.waiting_for), wait.message,
-            json.loads(wait.request), wait.expires_at, wait.created_at, call.user_id, call.session, wait.round,
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +124,7 @@ class Waits:
         if call.state in ("ended", "unknown"):
             return said(call)
         if wait is not None and call.call_id not in self.going:
-            return WaitingCall.of(held, wait).pending()
+            return shown(held, wait).pending()
         return Pending("result", call.call_id, f"{call.tool} was answered and goes on.")
 
     async def listed(self, viewer: Principal) -> list[WaitingCall]:
@@ -162,7 +132,7 @@ class Waits:
         if (store := self._parts.store) is None:
             return []
         found = await store.pending.listed(viewer.user, viewer.session)
-        return [WaitingCall.of(each, each.rounds[-1]) for each in found if each.call.call_id not in self.going]
+        return [shown(each, each.rounds[-1]) for each in found if each.call.call_id not in self.going]
 
     async def park(self, invocation: Invocation, pending: Pending) -> WaitingCall | Outcome:
         """Keep a pending call: the wait, or what became of the call where somebody else was first."""
@@ -286,3 +256,12 @@ def _encodes(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def shown(held: Held, wait: Round) -> WaitingCall:
+    """A wait as the store keeps it, for people to read."""
+    call = held.call
+    return WaitingCall(
+        call.call_id, call.tool, plain(arguments_of(call.arguments)), cast(Wait, wait.waiting_for), wait.message,
+        json.loads(wait.request), wait.expires_at, wait.created_at, call.user_id, call.session, wait.round,
+    )  # fmt: skip

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from toolwright.store.errors import StoreError as StoreError
+from toolwright.store.errors import StoreUnavailable as StoreUnavailable
+from toolwright.store.errors import Unexpected as Unexpected
+from toolwright.store.errors import Unstorable as Unstorable
 
 Value: TypeAlias = str | int | float | bytes | None
 Row: TypeAlias = dict[str, Any]
@@ -12,24 +17,7 @@ Row: TypeAlias = dict[str, Any]
 LARGEST = 1 << 63
 
 
-class StoreError(Exception):
-    """The store could not do what it was asked; nothing of that write is kept."""
-
-
-class Unexpected(StoreError):
-    """A statement changed another number of rows than the write relies on: somebody else was first."""
-
-
-class Unstorable(StoreError):
-    """A value that not every database can hold."""
-
-
-class StoreUnavailable(StoreError):
-    """The database cannot be reached, or its disk is full or broken. A write in doubt may have been kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(NamedTuple):
     """One step of a write. Its decisions are made in SQL, so that one body serves both databases.
 
     `:name` stands for a parameter, `{now}` for the database's own time in seconds, `{tx}` for the number of the
@@ -37,7 +25,7 @@ class Statement:
     """
 
     sql: str
-    params: Mapping[str, Value] = field(default_factory=dict)
+    params: Mapping[str, Value] = MappingProxyType({})
     expect: int | None = None
     """How many rows it must change or return; any other number undoes the whole write."""
 
@@ -87,12 +75,14 @@ class Database(Protocol):
 
 def checked(params: Mapping[str, Value]) -> Mapping[str, Value]:
     """Refuse what one of the two databases would refuse, so that both give the same verdict."""
-    for name, value in params.items():
-        if isinstance(value, str):
-            if "\0" in value or not value.isascii():
+    values = params.values()
+    text = "".join([value for value in values if isinstance(value, str)])  # one look at all of them together
+    if not text.isascii() or "\0" in text:
+        for name, value in params.items():
+            if isinstance(value, str):
                 _check_text(name, value)
-        elif isinstance(value, int) and not -LARGEST <= value < LARGEST:
-            raise Unstorable(f"{name} is an integer of more than 64 bits.")
+    if any([not -LARGEST <= value < LARGEST for value in values if isinstance(value, int)]):  # noqa: C419 - faster so
+        raise Unstorable("An integer of more than 64 bits cannot be kept.")
     return params
 
 

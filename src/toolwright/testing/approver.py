@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from toolwright.core.canonical import canonical
 from toolwright.runtime.approval import Approval
-from toolwright.runtime.waits import WaitingCall
+from toolwright.runtime.waiting import WaitingCall
 from toolwright.testing.misses import Misses
 
 Decision: TypeAlias = bool | str | Approval | None

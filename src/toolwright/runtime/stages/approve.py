@@ -15,7 +15,6 @@ from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
 from toolwright.runtime.policy import Rule, decide
 from toolwright.runtime.question import from_approver, question, wants_confirmation
-from toolwright.store.grants import given
 
 if TYPE_CHECKING:
     from toolwright.runtime.parts import Parts
@@ -81,7 +80,7 @@ class _Approve:
             return refusal
         if approval.always:
             store = await self.parts.remembered()
-            await store.write([given(invocation.principal.user, self.granted, approval.by)])
+            await store.grants.give(invocation.principal.user, self.granted, approval.by)
         return await self.proceed(invocation)
 
     def _edit(self, invocation: Invocation, approval: Approval) -> Failed | None:

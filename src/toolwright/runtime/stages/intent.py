@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from toolwright.core.outcome import Failed, Outcome, Pending
+from toolwright.core.outcome import Failed, Outcome, Pending, happened
 from toolwright.runtime.invocation import Invocation
-from toolwright.runtime.ledger import happened
 from toolwright.runtime.pipeline import Plan, Proceed
-from toolwright.store.database import StoreError, Unstorable
+from toolwright.store.errors import StoreError, Unstorable
 
 HARMLESS = frozenset({"client", "external", "hosted", "internal"})
 """Kinds that do nothing here: they are asked for, shown, or only look."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from toolwright.core.outcome import Failed, Outcome, Pending
+from toolwright.core.outcome import Failed, Outcome, Pending, happened
 from toolwright.runtime.invocation import Invocation
-from toolwright.runtime.ledger import happened
 from toolwright.runtime.pipeline import Plan, Proceed
 from toolwright.runtime.stages.intent import claims
-from toolwright.store.database import StoreUnavailable
+from toolwright.store.errors import StoreUnavailable
 
 
 def ledger(plan: Plan, proceed: Proceed) -> Proceed:

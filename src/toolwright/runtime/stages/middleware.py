@@ -8,9 +8,8 @@ from typing import Any, TypeAlias
 
 from toolwright.core.errors import ToolError
 from toolwright.core.invoke import crashed, failed
-from toolwright.core.outcome import Done, Failed, Outcome, Pending
+from toolwright.core.outcome import Done, Failed, Outcome, Pending, happened
 from toolwright.runtime.invocation import Invocation
-from toolwright.runtime.ledger import happened
 from toolwright.runtime.pipeline import Plan, Proceed
 
 Middleware: TypeAlias = Callable[[Invocation, Proceed], Awaitable[Any]]

@@ -8,13 +8,13 @@ from toolwright.core.call import Principal
 from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed, on_the_way_out
-from toolwright.runtime.waits import WaitingCall
-from toolwright.store.database import Unstorable
+from toolwright.runtime.waiting import WaitingCall
+from toolwright.store.errors import Unstorable
 
 
 def park(plan: Plan, proceed: Proceed) -> Proceed:
     """Keep a pending call; a caller with patience waits here, holding no slot and no deadline."""
-    waits, kept, durable = plan.parts.waits, plan.parts.ledger, plan.parts.durable
+    parts, durable = plan.parts, plan.parts.durable
     patient = plan.listing.kind in ("client", "external") or plan.listing.provider is not None
     plan.suspends = plan.suspends or patient or durable
 
@@ -24,20 +24,21 @@ def park(plan: Plan, proceed: Proceed) -> Proceed:
     async def way_out(invocation: Invocation, outcome: Outcome) -> Outcome:
         if not isinstance(outcome, Pending):
             # A call that has waited ends here, whatever it ends with; what happened is in the ledger already.
-            return await kept.end(invocation, outcome) if invocation.round and not invocation.closed else outcome
+            waited = invocation.round and not invocation.closed
+            return await parts.ledger.end(invocation, outcome) if waited else outcome
         if durable:
             invocation.suspend()
-        if (ended := await waits.outcome_of(outcome.call_id, invocation.principal)) is not None:
+        if (ended := await parts.waits.outcome_of(outcome.call_id, invocation.principal)) is not None:
             return ended  # the nested call that it would wait for has ended meanwhile
         try:
-            wait = await waits.park(invocation, outcome)
+            wait = await parts.waits.park(invocation, outcome)
         except Unstorable as error:
             return Failed("invalid_arguments", f"{invocation.tool_name} cannot wait for an answer: {error}")
         if not isinstance(wait, WaitingCall):
             return wait
-        if patient and outcome.patience and await waits.answered(invocation, outcome.patience):
+        if patient and outcome.patience and await parts.waits.answered(invocation, outcome.patience):
             if invocation.lost:  # answered and ended by another process
-                return await waits.state_of(invocation.id, Principal()) or wait.pending()
+                return await parts.waits.state_of(invocation.id, Principal()) or wait.pending()
             return await go_on(invocation)
         return wait.pending()
 
@@ -48,7 +49,7 @@ def park(plan: Plan, proceed: Proceed) -> Proceed:
             # Its caller left after the answer was used: it cannot be used again, so that is how the call ends.
             if invocation.began and invocation.answer is None and not invocation.closed:
                 left = Failed("cancelled", f"{invocation.tool_name} was cancelled while it ran.", executed=True)
-                await kept.end(invocation, left)
+                await parts.ledger.end(invocation, left)
             raise
 
     return stage if patient or plan.recallable else on_the_way_out(plan, proceed, way_out)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from toolwright.core.call import Principal
-from toolwright.core.canonical import digest
-from toolwright.core.errors import InvalidArguments
 from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.runtime.invocation import Invocation
-from toolwright.runtime.ledger import said
 from toolwright.runtime.pipeline import Plan, Proceed
-from toolwright.store.database import Unstorable
-from toolwright.store.ledger import Known
-from toolwright.store.outcomes import arguments_of
+from toolwright.store.errors import Unstorable
+
+if TYPE_CHECKING:
+    from toolwright.store.ledger import Known
 
 LONGEST_ID = 200
 
@@ -34,7 +34,7 @@ def recall(plan: Plan, proceed: Proceed) -> Proceed:
             call = await parts.ledger.open(invocation)
         except Unstorable as error:
             return Failed("invalid_arguments", f"This call cannot be remembered under an id: {error}")
-        if not _same(call, invocation):
+        if not parts.ledger.stands_for(call, invocation):
             return Failed("conflict", "This call id belongs to another call. Use an id of your own for each call.")
         if call.owner is not None and call.owner != parts.owner and await parts.bury():
             call = await parts.ledger.find(call.call_id) or call  # its runtime had died
@@ -45,7 +45,7 @@ def recall(plan: Plan, proceed: Proceed) -> Proceed:
 
     async def told(call: Known) -> Outcome | None:
         if call.state in ("ended", "unknown"):
-            return said(call)
+            return parts.ledger.said(call)
         if call.state == "waiting":
             return await parts.waits.state_of(call.call_id, Principal())
         if call.state in ("ready", "taken"):
@@ -55,16 +55,3 @@ def recall(plan: Plan, proceed: Proceed) -> Proceed:
         return None
 
     return stage
-
-
-def _same(call: Known, invocation: Invocation) -> bool:
-    """Whether the id stands for this call. One that the runtime made itself has no fingerprint until it is used."""
-    if call.fingerprint:
-        return invocation.known is not None and call.fingerprint == invocation.known.fingerprint
-    who, listing = invocation.principal, invocation.listing
-    if (call.tool, call.user_id, call.session) != (listing.name, who.user, who.session):
-        return False
-    try:
-        return digest(listing.tool.check(arguments_of(call.arguments))) == digest(invocation.arguments)
-    except InvalidArguments:
-        return False

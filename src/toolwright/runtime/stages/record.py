@@ -11,7 +11,7 @@ from toolwright.core.invoke import crashed, failed
 from toolwright.core.outcome import Done, Failed, Outcome, Pending
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
-from toolwright.store.database import StoreError
+from toolwright.store.errors import StoreError
 
 _make = tuple.__new__
 """Makes an event in half the time that its own constructor takes; a heard call makes two."""

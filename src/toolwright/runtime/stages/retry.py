@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 
-from toolwright.core.outcome import Failed, Outcome
+from toolwright.core.outcome import Failed, Outcome, happened
 from toolwright.runtime.invocation import Invocation
-from toolwright.runtime.ledger import happened
 from toolwright.runtime.pipeline import Plan, Proceed
 
 PASSING = frozenset({"unavailable", "rate_limited", "timed_out"})

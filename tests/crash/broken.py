@@ -1,0 +1,59 @@
+"""Broken: runtimes with a deliberate fault each. A judge that lets one of them pass is no judge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from toolwright.runtime.ledger import Ledger
+from toolwright.store import ledger as rows
+from toolwright.store import owners
+from toolwright.store.inbox import Inbox
+
+
+def intent_after_effect() -> None:
+    """The effect comes first, and is written down when it is over."""
+    claim, end = Ledger.claim, Ledger.end
+
+    async def pretend(self: Ledger, invocation: Any) -> bool:
+        return True
+
+    async def both(self: Ledger, invocation: Any, outcome: Any) -> Any:
+        await claim(self, invocation)
+        return await end(self, invocation, outcome)
+
+    Ledger.claim, Ledger.end = pretend, both  # type: ignore[method-assign]
+
+
+def told_before_written() -> None:
+    """Whoever called hears of the outcome while it is still on its way to the disk."""
+    end, late = Ledger.end, set[asyncio.Task[Any]]()
+
+    async def sooner(self: Ledger, invocation: Any, outcome: Any) -> Any:
+        task = asyncio.create_task(end(self, invocation, outcome))
+        late.add(task)
+        return outcome
+
+    Ledger.end = sooner  # type: ignore[method-assign]
+
+
+def runs_again() -> None:
+    """A call whose process died while it ran is simply tried again."""
+    owners._UNKNOWN = owners._UNKNOWN.replace("state = 'unknown'", "state = 'idle'")
+
+
+def outcome_changes() -> None:
+    """An outcome can be written over."""
+    rows._END_OPEN = rows._END
+
+
+def inbox_apart() -> None:
+    """The outcome is written, and the agent is told in another transaction."""
+    pushed = Inbox.pushed
+    Inbox.pushed = lambda self, agent, event_id, *rest: pushed(self, agent, f"{event_id}?", *rest)  # type: ignore[method-assign]
+
+
+WAYS: dict[str, Callable[[], None]] = {
+    way.__name__: way for way in (intent_after_effect, told_before_written, runs_again, outcome_changes, inbox_apart)
+}

@@ -1,0 +1,90 @@
+"""Process: one life of a program that uses a store, from its start to its end or to its death."""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import json
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.crash import broken
+from tests.crash.caller import Caller
+from tests.crash.points import Points
+from tests.crash.scenarios import SCENARIOS
+from tests.crash.tools import tools
+from tests.crash.world import World
+from toolwright import Runtime
+
+LONGEST = 25.0
+"""Seconds after which a process that hangs shows where, and ends."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """What a process is to do, and when it is to die: at a point, or after so many seconds."""
+
+    part: str
+    """begin, finish, look or survive."""
+    scenario: str
+    address: str
+    folder: str
+    point: int | None = None
+    after: float | None = None
+    broken: str | None = None
+    """What is deliberately wrong with it: the judge has to notice."""
+
+    def line(self) -> str:
+        """As it is sent to the process that forks."""
+        return json.dumps(asdict(self))
+
+
+def live(life: Life) -> None:
+    """In a process of its own, which says on its error output what went wrong."""
+    folder = Path(life.folder)
+    log = os.open(folder / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(log, 2)
+    faulthandler.dump_traceback_later(LONGEST, exit=True, file=2)
+    world = World(folder, Points(life.point), life.part)
+    world.points.watch()
+    if life.broken is not None:
+        broken.WAYS[life.broken]()
+    asyncio.run(_live(life, world))
+    (folder / f"points-{life.part}").write_text(json.dumps(world.points.names))
+
+
+async def _live(life: Life, world: World) -> None:
+    scenario = SCENARIOS[life.scenario]
+    async with Runtime(*tools(world), store=life.address, defaults=scenario.defaults) as runtime:
+        caller = Caller(scenario, world, runtime)
+        parts: dict[str, Callable[[], Awaitable[Any]]] = {
+            "begin": caller.begin,
+            "finish": caller.finish,
+            "look": lambda: _look(caller),
+            "survive": lambda: _survive(caller),
+        }
+        await parts[life.part]()
+
+
+async def _look(caller: Caller) -> None:
+    """Only what was there before is there; and nobody has tampered with it."""
+    await caller.ask_again()
+    assert caller.runtime.store is not None
+    await caller.runtime.store.audit.seal()
+    verification = await caller.runtime.store.audit.verify()
+    caller.world.note("audit", {"problem": verification.problem, "unsealed": verification.unsealed})
+
+
+async def _survive(caller: Caller) -> None:
+    """Work on the same calls while another process does, until that one is dead; then take over."""
+    folder = caller.world.folder
+    (folder / "ready").touch()
+    while not (folder / "dead").exists():
+        await caller.ask_again()
+        for wait in await caller.door.pending():
+            await caller.answer(wait)
+        await asyncio.sleep(0.001)
+    await caller.finish()

@@ -1,0 +1,63 @@
+"""World: what lies outside of a process and outlives it. Two files, each line written at once, and nobody cleans up."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.crash.points import Points
+from toolwright import Done, Failed, Outcome
+from toolwright.store.outcomes import outcome_text
+
+
+@dataclass
+class World:
+    """What a process can do to the world. Effects are the judge's own record of what has happened, and how often."""
+
+    folder: Path
+    points: Points = field(default_factory=Points)
+    part: str = ""
+    """Which process this is: told in every line."""
+
+    def happen(self, call_id: str, tool: str, arguments: Any) -> None:
+        """The effect of a call."""
+        self.points.reach("before the effect")
+        self._append("effects", {"call_id": call_id, "tool": tool, "arguments": arguments})
+        self.points.reach("after the effect")
+
+    def told(self, verb: str, outcome: Outcome, call_id: str | None = None) -> Outcome:
+        """Whoever called or answered has been told this: from here on it must be so."""
+        self.points.reach(f"before {verb} is told")
+        known = outcome_text(outcome) if isinstance(outcome, (Done, Failed)) else None
+        call_id = call_id or outcome.meta.call_id
+        self._append("told", {"call_id": call_id, "verb": verb, "outcome": known, "part": self.part})
+        self.points.reach(f"after {verb} is told")
+        return outcome
+
+    def note(self, name: str, value: Any) -> None:
+        """Anything else that the judge should know."""
+        self._append(name, value)
+
+    def has_happened(self, call_id: str) -> bool:
+        """What somebody finds out who goes and looks."""
+        return self.effects()[call_id] > 0
+
+    def effects(self) -> Counter[str]:
+        """How often each call has happened."""
+        return Counter(line["call_id"] for line in self.lines("effects"))
+
+    def lines(self, name: str) -> list[Any]:
+        """All that was appended to a file."""
+        try:
+            return [json.loads(line) for line in (self.folder / name).read_text().splitlines()]
+        except FileNotFoundError:
+            return []
+
+    def _append(self, name: str, value: Any) -> None:
+        file = os.open(self.folder / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(file, json.dumps(value).encode() + b"\n")
+        os.close(file)

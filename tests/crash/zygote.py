@@ -1,0 +1,87 @@
+"""Zygote: imports everything once, then forks a process per life, on command. It has no thread and no loop itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.crash.process import Life, live
+
+ROOT = Path(__file__).parents[2]
+
+
+class Zygote:
+    """The other end: starts it, and has it fork."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.crash.zygote"]
+        self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def run(self, life: Life, beside: Life | None = None) -> list[int]:
+        """How each process ended: 0, or minus the signal that killed it. `beside` starts first and survives."""
+        lives = [life] if beside is None else [life, beside]
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"[{', '.join(each.line() for each in lives)}]\n")
+        self._process.stdin.flush()
+        return [int(code) for code in json.loads(self._process.stdout.readline())]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.communicate()
+
+
+def serve() -> None:
+    """Fork on command until nobody commands any more."""
+    for line in sys.stdin:
+        life, *beside = (Life(**order) for order in json.loads(line))
+        codes = _beside(life, beside[0]) if beside else [_ended(_forked(life), life)]
+        print(json.dumps(codes), flush=True)
+
+
+def _beside(life: Life, survivor: Life) -> list[int]:
+    other = _forked(survivor)
+    folder = Path(survivor.folder)
+    while not (folder / "ready").exists() and not os.waitpid(other, os.WNOHANG)[0]:
+        time.sleep(0.001)
+    code = _ended(_forked(life), life)
+    (folder / "dead").touch()
+    return [code, _ended(other, survivor)]
+
+
+def _forked(life: Life) -> int:
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        live(life)
+        code = 0
+    except BaseException:  # noqa: BLE001 - whatever it is, the child must not go on as a second zygote
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _ended(child: int, life: Life) -> int:
+    if life.after is not None:
+        time.sleep(life.after)
+        os.kill(child, signal.SIGKILL)  # it is ours, and nobody has waited for it yet: the number is still its own
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+if __name__ == "__main__":
+    serve()
