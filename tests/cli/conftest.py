@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ START = "from toolwright.cli.main import main; main()"
 OWN_TERMINAL = f"import os; os.close(os.open(os.ttyname(0), os.O_RDWR)); {START}"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|[\x07\r]")
 PATIENCE = 12.0
+_numbers = count(1)
 
 
 @dataclass(frozen=True)
@@ -171,3 +173,18 @@ def on_path(tmp_path_factory) -> str:
         script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {start} "$@"\n')
         script.chmod(0o755)
     return f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+@pytest.fixture
+def postgres_address(postgres: Any) -> str:
+    """An empty database on a PostgreSQL server."""
+    name = f"cli_{next(_numbers)}"
+    postgres.psql(f"CREATE DATABASE {name}")
+    return str(postgres.get_uri(database=name))
+
+
+@pytest.fixture
+def configured(tmp_path, shop) -> Path:
+    """A folder whose configuration names the tools of the shop and a store."""
+    (tmp_path / "toolwright.yaml").write_text(f"tools: [{shop}]\nstore: calls.db\n")
+    return tmp_path

@@ -9,7 +9,6 @@ from typing import Any
 from tests.crash.scenarios import Asked, Scenario
 from tests.crash.world import World
 from toolwright import Done, Failed, Outcome, Runtime
-from toolwright.runtime.waits import WaitingCall
 
 AGENT = "agnes"
 PATIENCE = 12.0
@@ -65,7 +64,7 @@ class Caller:
             self.world.note("read", {"handle": handle, "ok": read.ok})
         return outcome
 
-    async def answer(self, wait: WaitingCall) -> None:
+    async def answer(self, wait: Any) -> None:
         """What a person says to a question."""
         if wait.waiting_for == "approval":
             if self.scenario.decision != "nothing":
@@ -104,7 +103,7 @@ class Caller:
 
 
 def _waits(line: dict[str, Any], call_id: str) -> bool:
-    return line["call_id"] == call_id and line["outcome"] is None
+    return line["call_id"] == call_id and line.get("waiting_for") == "approval"
 
 
 def _handle(outcome: Outcome) -> str | None:

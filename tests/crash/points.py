@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+from collections.abc import Callable
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -17,15 +18,17 @@ from typing import Any
 class Points:
     """Counts the points that are reached, and kills the process at one of them."""
 
-    def __init__(self, deadly: int | None = None) -> None:
+    def __init__(self, deadly: int | None = None, last_words: Callable[[str], None] | None = None) -> None:
         self.names: list[str] = []
-        self._deadly, self._lock = deadly, Lock()
+        self._deadly, self._last_words, self._lock = deadly, last_words, Lock()
 
     def reach(self, name: str) -> None:
         """Here it may end. Nothing is flushed, closed or undone."""
         with self._lock:
             self.names.append(name)
             if len(self.names) == self._deadly:
+                if self._last_words is not None:
+                    self._last_words(name)
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def watch(self) -> None:

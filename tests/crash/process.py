@@ -6,8 +6,10 @@ import asyncio
 import faulthandler
 import json
 import os
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,9 @@ from toolwright import Runtime
 
 LONGEST = 25.0
 """Seconds after which a process that hangs shows where, and ends."""
+WORLD = World()
+"""The tools are made and compiled once, before the processes part: each then puts its own folder here."""
+TOOLS = tools(WORLD)
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class Life:
     """What a process is to do, and when it is to die: at a point, or after so many seconds."""
 
     part: str
-    """begin, finish, look or survive."""
+    """make, begin, finish, look or survive."""
     scenario: str
     address: str
     folder: str
@@ -48,25 +53,44 @@ def live(life: Life) -> None:
     log = os.open(folder / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(log, 2)
     faulthandler.dump_traceback_later(LONGEST, exit=True, file=2)
-    world = World(folder, Points(life.point), life.part)
-    world.points.watch()
+    WORLD.folder, WORLD.part = folder, life.part
+    WORLD.points = Points(life.point, lambda name: WORLD.note("killed", name))
+    WORLD.points.watch()
     if life.broken is not None:
         broken.WAYS[life.broken]()
-    asyncio.run(_live(life, world))
-    (folder / f"points-{life.part}").write_text(json.dumps(world.points.names))
+    asyncio.run(_live(life))
+    (folder / f"points-{life.part}").write_text(json.dumps(WORLD.points.names))
 
 
-async def _live(life: Life, world: World) -> None:
+def warm() -> None:
+    """Import and compile what every life needs, without a thread that would be lost in a fork."""
+
+    async def once() -> None:
+        async with Runtime(*TOOLS, store=":memory:") as runtime:
+            await runtime.call("ask", {}, call_id="warm")
+            await runtime.settle("warm", "so")
+
+    asyncio.run(once())
+    import_module("psycopg")
+    assert threading.active_count() == 1
+
+
+async def _live(life: Life) -> None:
     scenario = SCENARIOS[life.scenario]
-    async with Runtime(*tools(world), store=life.address, defaults=scenario.defaults) as runtime:
-        caller = Caller(scenario, world, runtime)
+    async with Runtime(*TOOLS, store=life.address, defaults=scenario.defaults) as runtime:
+        caller = Caller(scenario, WORLD, runtime)
         parts: dict[str, Callable[[], Awaitable[Any]]] = {
+            "make": _nothing,
             "begin": caller.begin,
             "finish": caller.finish,
             "look": lambda: _look(caller),
             "survive": lambda: _survive(caller),
         }
         await parts[life.part]()
+
+
+async def _nothing() -> None:
+    """The tables are made when the store is opened."""
 
 
 async def _look(caller: Caller) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash.points import Points
-from toolwright import Done, Failed, Outcome
+from toolwright import Outcome, Pending
 from toolwright.store.outcomes import outcome_text
 
 
@@ -18,7 +18,7 @@ from toolwright.store.outcomes import outcome_text
 class World:
     """What a process can do to the world. Effects are the judge's own record of what has happened, and how often."""
 
-    folder: Path
+    folder: Path = Path()
     points: Points = field(default_factory=Points)
     part: str = ""
     """Which process this is: told in every line."""
@@ -32,9 +32,11 @@ class World:
     def told(self, verb: str, outcome: Outcome, call_id: str | None = None) -> Outcome:
         """Whoever called or answered has been told this: from here on it must be so."""
         self.points.reach(f"before {verb} is told")
-        known = outcome_text(outcome) if isinstance(outcome, (Done, Failed)) else None
-        call_id = call_id or outcome.meta.call_id
-        self._append("told", {"call_id": call_id, "verb": verb, "outcome": known, "part": self.part})
+        line = {"call_id": call_id or outcome.meta.call_id, "verb": verb, "part": self.part}
+        if isinstance(outcome, Pending):
+            self._append("told", {**line, "outcome": None, "waiting_for": outcome.waiting_for})
+        else:
+            self._append("told", {**line, "outcome": outcome_text(outcome)})
         self.points.reach(f"after {verb} is told")
         return outcome
 

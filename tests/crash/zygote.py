@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.crash.process import Life, live
+from tests.crash.process import Life, live, warm
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,6 +45,7 @@ class Zygote:
 
 def serve() -> None:
     """Fork on command until nobody commands any more."""
+    warm()
     for line in sys.stdin:
         life, *beside = (Life(**order) for order in json.loads(line))
         codes = _beside(life, beside[0]) if beside else [_ended(_forked(life), life)]

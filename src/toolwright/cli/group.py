@@ -16,7 +16,7 @@ import click
 from toolwright import __version__
 from toolwright.cli.exits import DONE, FAILED, INTERRUPTED, Ended, complain
 
-COMMANDS = ("tools", "describe", "call", "init")
+COMMANDS = ("tools", "describe", "call", "pending", "approve", "reject", "settle", "store", "audit", "init")
 
 
 def run(arguments: list[str]) -> int:

@@ -15,6 +15,8 @@ CONFIG = """\
 tools: # Python files or modules, relative to this file; `tools.py:count_words` takes one tool
   - tools.py
 
+# store: toolwright.db # remember calls that wait: `toolwright pending` lists them, `toolwright approve` answers
+
 # workspace: . # the folder that file paths are meant in
 
 # defaults:

@@ -26,7 +26,9 @@ NOTHING = (
     "There are no tools here. Name them with --tools tools.py, or write a toolwright.yaml: `toolwright init` makes one."
 )
 NO_STORE = "No store is configured. Add `store: toolwright.db` to {file}, or name one with --store toolwright.db."
-NOT_THERE = "There is no store {file}. The first call that is remembered makes it, and so does `toolwright store migrate`."
+NOT_THERE = (
+    "There is no store {file}. The first call that is remembered makes it, and so does `toolwright store migrate`."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +67,12 @@ class Given:
             raise Ended(USAGE, NOT_THERE.format(file=near(found)))
         return found
 
-    def command(self, *words: str) -> str:
+    def command(self, verb: str, *words: str) -> str:
         """A further command with the same options, for people to copy."""
         options = [option for source in self.tools for option in ("-t", source)]
         options += ["-c", self.config] if self.config else []
         options += ["--store", near(without_password(self.store))] if self.store else []
-        return shlex.join(["toolwright", *words, *options])
+        return shlex.join(["toolwright", verb, *options, *words])
 
     def _read(self) -> Config:
         try:
@@ -135,8 +137,12 @@ class StoreAddress(click.ParamType[str]):
 
 
 _TOOLS = click.option("-t", "--tools", multiple=True, metavar="SOURCE", help="file.py, package.module, either:object.")
-_CONFIG = click.option("-c", "--config", metavar="FILE", help="Configuration file [toolwright.yaml, .yml, .json, .toml].")
-_STORE = click.option("--store", type=StoreAddress(), metavar="ADDRESS", help="Where calls are remembered: a file or postgresql://...")
+_CONFIG = click.option(
+    "-c", "--config", metavar="FILE", help="Configuration file [toolwright.yaml, .yml, .json, .toml]."
+)
+_STORE = click.option(
+    "--store", type=StoreAddress(), metavar="ADDRESS", help="Where calls are remembered: a file or postgresql://..."
+)
 _DEBUG = click.option("--debug", is_flag=True, help="Show tracebacks and the runtime's own log.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from rich.text import Text
 
 from toolwright.cli.exits import DONE, FAILED, PENDING, REFUSED, complain
+from toolwright.cli.options import Given
 from toolwright.cli.screen import console, escaped, pretty
 from toolwright.core.content import to_text
 from toolwright.core.errors import NotFound
@@ -55,7 +57,7 @@ def event_as_json(event: Event) -> dict[str, Any]:
     return {"event": type(event).__name__, **fields}
 
 
-async def show_outcome(outcome: Outcome, outputs: Outputs, *, asked: bool, debug: bool) -> None:
+async def show_outcome(outcome: Outcome, outputs: Outputs, hint: str = "") -> None:
     """The outcome for a person: what the tool gave on stdout, anything else on stderr."""
     match outcome:
         case Done(data=data):
@@ -63,25 +65,39 @@ async def show_outcome(outcome: Outcome, outputs: Outputs, *, asked: bool, debug
             console().print(Text(escaped(text)) if _says_more(text, data) else pretty(data), soft_wrap=True)
         case Failed(code=code, message=message):
             complain(escaped(await _whole(message, outputs)), kind=f"failed ({code})")
-            if code == "crashed" and not debug:
-                sys.stderr.write("Run it again with --debug for the traceback.\n")
+            if code == "crashed" and not logging.getLogger("toolwright").isEnabledFor(logging.DEBUG):
+                hint = "Run it again with --debug for the traceback."
         case Pending(waiting_for=waiting_for):
             complain(escaped(outcome.message), kind=f"pending ({waiting_for})", colour=33)
-            sys.stderr.write(f"{_hint(outcome, asked)}\n")
+    if hint:
+        sys.stderr.write(f"{hint}\n")
 
 
-def _hint(pending: Pending, asked: bool) -> str:
-    """What a person can do now; whether they were asked and left makes the difference."""
-    if pending.waiting_for == "approval":
-        ask = "Run it again to be asked again" if asked else "Answer in a terminal"
-        return f"Nothing ran. {ask}, or run it with --yes or --no."
-    if asked:
-        return "It got no answer. Run it again to be asked again."
-    return "It still waits for an answer. Run it in a terminal to give one."
+def how_to_answer(outcome: Outcome, given: Given | None, *, asked: bool = False) -> str:
+    """What a person can do about a call that waits: answer it later where it is remembered, else call again.
+
+    Args:
+        given: the options to repeat; None where the call ends with its process.
+        asked: whether somebody was asked, and left.
+    """
+    match outcome:
+        case Pending("approval", call_id) if given is not None:
+            verbs = [given.command(verb, call_id) for verb in ("approve", "reject")]
+            return "\n  ".join(["Nothing ran. Whoever decides can answer later:", *verbs])
+        case Pending(_, call_id) if given is not None:
+            return f"Whoever has the answer can give it later:\n  {given.command('settle', call_id)} ANSWER"
+        case Pending("approval"):
+            ask = "Run it again to be asked again" if asked else "Answer in a terminal"
+            return f"Nothing ran. {ask}, or run it with --yes or --no."
+        case Pending():
+            if asked:
+                return "It got no answer. Run it again to be asked again."
+            return "It still waits for an answer. Run it in a terminal to give one."
+    return ""
 
 
 async def _whole(text: str, outputs: Outputs) -> str:
-    """The text before it was cut for a model. The handle would end with this process, and a screen has room."""
+    """The text before it was cut for a model: a screen has room."""
     if not text.startswith(f'{{"{NAME}":'):
         return text
     try:

@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from toolwright.cli.screen import console, one_line
-from toolwright.core.events import CallEnded, CallProgress, CallQueued, CallStarted, Event
+from toolwright.core.events import CallEnded, CallProgress, CallQueued, CallResumed, CallStarted, Event
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.runtime import Runtime
 
@@ -48,8 +48,9 @@ class Watch:
 
     def __call__(self, event: Event) -> None:
         match event:
-            case CallStarted(call_id=call_id, tool=tool):
-                self._rows.setdefault(call_id, self._progress.add_task("", total=None, tool=tool, call_id=call_id))
+            case CallStarted(call_id=call_id, tool=tool) | CallResumed(call_id=call_id, tool=tool):
+                if call_id not in self._rows:
+                    self._rows[call_id] = self._progress.add_task("", total=None, tool=tool, call_id=call_id)
                 if self._timer is None:
                     self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._draw)
             case CallQueued(call_id=call_id):

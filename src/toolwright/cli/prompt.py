@@ -16,7 +16,7 @@ from toolwright.core.errors import InvalidArguments
 from toolwright.core.jsontext import Malformed, parse
 from toolwright.runtime.approval import Approval
 from toolwright.runtime.policy import Policy
-from toolwright.runtime.waits import WaitingCall
+from toolwright.runtime.waiting import WaitingCall
 
 try:
     import readline

@@ -28,10 +28,24 @@ def line(value: Any) -> str:
 
 def pretty(value: Any) -> Text:
     """JSON for a person, with colour where there is any."""
+    return highlighted(escaped(_dumped(value, indent=2)))
+
+
+def highlighted(text: str) -> Text:
+    """Text that is JSON, or begins as JSON, with colour where there is any."""
+    shown = Text(text)
+    JSONHighlighter().highlight(shown)
+    return shown
+
+
+def compact(value: Any) -> str:
+    """JSON for a person on one line."""
+    return _dumped(value)
+
+
+def _dumped(value: Any, indent: int | None = None) -> str:
     plain = to_jsonable_python(value, fallback=repr, bytes_mode="base64", inf_nan_mode="strings")
-    text = Text(escaped(json.dumps(plain, indent=2, ensure_ascii=False)))
-    JSONHighlighter().highlight(text)
-    return text
+    return json.dumps(plain, indent=indent, ensure_ascii=False)
 
 
 def escaped(text: str) -> str:
@@ -51,6 +65,30 @@ def _visible(character: str) -> str:
 def one_line(text: str) -> str:
     """The same on a single line."""
     return escaped(" ".join(text.split()))
+
+
+def excerpt(text: str, most: int, rest: str) -> str:
+    """The text, escaped. Of one that is too long, its beginning, and how many bytes there are more."""
+    if len(text) <= most:
+        return escaped(text)
+    more = len(text[most:].encode(errors="surrogatepass"))
+    return f"{escaped(text[:most])} ... and {more:,} bytes more: {rest}"
+
+
+def duration(seconds: float) -> str:
+    """Roughly how long, in the largest unit that says something."""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
+
+
+def size(number: int) -> str:
+    """Bytes as people count them."""
+    for unit, length in (("GB", 1000**3), ("MB", 1000**2), ("kB", 1000)):
+        if number >= length:
+            return f"{number / length:.1f} {unit}"
+    return f"{number} bytes"
 
 
 def is_person(stream: IO[str]) -> bool:

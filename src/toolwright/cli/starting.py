@@ -1,4 +1,4 @@
-"""Starting: a runtime, or a store alone, for as long as a command needs it."""
+"""Starting: a runtime for as long as a command needs it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from toolwright.cli.exits import USAGE, Ended
-from toolwright.cli.options import near, shown
+from toolwright.cli.options import shown
 from toolwright.core.errors import DefinitionError
 from toolwright.runtime.runtime import Runtime
-from toolwright.store.database import StoreError
-from toolwright.store.store import Store
+from toolwright.store.errors import StoreError
 
-PATIENCE = 1.0
-"""Seconds before a person is told what the command still waits for."""
+LOOK, PATIENCE = 0.05, 20
+"""Seconds between two looks at what still runs, and looks after which a person is told."""
 
 
 @asynccontextmanager
@@ -32,33 +31,23 @@ async def started(runtime: Runtime) -> AsyncIterator[Runtime]:
         raise Ended(USAGE, f"The tools cannot be started: {type(error).__name__}: {told}") from error
     try:
         yield runtime
-        await _end_of_others(runtime)
+        if runtime.parts.durable:
+            await _let_others_end(runtime)
     finally:
         await runtime.close()
 
 
-async def _end_of_others(runtime: Runtime) -> None:
-    """A runtime with a store goes on with calls that were answered before; closing now would cancel them half done."""
-    waited = 0.0
-    while names := _others(runtime):
-        if waited < PATIENCE <= waited + 0.05:
+async def _let_others_end(runtime: Runtime) -> None:
+    """A runtime goes on with calls that were answered before it started; closing now would cancel them half done."""
+    looks = 0
+    while (names := _others(runtime)) or runtime.parts.waits.going:
+        looks += 1
+        if looks == PATIENCE:
             sys.stderr.write(f"Going on with what was answered before: {', '.join(names)}.\n")
-        await asyncio.sleep(0.05)
-        waited += 0.05
+        await asyncio.sleep(LOOK)
 
 
 def _others(runtime: Runtime) -> list[str]:
+    """Calls that run; one that waits for a person keeps waiting in the store."""
     parts = runtime.parts
     return sorted({each.tool_name for each in parts.running if each.known_id not in parts.waits.live})
-
-
-@asynccontextmanager
-async def opened(address: str) -> AsyncIterator[Store]:
-    """The store while it is open; whatever it cannot do ends the command."""
-    try:
-        async with Store.open(address) as store:
-            yield store
-    except DefinitionError as error:
-        raise Ended(USAGE, shown(error)) from error
-    except StoreError as error:
-        raise Ended(USAGE, f"The store {near(address)} cannot be used: {shown(error)}") from error

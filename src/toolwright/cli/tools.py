@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from toolwright.catalogue.listing import Listing
-from toolwright.cli.options import Given, started, with_tools
+from toolwright.cli.options import Given, with_tools
 from toolwright.cli.run import run
 from toolwright.cli.screen import console, is_person, line, one_line
+from toolwright.cli.starting import started
 from toolwright.runtime.runtime import Runtime
 
 

@@ -25,11 +25,6 @@ _encode = JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False,
 
 def digest(*values: Any) -> str:
     """SHA-256 over the canonical JSON of the values."""
-    return text_digest(canonical(list(values)))
-
-
-def text_digest(text: str) -> str:
-    """SHA-256 over a text."""
     from hashlib import sha256
 
-    return sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return sha256(canonical(list(values)).encode(errors="surrogatepass")).hexdigest()

@@ -92,8 +92,9 @@ class Keeper:
                 self._warned = True
             except Exception:
                 log.exception("Looking after the store failed; it is tried again")
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._nudge.wait(), 4 * BEAT if self._warned else BEAT)
+            with suppress(TimeoutError):  # not `wait_for`: that forgets its caller's cancellation after a nudge
+                async with asyncio.timeout(4 * BEAT if self._warned else BEAT):
+                    await self._nudge.wait()
             self._nudge.clear()
 
     async def _beat(self) -> None:

@@ -6,9 +6,12 @@ import asyncio
 import json
 import logging
 from contextlib import suppress
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from toolwright.core.canonical import digest, text_digest
+from pydantic_core import from_json
+
+from toolwright.core.canonical import digest
 from toolwright.core.errors import InvalidArguments
 from toolwright.core.outcome import Done, Failed, Outcome
 from toolwright.runtime.invocation import Invocation
@@ -57,7 +60,7 @@ class Ledger:
 
     async def claim(self, invocation: Invocation) -> bool:
         """Write the intent; false if somebody else has. From here on the effect may have happened."""
-        store, me = await self._parts.remembered(), self._parts.owner
+        store, me = self._parts.store or await self._parts.remembered(), self._parts.owner
         if not _fresh(invocation):
             step, fence = rows.claimed(invocation.id, me, invocation.fence or 0), None
         else:
@@ -91,7 +94,7 @@ class Ledger:
 
     async def end(self, invocation: Invocation, outcome: Done | Failed) -> Outcome:
         """Write the outcome, or give the one that was written before."""
-        store = await self._parts.remembered()
+        store = self._parts.store or await self._parts.remembered()
         try:
             text = outcome_text(outcome)
         except Unstorable as error:
@@ -130,7 +133,7 @@ class Ledger:
         if not self._parts.durable or (store := self._parts.store) is None:
             return []
         known = invocation.known
-        user, detail = invocation.principal.user, {"arguments": text_digest(known.arguments) if known else None}
+        user, detail = invocation.principal.user, {"arguments": _digest(known.arguments) if known else None}
         return [store.audit.row("intent", invocation.id, invocation.listing.name, user=user, detail=detail)]
 
     def _told(self, invocation: Invocation, outcome: Done | Failed, text: str) -> list[Statement]:
@@ -140,7 +143,7 @@ class Ledger:
         invocation.journalled = True
         name, user, call_id = invocation.listing.name, invocation.principal.user, invocation.id
         code = outcome.code if isinstance(outcome, Failed) else "ok"
-        detail = {"code": code, "outcome": text_digest(text)}
+        detail = {"code": code, "outcome": _digest(text)}
         told = [store.audit.row("outcome", call_id, name, user=user, detail=detail)]
         if (answered := invocation.answered) is not None:
             detail = {"answer": answered.answer, "weight": answered.weight}
@@ -245,12 +248,14 @@ def known(invocation: Invocation, *, owner: str | None = None, fence: int = 0) -
     )  # fmt: skip
 
 
+def _digest(text: str) -> str:
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
 def _arguments(invocation: Invocation) -> str:
     """As a model wrote them where that is plain JSON: most calls need no further work."""
     raw = invocation.raw
     if isinstance(raw, str) and raw.isascii():
-        from pydantic_core import from_json
-
         with suppress(ValueError):  # it was mended: what was understood is what is kept
             if isinstance(from_json(raw, allow_inf_nan=False), dict):
                 return raw
@@ -258,10 +263,10 @@ def _arguments(invocation: Invocation) -> str:
 
 
 def _context(invocation: Invocation) -> str:
+    """What else belongs to the call; nothing, for most."""
     who = invocation.principal
     found = {
         "message": who.message, "task": who.task, "space": who.space, "turn": who.turn, "parent": invocation.parent,
         "model_id": invocation.model_id, "depth": invocation.depth, "given": invocation.given,
     }  # fmt: skip
-    given = {name: value for name, value in found.items() if value}
-    return json.dumps(given) if given else "{}"
+    return json.dumps({name: value for name, value in found.items() if value}) if any(found.values()) else "{}"

@@ -41,9 +41,11 @@ class Logbook:
     async def flush(self) -> None:
         """Write what there is."""
         while lines := self._lines[:TOGETHER]:
+            # Taken out first: whoever is cancelled in here, or flushes at the same time, must not write them twice.
+            del self._lines[: len(lines)]
             try:
                 await self._store.write(lines)
             except StoreError as error:
+                self._lines[:0] = lines
                 log.warning("%d lines of the journal wait to be written: %s", len(self._lines), error)
                 return
-            del self._lines[: len(lines)]

@@ -101,6 +101,8 @@ async def _answer(scope: Scope, call_id: str, verdict: Verdict) -> Outcome:
         same = going.task is not None and verdict.same_as(going.answer, going.weight)
         return await _result_of(going.task) if same and going.task else await _refused(scope, held, verdict)
     if (judged := _judged(scope, held, verdict)) is not None:
+        if held.wait is None and isinstance(judged, Failed) and (inner := held.rounds[-1].inner_call) is not None:
+            return await _through_inner(scope, held, inner, verdict)  # whose answer was the answer to both
         again = held.call.state == "ready" and isinstance(judged, Pending) and await take_ready(scope, held)
         return await _result_of(again) if again else await _refused(scope, held, verdict, judged)
     assert held.wait is not None
@@ -182,7 +184,7 @@ async def _go_on(scope: Scope, held: Held, wait: Round, verdict: Verdict) -> Out
     else:
         _tell(scope, held, wait, verdict)
     if verdict.approval and verdict.approval.arguments is not None:
-        held = replace(held, call=replace(held.call, arguments=arguments_text(verdict.approval.arguments)))
+        held = replace(held, call=held.call._replace(arguments=arguments_text(verdict.approval.arguments)))
     if (outcome := await _to_live_caller(parts, held, verdict, None if fence else answered, fence)) is not None:
         return outcome
     return await _resume(scope, held, verdict, None if fence else answered, fence)

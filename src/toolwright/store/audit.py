@@ -18,21 +18,22 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["intent", "outcome", "wait", "answer", "refused", "recovered"]
 Place: TypeAlias = tuple[int, int]
 
-BLOCK = 1_000
-"""Rows under one seal at most, and rows read at a time."""
+BLOCK, PAGE = 250, 1_000
+"""Rows under one seal at most: so few are read and hashed at once. And rows that are verified at a time."""
 
 _COLUMNS = ("id", "tx", "at", "kind", "call_id", "tool", "user_id", "by_whom", "detail")
 _ADD = """INSERT INTO audit (tx, at, kind, call_id, tool, user_id, by_whom, detail)
     VALUES ({tx}, {now}, :kind, :call_id, :tool, :user, :by, :detail)"""
-_ROWS = f"""SELECT {", ".join(_COLUMNS)}, {{now}} AS read_at FROM audit
-    WHERE (tx, id) > (:tx, :id) AND tx < {{horizon}} ORDER BY tx, id LIMIT {BLOCK}"""
+_ROWS = f"""SELECT {", ".join(_COLUMNS)} FROM audit
+    WHERE (tx, id) > (:tx, :id) AND tx < {{horizon}} ORDER BY tx, id LIMIT :most"""
 _COUNTS = """SELECT count(*) AS present, count(*) FILTER (WHERE (tx, id) > (:tx, :id)) AS unsealed FROM audit"""
 _SEAL = "position, last_tx, last_id, rows_sealed, previous, hash, sealed_at"
 _ADD_SEAL = f"""INSERT INTO seals ({_SEAL})
     VALUES (:position, :last_tx, :last_id, :rows_sealed, :previous, :hash, :sealed_at)
     ON CONFLICT (position) DO NOTHING RETURNING position"""
 _LAST_SEAL = f"SELECT {_SEAL} FROM seals ORDER BY position DESC LIMIT 1"
-_SEALS = f"SELECT {_SEAL} FROM seals WHERE position > :position ORDER BY position LIMIT {BLOCK}"
+_NOW = "SELECT {now} AS moment"
+_SEALS = f"SELECT {_SEAL} FROM seals WHERE position > :position ORDER BY position LIMIT {PAGE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +97,9 @@ class Audit:
         """Seal what is not sealed yet; gives how many rows. Stops where another sealer was first."""
         found = await self._database.read(_LAST_SEAL)
         last, sealed = _Seal(**found[0]) if found else _Seal(), 0
-        while rows := await _rows_after(self._database, last.place):
-            last = _next_seal(last, rows)
+        while rows := await _rows_after(self._database, last.place, BLOCK, at_once=True):
+            [now] = await self._database.read(_NOW, at_once=True)
+            last = _next_seal(last, rows, float(now["moment"]))
             [added] = await self._database.write([Statement(_ADD_SEAL, asdict(last))])
             if not added:
                 break
@@ -153,42 +155,38 @@ class _Chain:
     async def _recomputed(self, seal: _Seal) -> tuple[int, str]:
         hashing, count = seal.hashing(), 0
         while (row := await self._next()) and (row["tx"], row["id"]) <= seal.place:
-            hashing.update(_framed_row(self._page.popleft()))
+            hashing.update(b"," if count else b"[")
+            hashing.update(_framed(list(self._page.popleft().values())))
             count += 1
         return count, hashing.hexdigest()
 
     async def _next(self) -> Row | None:
         """The next row, left where it is."""
         if not self._page:
-            self._page.extend(await _rows_after(self._database, self._read_to))
+            self._page.extend(await _rows_after(self._database, self._read_to, PAGE))
             if not self._page:
                 return None
             self._read_to = self._page[-1]["tx"], self._page[-1]["id"]
         return self._page[0]
 
 
-async def _rows_after(database: Database, place: Place) -> list[Row]:
-    return await database.read(_ROWS, {"tx": place[0], "id": place[1]})
+async def _rows_after(database: Database, place: Place, most: int, *, at_once: bool = False) -> list[Row]:
+    return await database.read(_ROWS, {"tx": place[0], "id": place[1], "most": most}, at_once=at_once)
 
 
-def _next_seal(last: _Seal, rows: list[Row]) -> _Seal:
-    end, moment = rows[-1], float(rows[-1]["read_at"])
+def _next_seal(last: _Seal, rows: list[Row], moment: float) -> _Seal:
+    end = rows[-1]
     seal = _Seal(last.position + 1, end["tx"], end["id"], len(rows), last.hash, sealed_at=moment)
     hashing = seal.hashing()
-    for row in rows:
-        hashing.update(_framed_row(row))
+    # All at once: as a list without its end, it is what the rows give one after the other.
+    hashing.update(_encode([list(row.values()) for row in rows])[:-1].encode())
     return replace(seal, hash=hashing.hexdigest())
 
 
-def _framed_row(row: Row) -> bytes:
-    return _framed([row[name] for name in _COLUMNS])
-
-
 def _framed(values: list[Any]) -> bytes:
-    """Canonical JSON after its own length, so that no other list of values gives the same bytes."""
-    # SQLite lets anyone put bytes into a column of text: that too is a change, and no crash.
-    text = _encode(values).encode()
-    return len(text).to_bytes(8, "big") + text
+    """Canonical JSON: no other list of values gives the same bytes."""
+    return _encode(values).encode()
 
 
+# SQLite lets anyone put bytes into a column of text: that too is a change, and no crash.
 _encode = json.JSONEncoder(separators=(",", ":"), default=lambda value: {"bytes": bytes(value).hex()}).encode

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from toolwright.store.database import Row, Statement
 
 State: TypeAlias = Literal["idle", "waiting", "ready", "taken", "running", "unknown", "ended"]
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """A call that is remembered. `schema.sql` says what its states mean."""
 
     call_id: str
@@ -36,7 +34,7 @@ class Known:
         return cls(**{name: row[name] for name in _COLUMNS})
 
 
-_COLUMNS = tuple(field.name for field in fields(Known))
+_COLUMNS = Known._fields
 COLUMNS = ", ".join(f"ledger.{name}" for name in _COLUMNS)
 
 _NEW = """INSERT INTO ledger (call_id, fingerprint, tool, definition, arguments, user_id, session, agent, context,

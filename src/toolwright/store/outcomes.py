@@ -9,6 +9,8 @@ from dataclasses import asdict
 from os import urandom
 from typing import Any, TypeAlias
 
+from pydantic_core import to_json, to_jsonable_python
+
 from toolwright.core.content import BLOCKS, Block
 from toolwright.core.outcome import Done, Failed
 from toolwright.store.database import Unstorable
@@ -22,8 +24,6 @@ _PLAIN = {"data", "_json", "_origin"}
 
 def json_text(value: Any) -> str:
     """A value as JSON; NUL and lone surrogates are written as escapes, which both databases keep."""
-    from pydantic_core import to_json
-
     try:
         return to_json(value, bytes_mode="base64", inf_nan_mode="strings", fallback=str).decode()
     except ValueError:  # a lone surrogate, which no UTF-8 can hold
@@ -109,6 +109,4 @@ def arguments_of(text: str) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """Dates, models, sets and the like, as pydantic writes them; raises for what nobody can write."""
-    from pydantic_core import to_jsonable_python
-
     return to_jsonable_python(value, bytes_mode="base64")

@@ -63,8 +63,9 @@ class Postgres:
         async with pool.connection() as connection:
             return await _decided(asyncio.create_task(_carry_out(connection, statements)))
 
-    async def read(self, sql: str, params: Mapping[str, Value] | None = None) -> list[Row]:
-        return await _guarded(self._read(self._opened(), sql, checked(params or {})))
+    async def read(self, sql: str, params: Mapping[str, Value] | None = None, *, at_once: bool = False) -> list[Row]:
+        checked(params or {})
+        return await _guarded(self._read(self._opened(), sql, params or {}))
 
     async def _read(self, pool: Pool, sql: str, params: Mapping[str, Value]) -> list[Row]:
         async with pool.connection() as connection:

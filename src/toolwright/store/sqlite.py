@@ -10,12 +10,10 @@ from functools import partial
 
 from toolwright.store.database import Row, Statement, StoreUnavailable, Value, checked
 from toolwright.store.locks import OwnerFiles, OwnerSet
-from toolwright.store.sqlite_dialect import CLOCK, execute, rows_of
+from toolwright.store.sqlite_dialect import CLOCK, PATIENCE, execute, rows_of
 from toolwright.store.sqlite_threads import Inline, Threads
 
 IN_MEMORY = ":memory:"
-PATIENCE = 30.0
-"""Seconds to wait for another process that holds the file."""
 CACHED = 512
 """Statements that a connection keeps prepared."""
 
@@ -46,13 +44,16 @@ class Sqlite:
         return self._opened().commits
 
     async def write(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        for statement in statements:
-            checked(statement.params)
-        return await self._opened().write(statements)
+        size = 0
+        for _, params, _ in statements:
+            size += checked(params)
+        return await self._opened().write(statements, size)
 
-    async def read(self, sql: str, params: Mapping[str, Value] | None = None) -> list[Row]:
-        values = checked(params or {})
-        return await self._opened().read(lambda connection: rows_of(execute(connection, sql, values)))  # type: ignore[no-any-return]
+    async def read(self, sql: str, params: Mapping[str, Value] | None = None, *, at_once: bool = False) -> list[Row]:
+        values = params or {}
+        checked(values)
+        work = partial(_rows, sql, values)
+        return await self._opened().read(work, at_once)  # type: ignore[no-any-return]
 
     async def script(self, sql: str) -> None:
         """Several statements at once, for migrations."""
@@ -90,6 +91,10 @@ class Sqlite:
         if self._engine is None:
             raise StoreUnavailable("The store is closed.")
         return self._engine
+
+
+def _rows(sql: str, params: Mapping[str, Value], connection: sqlite3.Connection) -> list[Row]:
+    return rows_of(execute(connection, sql, params))
 
 
 def _make_private(path: str) -> None:

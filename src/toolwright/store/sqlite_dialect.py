@@ -11,6 +11,8 @@ from toolwright.store.database import Row, Value
 CLOCK = "toolwright_now"
 """The function behind `{now}`; each connection brings it along."""
 
+PATIENCE = 30.0
+"""Seconds to wait for another process that holds the file."""
 _WORDS = {
     "{now}": f"{CLOCK}()",
     "{serial}": "INTEGER PRIMARY KEY AUTOINCREMENT",
@@ -40,3 +42,9 @@ def _native(sql: str) -> str:
     for word, meaning in _WORDS.items():
         sql = sql.replace(word, meaning)
     return sql
+
+
+@lru_cache(maxsize=1024)
+def light(sql: str) -> bool:
+    """Whether a statement only puts in, changes or looks up a few rows."""
+    return sql.startswith(("INSERT", "UPDATE", "SELECT"))

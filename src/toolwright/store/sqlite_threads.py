@@ -1,4 +1,9 @@
-"""Who carries out what SQLite is asked: a thread that commits many callers' writes at once, or the caller itself."""
+"""Who carries out what SQLite is asked: a thread that commits many callers' writes at once, or the caller itself.
+
+A statement takes SQLite microseconds, and a commit waits for the disk. So the statements of small writes are carried
+out on the event loop's own thread, all that were asked meanwhile together, and the writer thread commits them. Were
+they carried out over there, each would cost a fight over the interpreter with a loop that is busy.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,21 @@ import asyncio
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
 from toolwright.store.database import Row, Statement, StoreUnavailable, Unstorable, check_expected
-from toolwright.store.sqlite_dialect import execute, rows_of
+from toolwright.store.sqlite_dialect import PATIENCE, execute, light, rows_of
 
 Connect: TypeAlias = Callable[[], sqlite3.Connection]
 Work: TypeAlias = Callable[[sqlite3.Connection], Any]
 
+LIGHT = 64_000
+"""Characters and bytes that a write may have to be carried out on the loop; what is larger the writer does itself."""
+MOST_AT_ONCE = 128
+"""Writes that the loop carries out in one go."""
 MOST_TOGETHER = 512
 """Writes in one commit. While one commit reaches the disk the next callers gather, so the number finds itself."""
 READERS = 2
@@ -41,6 +51,10 @@ class _Job:
             self.error = StoreUnavailable(f"{error}.")
         except Exception as error:  # noqa: BLE001 - whoever asked is told
             self.error = error
+
+    def again(self) -> None:
+        """As if it had not been tried."""
+        self.result, self.error = None, None
 
     def outcome(self) -> Any:
         if self.error is not None:
@@ -69,8 +83,13 @@ class _Write(_Job):
     touched = False
     """Whether it has changed something that would have to be undone."""
 
-    def __init__(self, statements: Sequence[Statement]) -> None:
-        self.statements = statements
+    def __init__(self, statements: Sequence[Statement], size: int) -> None:
+        self.statements, self._size = statements, size
+
+    @property
+    def light(self) -> bool:
+        """Whether it is done in no time: rows are put in or changed, and few bytes at that."""
+        return self._size <= LIGHT and all([light(statement.sql) for statement in self.statements])  # noqa: C419 - faster
 
     def carry_out(self, connection: sqlite3.Connection) -> list[list[Row]]:
         results: list[list[Row]] = []
@@ -97,7 +116,8 @@ class _Write(_Job):
         return rows
 
     def again(self) -> None:
-        self.result, self.error, self.touched = None, None, False
+        super().again()
+        self.touched = False
 
 
 class Inline:
@@ -108,14 +128,14 @@ class Inline:
         self._lock = threading.Lock()
         self.commits = 0
 
-    async def write(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        write = _Write(statements)
+    async def write(self, statements: Sequence[Statement], size: int) -> list[list[Row]]:
+        write = _Write(statements, size)
         with self._lock:
             commit(self._connection, [write])
             self.commits += 1
         return write.outcome()  # type: ignore[no-any-return]
 
-    async def read(self, work: Work) -> Any:
+    async def read(self, work: Work, at_once: bool = True) -> Any:
         return await self.alone(work)
 
     async def alone(self, work: Work) -> Any:
@@ -129,6 +149,10 @@ class Inline:
             self._connection.close()
 
 
+class _Commit(list[_Job]):
+    """Writes whose statements are carried out, to be committed."""
+
+
 class Threads:
     """One thread that writes and a few that read, each with a connection of its own."""
 
@@ -138,6 +162,14 @@ class Threads:
         self._reads: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._turns: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
         self._threads: list[threading.Thread] = []
+        self._home: asyncio.AbstractEventLoop | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._glance: sqlite3.Connection | None = None
+        """The loop's own, for a quick look."""
+        self._mutex = threading.Lock()
+        """Held while something is handed to the writer, and while the loop uses the writer's connection."""
+        self._handed = 0
+        """What the writer was handed and has not finished."""
         self.commits = 0
 
     async def open(self) -> None:
@@ -148,6 +180,7 @@ class Threads:
         except BaseException:
             await self.close()
             raise
+        self._home = asyncio.get_running_loop()
         for _ in range(READERS):
             self._start(self._read_on)
 
@@ -156,16 +189,20 @@ class Threads:
         self._threads.append(thread)
         thread.start()
 
-    def write(self, statements: Sequence[Statement]) -> Coroutine[Any, Any, list[list[Row]]]:
-        return self._decided(_Write(statements))
+    def write(self, statements: Sequence[Statement], size: int) -> Coroutine[Any, Any, list[list[Row]]]:
+        return self._decided(_Write(statements, size))
 
     def alone(self, work: Work) -> Coroutine[Any, Any, Any]:
         """Something that only the writer may do, outside of any transaction."""
         return self._decided(_Errand(work))
 
-    async def read(self, work: Work) -> Any:
-        job = _Errand(work)
-        job.future = asyncio.get_running_loop().create_future()
+    async def read(self, work: Work, at_once: bool) -> Any:
+        job, loop = _Errand(work), asyncio.get_running_loop()
+        if at_once and loop is self._home:
+            self._glance = self._glance or self._connect()
+            job.attempt(self._glance)
+            return job.outcome()
+        job.future = loop.create_future()
         self._reads.put(job)
         await job.future
         return job.outcome()
@@ -186,8 +223,7 @@ class Threads:
         return job.outcome()
 
     def _enqueue(self, loop: asyncio.AbstractEventLoop, job: _Job) -> None:
-        # What is asked within one turn of the loop goes to the writer as one: a writer that began with the first would
-        # contend with the loop for the interpreter, and commit more often.
+        """What is asked within one turn of the loop is one group."""
         turn = self._turns.get(loop)
         if turn is None:
             self._turns[loop] = [job]
@@ -196,28 +232,75 @@ class Threads:
             turn.append(job)
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        if turn := self._turns.pop(loop, None):
-            self._writes.put(turn)
+        if loop not in self._turns:
+            return
+        with self._mutex:
+            if loop is not self._home:
+                self._hand(self._turns.pop(loop))
+            elif not self._handed:  # else it is called again when the writer has finished, and the group has grown
+                turn = self._turns.pop(loop)
+                group, rest = turn[:MOST_AT_ONCE], turn[MOST_AT_ONCE:]
+                if rest:
+                    self._turns[loop] = rest
+                self._hand(_Commit(group) if self._carried_out(group) else group)
+
+    def _hand(self, jobs: list[_Job]) -> None:
+        self._handed += 1
+        self._writes.put(jobs)
+
+    def _carried_out(self, group: Sequence[_Job]) -> bool:
+        """Whether the statements of the group are carried out, here and now, and only need to be committed."""
+        connection = self._connection
+        if connection is None or not all(isinstance(job, _Write) and job.light for job in group):
+            return False
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:  # another process is writing: the writer waits for it
+            return False
+        if _carry_out(connection, [job for job in group if isinstance(job, _Write)]):
+            return True
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        for job in group:
+            job.again()
+        return False
 
     def _write_on(self) -> None:
         try:
-            connection = self._connect()
+            connection = self._connection = self._connect()
+            connection.execute("PRAGMA busy_timeout=0")
         except StoreUnavailable as error:
             self._refuse(error)
             return
-        while group := _gather(self._writes):
-            writes = [job for job in group if isinstance(job, _Write)]
-            if writes:
-                commit(connection, writes)
-                self.commits += 1
-            for job in group:
-                if not isinstance(job, _Write):
-                    job.attempt(connection)
+        while (group := self._writes.get()) is not None:
+            self._finish(connection, group)
+            with self._mutex:
+                self._handed -= 1
             _tell(group)
+            if self._home in self._turns:  # a group has gathered meanwhile
+                self._again()
         connection.close()
 
+    def _finish(self, connection: sqlite3.Connection, group: list[_Job]) -> None:
+        writes = [job for job in group if isinstance(job, _Write)]
+        if writes:
+            keep(connection, writes) if isinstance(group, _Commit) else commit(connection, writes)
+            self.commits += 1
+        for job in group:
+            if not isinstance(job, _Write):
+                job.attempt(connection)
+
+    def _again(self) -> None:
+        with suppress(RuntimeError):  # that loop is closed: nobody waits there any more
+            if self._home is not None:
+                self._home.call_soon_threadsafe(self._after_the_told, self._home)
+
+    def _after_the_told(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Those who were just told go first: what they ask next comes with this group."""
+        loop.call_soon(self._hand_over, loop)
+
     def _refuse(self, error: StoreUnavailable) -> None:
-        while group := _gather(self._writes):
+        while (group := self._writes.get()) is not None:
             for job in group:
                 job.error = StoreUnavailable(str(error))
             _tell(group)
@@ -237,8 +320,12 @@ class Threads:
 
     async def close(self) -> None:
         threads, self._threads = self._threads, []
-        for loop in list(self._turns):
-            self._hand_over(loop)
+        with self._mutex:
+            for loop in list(self._turns):
+                self._hand(self._turns.pop(loop))
+            self._home = None
+        if self._glance is not None:
+            self._glance.close()
         for _ in threads[1:]:
             self._reads.put(None)
         self._writes.put(None)
@@ -249,60 +336,63 @@ class Threads:
 def commit(connection: sqlite3.Connection, writes: Sequence[_Write]) -> None:
     """One transaction for all; one that fails takes nobody along."""
     try:
-        if not _together(connection, writes):
+        _begin(connection)
+        if not _carry_out(connection, writes):
+            connection.execute("ROLLBACK")
+            _begin(connection)
             _each_by_itself(connection, writes)
+        connection.execute("COMMIT")
     except Exception as error:  # noqa: BLE001 - a writer that died would leave every caller waiting
-        with suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        for write in writes:
-            write.error = write.error or StoreUnavailable(f"The write was not kept: {str(error).rstrip('.')}.")
+        _undo(connection, writes, error)
 
 
-def _together(connection: sqlite3.Connection, writes: Sequence[_Write]) -> bool:
-    """Hardly a write fails after it has changed something: do without savepoints, and say so if one was missing."""
-    connection.execute("BEGIN IMMEDIATE")
+def keep(connection: sqlite3.Connection, writes: Sequence[_Write]) -> None:
+    """Commit what was carried out already."""
+    try:
+        connection.execute("COMMIT")
+    except Exception as error:  # noqa: BLE001 - as above
+        _undo(connection, writes, error)
+
+
+def _undo(connection: sqlite3.Connection, writes: Sequence[_Write], error: Exception) -> None:
+    with suppress(sqlite3.Error):
+        connection.execute("ROLLBACK")
     for write in writes:
-        _attempt(write, connection)
-        if write.error is not None and write.touched:
-            connection.execute("ROLLBACK")
+        write.error = write.error or StoreUnavailable(f"The write was not kept: {str(error).rstrip('.')}.")
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    """Another process may be writing: it is waited for here, where nothing else waits."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+        time.sleep(0.002)
+
+
+def _carry_out(connection: sqlite3.Connection, writes: Sequence[_Write]) -> bool:
+    """Hardly a write fails after it has changed something: do without savepoints, and say so if one was missing."""
+    for write in writes:
+        write.attempt(connection)
+        if write.error is not None and (write.touched or not connection.in_transaction):
             return False
-    connection.execute("COMMIT")
     return True
 
 
 def _each_by_itself(connection: sqlite3.Connection, writes: Sequence[_Write]) -> None:
-    connection.execute("BEGIN IMMEDIATE")
     for write in writes:
         write.again()
         connection.execute("SAVEPOINT write")
-        _attempt(write, connection)
+        write.attempt(connection)
+        if not connection.in_transaction:  # the disk is full or broken: SQLite has undone the whole group
+            raise write.error or StoreUnavailable("SQLite has undone the transaction.")
         if write.error is not None:
             connection.execute("ROLLBACK TO write")
         connection.execute("RELEASE write")
-    connection.execute("COMMIT")
-
-
-def _attempt(write: _Write, connection: sqlite3.Connection) -> None:
-    write.attempt(connection)
-    if not connection.in_transaction:  # the disk is full or broken: SQLite has undone the whole group
-        raise write.error or StoreUnavailable("SQLite has undone the transaction.")
-
-
-def _gather(writes: queue.SimpleQueue[list[_Job] | None]) -> list[_Job]:
-    """The next jobs and those that wait behind them; empty at the end."""
-    group = writes.get()
-    if group is None:
-        return []
-    while len(group) < MOST_TOGETHER:
-        try:
-            more = writes.get_nowait()
-        except queue.Empty:
-            break
-        if more is None:
-            writes.put(None)  # the end comes after this group
-            break
-        group.extend(more)
-    return group
 
 
 def _tell(jobs: Sequence[_Job]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -37,9 +37,9 @@ class Store:
         """`await Store.open("toolwright.db")`, or `async with Store.open(...) as store`."""
         return Opening(address, now)
 
-    async def write(self, statements: Sequence[Statement]) -> list[list[Row]]:
+    def write(self, statements: Sequence[Statement]) -> Coroutine[Any, Any, list[list[Row]]]:
         """Carry out statements in one transaction."""
-        return await self.database.write(statements)
+        return self.database.write(statements)
 
     async def info(self) -> dict[str, Any]:
         """Version, size, and how much there is of everything."""

@@ -29,18 +29,26 @@ def park(plan: Plan, proceed: Proceed) -> Proceed:
         if durable:
             invocation.suspend()
         if (ended := await parts.waits.outcome_of(outcome.call_id, invocation.principal)) is not None:
-            return ended  # the nested call that it would wait for has ended meanwhile
+            return await end(invocation, ended)  # the nested call that it would wait for has ended meanwhile
         try:
             wait = await parts.waits.park(invocation, outcome)
         except Unstorable as error:
-            return Failed("invalid_arguments", f"{invocation.tool_name} cannot wait for an answer: {error}")
-        if not isinstance(wait, WaitingCall):
+            problem = f"{invocation.tool_name} cannot wait for an answer: {error}"
+            return await end(invocation, Failed("invalid_arguments", problem, executed=invocation.began))
+        if not isinstance(wait, WaitingCall):  # somebody else was first, and has told the journal
+            invocation.journalled = True
             return wait
         if patient and outcome.patience and await parts.waits.answered(invocation, outcome.patience):
             if invocation.lost:  # answered and ended by another process
+                invocation.journalled = True
                 return await parts.waits.state_of(invocation.id, Principal()) or wait.pending()
             return await go_on(invocation)
         return wait.pending()
+
+    async def end(invocation: Invocation, outcome: Outcome) -> Outcome:
+        """The ledger has let it pass as pending, but it will not wait."""
+        kept = invocation.fence is not None or invocation.given
+        return await parts.ledger.end(invocation, outcome) if kept and not isinstance(outcome, Pending) else outcome
 
     async def go_on(invocation: Invocation) -> Outcome:
         try:

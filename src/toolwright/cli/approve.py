@@ -1,0 +1,55 @@
+"""`toolwright approve`: let a waiting call run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from toolwright.cli.answer import by_option, give, json_option, login_name
+from toolwright.cli.options import Given, with_tools_and_store
+from toolwright.core.errors import InvalidArguments
+from toolwright.core.jsontext import parse
+
+
+class JsonObject(click.ParamType[Mapping[str, Any]]):
+    """Arguments as one JSON object."""
+
+    name = "json"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Mapping[str, Any]:
+        """The object."""
+        try:
+            found = parse(value)
+        except InvalidArguments as error:
+            self.fail(str(error).partition(" Send ")[0], param, ctx)  # what follows tells a model what to do
+        if not isinstance(found, dict):
+            self.fail('give a JSON object: {"name": value, ...}.', param, ctx)
+        return found
+
+
+@click.command("approve")
+@click.argument("call_id")
+@click.option("--always", is_flag=True, help="Do not ask again for this tool and this user; a deny still denies.")
+@click.option("--arguments", type=JsonObject(), metavar="JSON", help="Run it with these in place of its own.")
+@by_option
+@json_option
+@with_tools_and_store
+@click.pass_context
+def command(
+    ctx: click.Context,
+    given: Given,
+    call_id: str,
+    always: bool,
+    arguments: Mapping[str, Any] | None,
+    by: str | None,
+    as_json: bool,
+) -> None:
+    """Let the waiting call CALL_ID run: here if its tool is here, else in the next process that has it.
+
+    Exit codes are those of `call`: 0 done, 1 failed, 3 pending, 4 denied, 5 no such call.
+    """
+    name = by or login_name()
+    answer = lambda runtime: runtime.approve(call_id, always=always, arguments=arguments, by=name)  # noqa: E731
+    ctx.exit(give(given, call_id, answer, as_json=as_json))

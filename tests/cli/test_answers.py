@@ -1,0 +1,377 @@
+"""Calls that outlive their process: listed, approved, rejected and settled by another one."""
+
+import asyncio
+import getpass
+import json
+import os
+
+import pytest
+
+from toolwright import Runtime, Store, tool
+
+PAY = ("call", "pay", "amount=3", "to=Bob")
+MORE = """
+import asyncio, os
+from pathlib import Path
+from toolwright import Context, tool
+
+@tool(effects={"write"})
+async def write(name: str, seconds: float = 0.0) -> str:
+    '''Write a file, after a while.'''
+    await asyncio.sleep(seconds)
+    Path(name).write_text("written")
+    return f"Wrote {name}."
+
+@tool(effects={"write"})
+async def die(name: str) -> str:
+    '''Write a file, and die before anybody is told.'''
+    Path(name).write_text("written")
+    os._exit(9)
+
+@tool(effects={"write"})
+async def commission(name: str, ctx: Context) -> str:
+    '''Have a file written by somebody who asks first, too.'''
+    return (await ctx.call("write", {"name": name})).text
+
+@tool(effects={"read"})
+async def nap(seconds: float) -> str:
+    '''Sleep.'''
+    await asyncio.sleep(seconds)
+    return "rested"
+
+@tool(effects={"write"}, max_bytes=200)
+async def much() -> list[str]:
+    '''Give more than a model is shown.'''
+    return [f"row {number}" for number in range(100)]
+
+pick = tool.client("pick", "Pick a seat.", reply="wait", confirm=True)
+"""
+
+
+@pytest.fixture
+def more(configured, shop):
+    """Further tools, beside those of the shop."""
+    (configured / "more.py").write_text(MORE)
+    (configured / "toolwright.yaml").write_text(f"tools: [{shop}, more.py]\nstore: calls.db\n")
+    return configured
+
+
+@pytest.fixture
+def waiting(run):
+    """Makes a call that ends pending; its id."""
+
+    def make(*arguments: str) -> str:
+        ran = run("call", *arguments)
+        assert ran.code == 3
+        return ran.lines[0]["call_id"]
+
+    return make
+
+
+def in_store(folder, work, name="calls.db"):
+    async def do():
+        async with Store.open(str(folder / name)) as store:
+            return await work(store)
+
+    return asyncio.run(do())
+
+
+def state_of(folder, call_id):
+    return in_store(folder, lambda store: store.info())["calls"] if call_id is None else in_store(
+        folder, lambda store: store.database.read("SELECT state FROM ledger WHERE call_id = :id", {"id": call_id})
+    )[0]["state"]  # fmt: skip
+
+
+@pytest.mark.timeout(15)
+def test_a_call_is_approved_by_another_process_than_the_one_that_made_it(piped, configured):
+    [pending] = piped(*PAY).lines
+    [listed] = piped("pending").lines
+    approved = piped("approve", pending["call_id"])
+    again = piped("approve", pending["call_id"])
+
+    assert (listed["call_id"], listed["arguments"]) == (pending["call_id"], {"amount": 3, "to": "Bob"})
+    assert listed["request"]["preview"] == {"left": 97}
+    assert (approved.code, approved.lines[0]["data"], approved.err) == (0, "Paid 3 to Bob.", "")
+    assert (again.code, again.lines[0]["data"], again.lines[0]["call_id"]) == (0, "Paid 3 to Bob.", pending["call_id"])
+    assert piped("pending").err == "Nothing waits.\n"
+
+
+def test_a_rejected_call_ends_and_the_reason_is_told(run, configured, waiting):
+    call_id = waiting("pay", "amount=3", "to=Bob")
+
+    ran = run("reject", call_id, "too dear")
+
+    assert (ran.code, ran.lines[0]["code"]) == (4, "rejected")
+    assert "rejected by the user: too dear" in ran.lines[0]["text"]
+    assert (run("reject", call_id).code, run("approve", call_id).code) == (4, 1)
+    assert run("approve", call_id).lines[0]["code"] == "conflict"
+
+
+def test_edited_arguments_are_checked_and_bad_ones_leave_the_call_waiting(run, configured, waiting):
+    call_id = waiting("pay", "amount=3", "to=Bob")
+
+    bad = run("approve", call_id, "--arguments", '{"amount": "much", "to": "Ada"}')
+    assert (bad.code, bad.lines[0]["code"]) == (1, "invalid_arguments")
+    assert run("pending").lines[0]["call_id"] == call_id
+
+    assert run("approve", call_id, "--arguments", '{"amount": 5, "to": "Ada"}').lines[0]["data"] == "Paid 5 to Ada."
+
+
+@pytest.mark.parametrize("given", ["[1]", "{", '{"a": 1, "a": 2}', "5"])
+def test_arguments_have_to_be_one_json_object(run, configured, waiting, given):
+    ran = run("approve", waiting("pay", "amount=3", "to=Bob"), "--arguments", given)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert "--arguments" in ran.err
+
+
+def test_always_is_a_standing_yes(run, configured, waiting):
+    run("approve", waiting("pay", "amount=3", "to=Bob"), "--always")
+
+    assert run(*PAY).lines[0]["data"] == "Paid 3 to Bob."
+
+
+@pytest.mark.parametrize(
+    ("answer", "data"),
+    [(["Ada L."], "Ada L."), (['{"by": "Ada"}'], {"by": "Ada"}), (["007"], "007"), (["NaN"], "NaN"), ([], None),
+     (["-"], ["from stdin"])],
+)  # fmt: skip
+def test_an_answer_is_json_or_text(run, configured, waiting, answer, data):
+    ran = run("settle", waiting("sign"), *answer, stdin='["from stdin"]')
+
+    assert (ran.code, ran.lines[0]["data"]) == (0, data)
+
+
+def test_an_answer_may_be_that_it_failed(run, configured, waiting):
+    ran = run("settle", waiting("sign"), "--failed", "No pen.")
+
+    assert (ran.code, ran.lines[0]["code"], ran.lines[0]["text"]) == (1, "failed", "(tool failed: No pen.)")
+
+
+@pytest.mark.parametrize("answer", [["yes", "--failed", "no"], ['{"a": 1, "a": 2}']])
+def test_an_answer_that_means_two_things_is_wrong_usage(run, configured, waiting, answer):
+    call_id = waiting("sign")
+
+    assert run("settle", call_id, *answer).code == 2
+    assert run("pending").lines[0]["call_id"] == call_id
+
+
+def test_an_answer_that_does_not_fit_the_question_is_refused(run, configured, waiting):
+    ran = run("approve", waiting("sign"))
+
+    assert (ran.code, ran.lines[0]["code"]) == (1, "conflict")
+    assert "waits for result, so approve does not fit" in ran.lines[0]["text"]
+
+
+@pytest.mark.parametrize("verb", ["approve", "reject", "settle"])
+def test_an_unknown_call_ends_with_5(run, configured, waiting, verb):
+    waiting("sign")
+
+    ran = run(verb, "nobody")
+
+    assert (ran.code, ran.lines[0]["code"], ran.lines[0]["call_id"]) == (5, "not_found", "nobody")
+    assert run("pending", "nobody").code == 5
+    assert run("pending", "nobody").err == "error: No call nobody is waiting.\n"
+
+
+@pytest.mark.parametrize("command", [["pending"], ["approve", "x"], ["reject", "x"], ["settle", "x"]])
+def test_without_a_store_the_error_says_how_to_have_one(run, tmp_path, shop, command):
+    assert "Add `store: toolwright.db` to a toolwright.yaml" in (ran := run(*command)).err
+    assert ran.code == 2
+
+    (tmp_path / "toolwright.yaml").write_text(f"tools: [{shop}]\n")
+    assert "Add `store: toolwright.db` to toolwright.yaml, or name one with --store" in run(*command).err
+
+    (tmp_path / "toolwright.yaml").write_text(f"tools: [{shop}]\nstore: calls.db\n")
+    ran = run(*command)
+    assert (ran.code, ran.err.startswith("error: There is no store calls.db.")) == (2, True)
+    assert not (tmp_path / "calls.db").exists()
+
+
+def test_who_answered_is_in_the_audit(run, configured, waiting):
+    run("approve", waiting("pay", "amount=3", "to=Bob"), "--by", "Grace")
+    run("reject", waiting("pay", "amount=3", "to=Bob"))
+
+    rows = in_store(configured, lambda store: store.database.read("SELECT by_whom FROM audit WHERE kind = 'answer'"))
+
+    assert [row["by_whom"] for row in rows] == ["Grace", getpass.getuser()]
+
+
+def test_a_call_whose_tool_is_not_here_goes_on_where_it_is(run, tmp_path, waiting, shop):
+    (tmp_path / "toolwright.yaml").write_text(f"tools: [{shop}]\nstore: calls.db\n")
+    call_id = waiting("pay", "amount=3", "to=Bob")
+    (tmp_path / "toolwright.yaml").unlink()
+
+    ran = run("approve", call_id, "--store", "calls.db")
+
+    assert (ran.code, ran.lines[0]["status"], ran.lines[0]["waiting_for"]) == (3, "pending", "result")
+    assert state_of(tmp_path, call_id) == "ready"
+
+    async def elsewhere():
+        from importlib.util import module_from_spec, spec_from_file_location
+
+        spec = spec_from_file_location("shop", shop)
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        async with Runtime(module.pay, store="calls.db") as runtime:
+            while not isinstance(outcome := await runtime.approve(call_id), type(None)) and outcome.ok is False:
+                await asyncio.sleep(0.01)
+            return outcome
+
+    assert asyncio.run(elsewhere()).data == "Paid 3 to Bob."
+
+
+def test_looking_at_tools_goes_on_with_nothing(run, more, waiting):
+    call_id = waiting("write", "name=a.txt")
+    assert run("approve", call_id, "--store", "calls.db", "-t", "more.py:nap").code == 3
+
+    run("tools")
+    run("describe")
+    run("pending")
+
+    assert state_of(more, call_id) == "ready"
+    assert not (more / "a.txt").exists()
+
+
+def test_a_command_that_takes_up_somebody_elses_call_lets_it_end(run, more, waiting):
+    call_id = waiting("write", "name=a.txt", "seconds=0.6")
+    run("approve", call_id, "--store", "calls.db", "-t", "more.py:nap")
+
+    ran = run("call", "nap", "seconds=0.3")
+
+    assert (ran.code, ran.lines[0]["data"]) == (0, "rested")
+    assert (more / "a.txt").read_text() == "written"
+    assert state_of(more, call_id) == "ended"
+
+
+def test_yes_is_not_said_to_somebody_elses_questions(run, more, waiting):
+    call_id = waiting("commission", "name=a.txt")
+    run("approve", call_id, "--store", "calls.db", "-t", "more.py:nap")
+
+    assert run("call", "nap", "seconds=0.5", "--yes").code == 0
+
+    assert [wait["tool"] for wait in run("pending").lines] == ["write"]
+    assert not (more / "a.txt").exists()
+
+
+@pytest.mark.timeout(15)
+def test_a_call_whose_process_died_waits_for_somebody_to_find_out(piped, more):
+    assert piped("call", "die", "name=a.txt", "--yes").code == 9
+
+    [wait] = piped("pending").lines
+    assert (wait["tool"], wait["waiting_for"], wait["request"]) == ("die", "result", {"unknown_effect": True})
+    assert "not known whether die has happened" in wait["message"]
+
+    settled = piped("settle", wait["call_id"], "It was written.")
+    assert (settled.code, settled.lines[0]["data"]) == (0, "It was written.")
+
+
+@pytest.mark.timeout(15)
+def test_a_client_tool_that_is_approved_waits_on_without_holding_up_whoever_approved(piped, more):
+    [pending] = piped("call", "pick").lines
+
+    approved = piped("approve", pending["call_id"])
+    assert (approved.code, approved.lines[0]["waiting_for"]) == (3, "result")
+
+    assert piped("settle", pending["call_id"], "7C").lines[0]["data"] == "7C"
+
+
+def test_a_store_on_the_command_line_takes_the_place_of_the_configurations(run, configured, waiting, shop):
+    call_id = waiting("-t", shop, "--store", "other.db", "pay", "amount=1", "to=Ada")
+
+    assert not (configured / "calls.db").exists()
+    assert run("pending", "--store", "other.db").lines[0]["call_id"] == call_id
+
+
+@pytest.mark.timeout(15)
+def test_the_list_is_a_table_with_everything_below_each_row(terminal, run, configured, waiting):
+    long = "x" * 3000
+    first = waiting("pay", json.dumps({"amount": 3, "to": "Bob", "note": "a\x1b[2J\u202eb\u00e4"}))
+    second = waiting("pay", json.dumps({"amount": 4, "to": "Ada", "note": long}))
+
+    screen = terminal("pending")
+
+    screen.sees(r"Call id +Tool +Waits for +Since +Expires\n")
+    screen.sees(rf"{first} +pay +approval +\d+ s ago +in 7 d\n  Pay 3.0 to Bob\?\n")
+    screen.sees(r'  {"amount": 3, "to": "Bob", "note": "a\\u001b\[2J\\u202ebä"}\n')
+    screen.sees(rf"{second} +pay")
+    cut = len(json.dumps({"amount": 4, "to": "Ada", "note": long})) - 2000
+    screen.sees(rf"x \.\.\. and {cut:,} bytes more: `toolwright pending {second}` shows all\n")
+    assert screen.ends() == 0
+    assert "\x1b[36m" in screen.raw
+
+    screen = terminal("pending", second)
+    screen.sees(f'"note": "{long}"')
+    screen.sees(r'preview:\n{\n  "left": 96.0\n}')
+    assert screen.ends() == 0
+
+
+@pytest.mark.timeout(15)
+def test_a_pending_call_tells_a_person_how_to_answer_it_later(terminal, configured):
+    screen = terminal("call", "pay", "amount=3", "to=Bob")
+    screen.sees("dit: ")
+    screen.types("\x04", enter=False)
+    screen.sees(r"pending \(approval\): Pay 3.0 to Bob\?\nNothing ran. Whoever decides can answer later:\n")
+    command = screen.sees(r"toolwright approve \w+\n").split()
+    screen.sees(r"toolwright reject \w+\n")
+    assert screen.ends() == 3
+
+    screen = terminal(*command[1:])
+    screen.sees(r"^Paid 3 to Bob\.\n")
+    assert screen.ends() == 0
+
+
+@pytest.mark.timeout(15)
+def test_the_commands_to_answer_with_repeat_the_options(terminal, tmp_path, shop):
+    (tmp_path / "other.yaml").write_text(f"tools: [{shop}]\n")
+    screen = terminal("call", "sign", "-c", "other.yaml", "--store", "my calls.db", "--json")
+    assert screen.ends() == 3
+
+    screen = terminal("call", "sign", "-c", "other.yaml", "--store", "my calls.db")
+    screen.sees("Answer ")
+    screen.types("\x04", enter=False)
+    screen.sees(r"  toolwright settle -c other.yaml --store 'my calls.db' \w+ ANSWER\n")
+    assert screen.ends() == 3
+
+
+@pytest.mark.timeout(15)
+def test_a_person_sees_the_whole_of_what_an_approved_call_gave(terminal, run, more, waiting):
+    screen = terminal("approve", waiting("much"))
+
+    assert screen.ends() == 0
+    assert len(__import__("re").findall(r"row \d+", screen.text)) == 100
+    assert "tool_output" not in screen.text
+
+
+@pytest.mark.timeout(15)
+def test_what_came_of_an_answer_is_told_in_words(terminal, run, more, waiting):
+    call_id = waiting("pay", "amount=3", "to=Bob")
+    screen = terminal("approve", call_id, "--arguments", '{"amount": "much"}')
+    screen.sees(r"failed \(invalid_arguments\): .*\nThe call still waits\.\n")
+    assert screen.ends() == 1
+
+    screen = terminal("reject", call_id, "no")
+    screen.sees(r"rejected: the call has ended, and did not run\.\n")
+    assert screen.ends() == 4
+
+    screen = terminal("approve", waiting("pick"))
+    screen.sees(r"pending \(result\): .*\nWhoever has the answer can give it later:\n  toolwright settle \w+ ANSWER\n")
+    assert screen.ends() == 3
+
+    screen = terminal("approve", "--store", "calls.db", "-t", "more.py", waiting("pay", "amount=3", "to=Bob"))
+    screen.sees(r"Approved, but pay is not here now\.\nA process on this store that has the tool goes on with it\.\n")
+    assert screen.ends() == 3
+
+
+@pytest.mark.timeout(30)
+def test_it_is_the_same_on_postgresql(piped, tmp_path, shop, postgres_address):
+    (tmp_path / "toolwright.yaml").write_text(f"tools: [{shop}]\nstore: ${{STORE}}\n")
+    environment = {**os.environ, "STORE": postgres_address}
+
+    [pending] = piped(*PAY, env=environment).lines
+    [listed] = piped("pending", env=environment).lines
+    approved = piped("approve", pending["call_id"], env=environment)
+
+    assert listed["call_id"] == pending["call_id"]
+    assert (approved.code, approved.lines[0]["data"]) == (0, "Paid 3 to Bob.")
+    assert piped("audit", "verify", env=environment).lines[0]["sound"] is True

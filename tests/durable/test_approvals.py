@@ -1,0 +1,518 @@
+"""Approvals outlive the process that asked: yes, no and answers count after a restart, once, and for that call alone."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.durable.bank import Bank, ask, done, failed, id_of, pending, read, state, until
+from toolwright import Context, Done, Failed, Runtime, Tool, tool
+
+pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
+
+
+async def asked(address: str, *sources: Any, name: str = "transfer", **arguments: Any) -> str:
+    """A call that waits, made by a process that is gone."""
+    async with Runtime(*sources, store=address) as runtime:
+        return id_of(await runtime.call(name, arguments))
+
+
+# After a restart
+
+
+async def test_a_yes_after_a_restart_runs_the_call_once(address: str) -> None:
+    bank = Bank()
+    call_id = await asked(address, bank, amount=5)
+
+    async with Runtime(bank, store=address) as runtime:
+        (wait,) = await runtime.pending()
+        first = await runtime.approve(call_id)
+        again = await runtime.approve(call_id)
+    async with Runtime(bank, store=address) as runtime:
+        later = await runtime.approve(call_id)
+
+    assert (wait.call_id, wait.tool, wait.arguments) == (call_id, "transfer", {"amount": 5})
+    assert first == again == later == Done("sent 5 to ann")
+    assert bank.ran == [(5, "ann")]
+    assert bank.keys == [call_id]
+
+
+async def test_a_no_after_a_restart_ends_the_call_and_nothing_runs(address: str) -> None:
+    bank = Bank()
+    call_id = await asked(address, bank, amount=5)
+
+    async with Runtime(bank, store=address) as runtime:
+        rejected = failed(await runtime.reject(call_id, "too expensive"), "rejected")
+    async with Runtime(bank, store=address) as runtime:
+        again = await runtime.reject(call_id)
+        failed(await runtime.approve(call_id), "conflict")
+
+    assert "too expensive" in rejected.text
+    assert again == rejected
+    assert bank.ran == []
+
+
+async def test_an_answer_after_a_restart_is_the_outcome(address: str) -> None:
+    call_id = await asked(address, ask(), name="ask")
+
+    async with Runtime(ask(), store=address) as runtime:
+        assert await runtime.settle(call_id, {"size": "large"}) == Done({"size": "large"})
+    async with Runtime(ask(), store=address) as runtime:
+        assert await runtime.settle(call_id, {"size": "large"}) == Done({"size": "large"})
+        failed(await runtime.settle(call_id, "small"), "conflict")
+
+
+async def test_an_approved_client_tool_waits_for_its_answer_across_restarts(address: str) -> None:
+    tools = ask(confirm=True, parameters={"type": "object", "properties": {"of": {"type": "string"}}})
+    call_id = await asked(address, tools, name="ask", of="ann")
+
+    async with Runtime(tools, store=address) as runtime:
+        pending(await runtime.approve(call_id), "result")
+    async with Runtime(tools, store=address) as runtime:
+        (wait,) = await runtime.pending()
+        assert done(await runtime.settle(call_id, "blue")) == "blue"
+
+    assert (wait.waiting_for, wait.round, wait.arguments) == ("result", 2, {"of": "ann"})
+
+
+async def test_a_client_tool_that_was_approved_with_other_arguments_is_asked_with_those(address: str) -> None:
+    tools = ask(confirm=True, parameters={"type": "object", "properties": {"of": {"type": "string"}}})
+    async with Runtime(tools, store=address) as runtime:
+        pending(await runtime.call("ask", {"of": "ann"}, call_id="c1"), "approval")
+        unnamed = id_of(await runtime.call("ask", {"of": "ann"}))
+
+    async with Runtime(tools, store=address) as runtime:
+        for call_id in ("c1", unnamed):
+            pending(await runtime.approve(call_id, arguments={"of": "bob"}), "result")
+        waits = await runtime.pending()
+        answers = [await runtime.settle(call_id, "blue") for call_id in ("c1", unnamed)]
+        recalled = await runtime.call("ask", {"of": "ann"}, call_id="c1")
+
+    assert [wait.arguments for wait in waits] == [{"of": "bob"}] * 2
+    assert [*answers, recalled] == [Done("blue")] * 3
+
+
+async def test_nested_waits_end_together_after_a_restart(address: str) -> None:
+    @tool(effects={"write"})
+    async def order(ctx: Context) -> Any:
+        """Order, once the person has said which."""
+        return await ctx.call("ask")
+
+    @tool(effects={"write"})
+    async def shop(ctx: Context) -> Any:
+        """Shop by ordering."""
+        return await ctx.call("order")
+
+    async with Runtime(shop, order, ask(), store=address) as runtime:
+        outer = id_of(await runtime.call("shop"))
+        (wait,) = await runtime.pending()
+
+    async with Runtime(shop, order, ask(), store=address) as runtime:
+        answered = await runtime.settle(wait.call_id, "the blue one")
+        told = await runtime.settle(outer, "the blue one")
+        rows = await read(runtime, "SELECT tool, state FROM ledger ORDER BY tool")
+
+    assert wait.tool == "ask"
+    assert answered == told == Done("the blue one")
+    assert [(row["tool"], row["state"]) for row in rows] == [("ask", "ended"), ("order", "ended"), ("shop", "ended")]
+
+
+async def test_an_answer_to_the_outer_call_after_a_restart_goes_to_the_inner_one(address: str) -> None:
+    @tool(effects={"write"})
+    async def order(ctx: Context) -> Any:
+        """Order, once the person has said which."""
+        return await ctx.call("ask")
+
+    async with Runtime(order, ask(), store=address) as runtime:
+        outer = id_of(await runtime.call("order", call_id="outer"))
+    async with Runtime(order, ask(), store=address) as runtime:
+        answered = await runtime.settle(outer, "blue")
+        recalled = await runtime.call("order", call_id="outer")
+
+    assert answered == recalled == Done("blue")
+
+
+async def test_a_call_that_would_wait_for_one_that_has_ended_ends_like_it(any_address: str) -> None:
+    asked_about, answered = asyncio.Event(), asyncio.Event()
+
+    @tool(effects={"write"})
+    async def order(ctx: Context) -> Any:
+        """Order, and look away until the person has answered."""
+        inner = await ctx.call("ask")
+        asked_about.set()
+        await answered.wait()
+        return inner
+
+    async with Runtime(order, ask(), store=any_address) as runtime:
+        ordering = asyncio.create_task(runtime.call("order", call_id="c1"))
+        await asked_about.wait()
+        (wait,) = await runtime.pending()
+        await runtime.settle(wait.call_id, "blue")
+        answered.set()
+
+        assert await ordering == Done("blue")
+        assert await runtime.call("order", call_id="c1") == Done("blue")
+        assert await state(runtime, "c1") == "ended"
+
+
+# Elsewhere
+
+
+async def test_a_yes_where_the_tool_is_not_lets_the_runtime_that_has_it_run_the_call_once(address: str) -> None:
+    bank = Bank()
+    async with Runtime(bank, store=address) as here, Runtime(store=address) as elsewhere:
+        call_id = id_of(await here.call("transfer", {"amount": 5}, call_id="c1"))
+        told = pending(await elsewhere.approve(call_id, by="bob"), "result")
+        outcome = await until(lambda: _ended(elsewhere, call_id))
+        again = await elsewhere.approve(call_id)
+        recalled = await here.call("transfer", {"amount": 5}, call_id="c1")
+
+    assert told.call_id == call_id
+    assert outcome == again == recalled == Done("sent 5 to ann")
+    assert bank.ran == [(5, "ann")]
+
+
+async def _ended(runtime: Runtime, call_id: str) -> Any:
+    """The outcome, once it is there; approving again is how somebody without the tool asks for it."""
+    if await state(runtime, call_id) != "ended":
+        return None
+    return await runtime.approve(call_id)
+
+
+async def test_many_runtimes_that_have_the_tool_run_an_approved_call_once(address: str) -> None:
+    bank = Bank()
+    async with Runtime(store=address) as asking:
+        await asking.add(bank)
+        calls = [id_of(await asking.call("transfer", {"amount": number})) for number in range(10)]
+        asking.catalogue.remove("transfer")
+        for call_id in calls:
+            pending(await asking.approve(call_id), "result")
+        async with Runtime(bank, store=address), Runtime(bank, store=address), Runtime(bank, store=address):
+            await until(lambda: _all_ended(asking, calls))
+
+    assert sorted(amount for amount, _ in bank.ran) == list(range(10))
+
+
+async def _all_ended(runtime: Runtime, calls: list[str]) -> bool:
+    return [await state(runtime, call_id) for call_id in calls] == ["ended"] * len(calls)
+
+
+async def test_an_approved_call_whose_process_ended_before_it_ran_is_run_by_the_next(address: str) -> None:
+    bank = Bank()
+    call_id = await asked(address, bank, amount=5)
+    async with Runtime(store=address) as without_the_tool:
+        pending(await without_the_tool.approve(call_id, arguments=None, by="bob"), "result")
+    assert bank.ran == []
+
+    async with Runtime(bank, store=address) as runtime:
+        await until(lambda: _ended(runtime, call_id))
+        (item,) = await runtime.store.inbox.drain("")  # type: ignore[union-attr]
+
+    assert bank.ran == [(5, "ann")]
+    assert (item.event_id, item.data["result"]) == (f"tr:{call_id}", "sent 5 to ann")
+
+
+async def test_approving_again_in_a_runtime_that_has_the_tool_runs_it_there_at_once(address: str) -> None:
+    bank = Bank()
+    call_id = await asked(address, bank, amount=5)
+    async with Runtime(store=address) as without_the_tool:
+        pending(await without_the_tool.approve(call_id), "result")
+        await without_the_tool.add(bank)
+
+        assert done(await without_the_tool.approve(call_id)) == "sent 5 to ann"
+    assert bank.ran == [(5, "ann")]
+
+
+async def test_edited_arguments_cannot_be_checked_where_the_tool_is_not_and_the_call_still_waits(address: str) -> None:
+    bank = Bank()
+    call_id = await asked(address, bank, amount=5)
+    async with Runtime(store=address) as without_the_tool:
+        failed(await without_the_tool.approve(call_id, arguments={"amount": "much"}), "unavailable")
+        assert len(await without_the_tool.pending()) == 1
+
+
+async def test_a_live_caller_gets_the_answer_that_was_given_in_another_runtime(address: str) -> None:
+    async with Runtime(ask(reply="wait"), store=address) as here, Runtime(ask(reply="wait"), store=address) as elsewhere:
+        calling = asyncio.create_task(here.call("ask", call_id="c1"))
+        (wait,) = await until(elsewhere.pending)
+        answered = await elsewhere.settle(wait.call_id, "blue")
+
+        assert await calling == answered == Done("blue")
+        assert await here.call("ask", call_id="c1") == Done("blue")
+        assert await here.pending() == []
+
+
+async def test_an_answer_to_a_caller_who_waits_is_no_news_for_its_inbox(address: str) -> None:
+    async with Runtime(ask(reply="wait"), store=address) as here, Runtime(ask(reply="wait"), store=address) as elsewhere:
+        for runtime in (here, elsewhere):
+            calling = asyncio.create_task(here.scope(agent="a1").call("ask"))
+            (wait,) = await until(here.pending)
+            await runtime.settle(wait.call_id, "blue")
+
+            assert await calling == Done("blue")
+            assert await here.store.inbox.count("a1") == 0  # type: ignore[union-attr]
+
+
+# The same tool
+
+
+def a_tool(description: str = "Transfer money.", effects: Any = ("write",), **parameters: Any) -> Tool[..., Any]:
+    """The tool as it was asked about, or with one thing changed."""
+    amount = {"type": "integer", **parameters}
+    schema = {"type": "object", "properties": {"amount": amount}, "required": ["amount"]}
+
+    async def transfer(amount: int) -> str:
+        ran.append(amount)
+        return f"sent {amount}"
+
+    ran: list[int] = []
+    made = tool(name="transfer", description=description, parameters=schema, effects=set(effects), confirm=True)
+    return made(transfer)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"description": "Transfer money, and a fee."},
+        {"maximum": 10},
+        {"effects": ("write", "network")},
+    ],
+    ids=["description", "schema", "effects"],
+)
+async def test_a_definition_that_changed_over_a_restart_is_a_conflict(address: str, changed: dict[str, Any]) -> None:
+    ran: list[Any] = []
+    call_id = await asked(address, a_tool(), amount=5)
+
+    async with Runtime(a_tool(**changed), store=address) as runtime:
+        runtime.listen(lambda event: ran.append(event) if type(event).__name__ == "CallResumed" else None)
+        outcome = failed(await runtime.approve(call_id), "conflict")
+    async with Runtime(a_tool(), store=address) as runtime:
+        again = await runtime.approve(call_id)
+        asks_again = await runtime.call("transfer", {"amount": 5})
+
+    assert "has changed" in outcome.message
+    assert not outcome.executed
+    failed(again, "conflict")
+    pending(asks_again, "approval")
+
+
+async def test_an_approved_call_never_runs_in_a_runtime_with_another_definition(address: str) -> None:
+    call_id = await asked(address, a_tool(), amount=5)
+    async with Runtime(store=address) as without_the_tool:
+        pending(await without_the_tool.approve(call_id), "result")
+
+    async with Runtime(a_tool(maximum=10), store=address) as changed:
+        pending(await changed.approve(call_id), "result")
+        assert await state(changed, call_id) == "ready"
+        async with Runtime(a_tool(), store=address) as unchanged:
+            assert done(await until(lambda: _ended(unchanged, call_id))) == "sent 5"
+
+
+# What runs
+
+
+async def test_edited_arguments_are_kept_and_run_after_a_restart(address: str) -> None:
+    bank = Bank()
+    call_id = await asked(address, bank, amount=5)
+    async with Runtime(bank, store=address) as runtime:
+        invalid = await runtime.approve(call_id, arguments={"amount": "much"})
+        unknown = await runtime.approve(call_id, arguments={"amount": 5, "fee": 1})
+        (wait,) = await runtime.pending()
+    async with Runtime(bank, store=address) as runtime:
+        outcome = await runtime.approve(call_id, arguments={"amount": 3, "to": "bob"})
+        same = await runtime.approve(call_id, arguments={"amount": 3, "to": "bob"})
+        other = await runtime.approve(call_id, arguments={"amount": 4})
+        plain = await runtime.approve(call_id)
+
+    assert not failed(invalid, "invalid_arguments").executed
+    failed(unknown, "invalid_arguments")
+    assert wait.arguments == {"amount": 5}
+    assert outcome == same == Done("sent 3 to bob")
+    failed(other, "conflict")
+    failed(plain, "conflict")
+    assert bank.ran == [(3, "bob")]
+
+
+async def test_edited_arguments_obey_a_deny_rule_after_a_restart(address: str) -> None:
+    bank = Bank()
+    call_id = await asked(address, bank, amount=5)
+    rules = [{"tools": "transfer", "arguments": {"to": "eve"}, "decision": "deny"}]
+    async with Runtime(bank, store=address, policy=rules) as runtime:
+        failed(await runtime.approve(call_id, arguments={"amount": 5, "to": "eve"}), "denied")
+    assert bank.ran == []
+
+
+NESTED: Any = ["bottom"]
+for _ in range(150):
+    NESTED = [NESTED]
+
+EXACT: dict[str, Any] = {
+    "bytes": bytes(range(256)),
+    "bytes in a list": [b"\xff\x00", {"deep": b"\x80"}],
+    "a mark of bytes": {"bytes:": "no bytes"},
+    "unicode": "é 漢 𝄞 \u2028 \x00 \x1b[31m",
+    "large": 10**30,
+    "larger": -(10**4000),
+    "exact": 0.1 + 0.2,
+    "small": 5e-324,
+    "zero": -0.0,
+    "yes": True,
+    "nothing": None,
+    "empty": [{}, [], ""],
+    "nested": NESTED,
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+async def test_arguments_survive_a_restart_exactly(address: str, name: str) -> None:
+    seen: list[Any] = []
+
+    @tool(confirm=True)
+    async def keep(value: Any) -> None:
+        """Keep a value."""
+        seen.append(value)
+
+    call_id = await asked(address, keep, name="keep", value=EXACT[name])
+    async with Runtime(keep, store=address) as runtime:
+        await runtime.pending()
+        assert (await runtime.approve(call_id)).ok
+
+    assert repr(seen) == repr([EXACT[name]])
+
+
+async def test_dates_numbers_and_bytes_of_a_type_survive_a_restart_exactly(address: str) -> None:
+    from pydantic import BaseModel
+
+    class Parcel(BaseModel):
+        label: str
+        content: bytes
+
+    seen: list[Any] = []
+
+    @tool(confirm=True)
+    async def send(
+        at: datetime, on: date, within: timedelta, price: Decimal, id: UUID, colours: set[bytes], parcel: Parcel
+    ) -> None:
+        """Send a parcel."""
+        seen.append((at, on, within, price, id, colours, parcel))
+
+    given = {
+        "at": datetime(2024, 2, 29, 23, 59, 59, 999_999, tzinfo=UTC),
+        "on": date(2024, 2, 29),
+        "within": timedelta(days=1, microseconds=1),
+        "price": Decimal("0.10"),
+        "id": UUID(int=7),
+        "colours": {b"\xff", b"blue"},
+        "parcel": Parcel(label="x", content=b"\xff\xfe\x00"),
+    }
+    call_id = await asked(address, send, name="send", **given)
+    async with Runtime(send, store=address) as runtime:
+        (wait,) = await runtime.pending()
+        outcome = await runtime.approve(call_id)
+
+    assert outcome.ok, outcome
+    assert seen == [tuple(given.values())]
+    assert wait.arguments["at"] == "2024-02-29T23:59:59.999999Z"
+
+
+# Always
+
+
+async def test_a_standing_approval_survives_a_restart_for_its_user_and_never_over_a_deny(address: str) -> None:
+    bank = Bank()
+    async with Runtime(bank, store=address) as runtime:
+        waiting = id_of(await runtime.scope(user="ann").call("transfer", {"amount": 1}))
+    async with Runtime(bank, store=address) as runtime:
+        assert (await runtime.approve(waiting, always=True, by="boss")).ok
+    async with Runtime(bank, store=address) as runtime:
+        hers = await runtime.scope(user="ann", session="other").call("transfer", {"amount": 2})
+        bobs = await runtime.scope(user="bob").call("transfer", {"amount": 3})
+        nobodys = await runtime.call("transfer", {"amount": 4})
+        runtime.policy = [{"decision": "deny"}]
+        denied = await runtime.scope(user="ann").call("transfer", {"amount": 5})
+    changed = tool(name="transfer", effects={"write", "network"}, confirm=True)(lambda amount: amount)
+    async with Runtime(changed, store=address) as runtime:
+        after_a_change = await runtime.scope(user="ann").call("transfer", {"amount": 6})
+
+    assert hers.ok
+    pending(bobs, "approval")
+    pending(nobodys, "approval")
+    failed(denied, "denied")
+    pending(after_a_change, "approval")
+    assert [amount for amount, _ in bank.ran] == [1, 2]
+
+
+async def test_a_standing_approval_given_where_the_tool_is_not_counts_once_the_call_has_run(address: str) -> None:
+    bank = Bank()
+    call_id = await asked(address, bank, amount=1)
+    async with Runtime(store=address) as without_the_tool:
+        pending(await without_the_tool.approve(call_id, always=True), "result")
+    async with Runtime(bank, store=address) as runtime:
+        await until(lambda: _ended(runtime, call_id))
+
+        assert (await runtime.call("transfer", {"amount": 2})).ok
+
+
+async def test_a_deny_rule_that_came_with_the_restart_wins_over_the_yes(address: str) -> None:
+    bank = Bank()
+    call_id = await asked(address, bank, amount=5)
+    async with Runtime(store=address) as without_the_tool:
+        pending(await without_the_tool.approve(call_id, always=True), "result")
+    async with Runtime(bank, store=address, policy=[{"decision": "deny"}]) as runtime:
+        outcome = await until(lambda: _ended(runtime, call_id))
+        runtime.policy = []
+        pending(await runtime.call("transfer", {"amount": 5}), "approval")
+
+    assert not failed(outcome, "denied").executed
+    assert bank.ran == []
+
+
+# Many at once
+
+
+@pytest.mark.parametrize("runtimes", [1, 2])
+async def test_a_hundred_yeses_at_once_are_one_run(address: str, runtimes: int) -> None:
+    bank = Bank()
+    async with Runtime(bank, store=address) as one, Runtime(bank, store=address) as other:
+        call_id = id_of(await one.call("transfer", {"amount": 5}))
+        bank.gate.clear()
+        both = [one, other][:runtimes]
+        approvals = [asyncio.create_task(both[n % runtimes].approve(call_id)) for n in range(100)]
+        await bank.started.wait()
+        await asyncio.sleep(0.05)
+        bank.gate.set()
+        outcomes = await asyncio.gather(*approvals)
+        final = [await runtime.approve(call_id) for runtime in (one, other)]
+
+    assert final == [Done("sent 5 to ann")] * 2
+    assert bank.ran == [(5, "ann")]
+    if runtimes == 1:
+        assert outcomes == [Done("sent 5 to ann")] * 100
+    else:  # whoever was second in the other runtime is told that it goes on
+        assert all(each == Done("sent 5 to ann") or pending(each, "result") for each in outcomes)
+
+
+async def test_of_yes_and_no_at_once_one_counts_and_the_others_are_told(address: str) -> None:
+    bank = Bank()
+    async with Runtime(bank, store=address) as one, Runtime(bank, store=address) as other:
+        for number in range(10):
+            call_id = id_of(await one.call("transfer", {"amount": number}))
+            yes, no = await asyncio.gather(one.approve(call_id), other.reject(call_id))
+            ran = (number, "ann") in bank.ran
+
+            assert (ran and yes.ok and failed(no, "conflict")) or (
+                not ran and failed(no, "rejected") and failed(yes, "conflict")
+            )
+
+
+async def test_an_answer_that_says_failed_is_how_the_call_ends(address: str) -> None:
+    call_id = await asked(address, ask(), name="ask")
+    async with Runtime(ask(), store=address) as runtime:
+        outcome = failed(await runtime.settle(call_id, Failed("unavailable", "nobody home", data={"why": 1})), "unavailable")
+    async with Runtime(ask(), store=address) as runtime:
+        assert await runtime.settle(call_id, Failed("unavailable", "nobody home", data={"why": 1})) == outcome
