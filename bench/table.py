@@ -33,6 +33,8 @@ class Row:
     """At most so much; None for what is only told."""
     unit: str = "x"
     note: str = ""
+    at_least: bool = False
+    """The goal is to reach that much, not to stay below it."""
 
     @property
     def met(self) -> str:
@@ -40,11 +42,12 @@ class Row:
         if self.goal is None or self.measured is None:
             return self.note
         # What is shown decides, so that no row reads "1.25 is not at most 1.25".
-        return "yes" if float(_number(self.measured)) <= self.goal else "no"
+        shown = float(_number(self.measured))
+        return "yes" if (shown >= self.goal if self.at_least else shown <= self.goal) else "no"
 
     def cells(self) -> tuple[str, str, str, str]:
         """As the table shows it."""
-        goal = "" if self.goal is None else f"<= {self.goal:g}{self.unit}"
+        goal = "" if self.goal is None else f"{'>=' if self.at_least else '<='} {self.goal:g}{self.unit}"
         measured = "not measured" if self.measured is None else f"{_number(self.measured)}{self.unit}"
         return self.what, goal, measured, self.met
 

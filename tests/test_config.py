@@ -1,10 +1,12 @@
 """The configuration file: what it may say, and what it answers to mistakes."""
 
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
 from toolwright.assemble import assemble
+from toolwright.config.address import without_password
 from toolwright.config.config import SECTIONS, find_config, read_config
 from toolwright.config.errors import ConfigError
 from toolwright.config.sections import DEFAULTS
@@ -19,6 +21,7 @@ policy:
   - {effects: [execute, network], decision: ask, reason: careful}
   - {tools: [rm, mv], arguments: {path: "/etc/*"}, decision: deny}
 queues: {github: {concurrent: 3, rate: 30/min}}
+store: calls.db
 tools: [tools.py, "package.module:thing"]
 """
 JSON = """\
@@ -30,10 +33,12 @@ JSON = """\
 \t\t{"effects": ["execute", "network"], "decision": "ask", "reason": "careful"},
 \t\t{"tools": ["rm", "mv"], "arguments": {"path": "/etc/*"}, "decision": "deny"}],
 \t"queues": {"github": {"concurrent": 3, "rate": "30/min"}},
+\t"store": "calls.db",
 \t"tools": ["tools.py", "package.module:thing"]
 }
 """
 TOML = """\
+store = "calls.db"
 tools = ["tools.py", "package.module:thing"]
 [defaults]
 tool_timeout_ms = 300_000
@@ -94,6 +99,7 @@ def test_every_format_says_the_same(read, text, ending, tmp_path):
     ]
     assert (config.policy.rules[1].reason, config.policy.rules[2].arguments) == ("careful", {"path": "/etc/*"})
     assert config.queues == {"github": Queue(3, "30/min")}
+    assert config.store.text({}) == str(tmp_path.resolve() / "calls.db")
     assert [source.text for source in config.tools] == ["tools.py", "package.module:thing"]
 
 
@@ -166,7 +172,7 @@ def test_json_and_toml_name_the_line_too(refused, text, ending, problem):
 
 @pytest.mark.parametrize(
     "section", ["mcp_servers: {}", "mcpServers: {}", "rest_tools: {}", "restTools: {}", "openapi: {}", "agents: {}",
-                "store: x.db", "gateway: {}", "defaults: {traceTools: true}", "tools: [{name: x}]"],
+                "gateway: {}", "defaults: {traceTools: true}", "tools: [{name: x}]"],
 )  # fmt: skip
 def test_what_does_not_exist_yet_says_so(refused, section):
     assert "toolwright.yaml:2: " in (told := refused(f"\n{section}\n"))
@@ -188,6 +194,9 @@ def test_what_does_not_exist_yet_says_so(refused, section):
         "workspace: {root: [hunter2]}",
         "workspace: {writes: true}",
         "workspace: {root: ., writes: hunter2}",
+        "store: [hunter2]",
+        "store: {file: hunter2}",
+        "store: ''",
         "policy: hunter2",
         "policy: [hunter2]",
         "policy: [{decision: hunter2}]",
@@ -225,6 +234,65 @@ def test_variables_are_filled_in_late_and_a_missing_one_is_named(read, tmp_path)
     with pytest.raises(ConfigError, match="yaml:2: The root of the workspace is no folder") as error:
         assemble(config, environment={"WHERE": "hunter2"})
     assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "address"),
+    [
+        ("calls.db", "{folder}/calls.db"),
+        ("../calls.db", "{parent}/calls.db"),
+        ("/var/calls.db", "/var/calls.db"),
+        ("~/calls.db", "{home}/calls.db"),
+        ("${NAME}.db", "{folder}/ada.db"),
+        ("':memory:'", ":memory:"),
+        ("postgresql://me:${SECRET}@db/calls", "postgresql://me:hunter2@db/calls"),
+        ("postgres://db/calls", "postgres://db/calls"),
+    ],
+)
+def test_a_store_is_a_file_beside_the_configuration_or_a_server(read, tmp_path, written, address):
+    folder = tmp_path.resolve()
+
+    found = read(f"store: {written}").store.text({"NAME": "ada", "SECRET": "hunter2"})
+
+    assert found == address.format(folder=folder, parent=folder.parent, home=Path.home())
+
+
+@pytest.mark.parametrize("value", ["mysql://hunter2@db/calls", "", "  "])
+def test_what_is_no_store_is_refused_and_never_quoted(read, value):
+    config = read("\nstore: ${STORE}\n")
+
+    with pytest.raises(
+        ConfigError, match=r"yaml:2: store must be a file or a postgresql:// address\. Fix: write"
+    ) as error:
+        assemble(config, environment={"STORE": value})
+    assert "hunter2" not in str(error.value)
+    with pytest.raises(ConfigError, match="yaml:2: store needs the environment variable STORE, which is not set"):
+        assemble(config, environment={})
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql://me:hunter2@db:5432/calls", "postgresql://me:***@db:5432/calls"),
+        ("postgresql://me:hun@ter2@db/calls", "postgresql://me:***@db/calls"),
+        ("postgresql://db/calls?user=me&password=hunter2&sslmode=require", "postgresql://db/calls?user=me&password=***&sslmode=require"),
+        ("postgresql://me@db/calls", "postgresql://me@db/calls"),
+        ("/var/lib/calls.db", "/var/lib/calls.db"),
+    ],
+)  # fmt: skip
+def test_an_address_is_shown_without_its_password(address, shown):
+    assert without_password(address) == shown
+
+
+async def test_what_is_assembled_remembers_where_the_file_says(read, tmp_path):
+    config = read("store: calls.db")
+
+    async with assemble(config) as runtime:
+        assert runtime.store.address == str(tmp_path.resolve() / "calls.db")
+    async with assemble(config, store=str(tmp_path / "other.db")) as runtime:
+        assert runtime.store.address == str(tmp_path / "other.db")
+    async with assemble(read("policy: []")) as runtime:
+        assert runtime.store is None
 
 
 def test_what_is_assembled_obeys_the_file(read, tmp_path):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from bench.calls import calls
 from bench.define import define
+from bench.durable import durable
 from bench.imports import distributions, imports
 from bench.measure import ratio
 from bench.peers.environments import PEERS, ROOT

@@ -1,4 +1,4 @@
-"""`python -m tests.crash`: the long version. Random scenarios die at random points or moments, alone or beside others."""
+"""`python -m tests.crash`: the long version. Random scenarios die at random points or moments, alone or in company."""
 
 from __future__ import annotations
 

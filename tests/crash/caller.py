@@ -110,5 +110,3 @@ def _handle(outcome: Outcome) -> str | None:
     if not isinstance(outcome, Done) or not outcome.text.startswith('{"tool_output"'):
         return None
     return str(json.loads(outcome.text)["tool_output"]["handle"])
-
-

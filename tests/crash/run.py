@@ -63,9 +63,7 @@ class Harness:
             self._zygote.run(Life("begin", name, address, str(world.folder)))
             return [str(point) for point in (world.lines("points-begin") or [[]])[0]]
 
-    def run(
-        self, name: str, *deaths: Death, survivor: bool = False, broken: str | None = None
-    ) -> Tally:
+    def run(self, name: str, *deaths: Death, survivor: bool = False, broken: str | None = None) -> Tally:
         """The first death befalls the one who begins, each further one somebody who recovers."""
         with self._room(name) as (world, address):
             evidence = Evidence(SCENARIOS[name], world, alone=not survivor)

@@ -172,7 +172,7 @@ class Ledger:
             self._parts.waits.over(invocation)
             return outcome
         invocation.lost = True
-        return outcome if found is None else said(found)
+        return outcome if found is None else self.said(found)
 
     async def find(self, call_id: str) -> Known | None:
         """The row of a call."""
@@ -183,7 +183,10 @@ class Ledger:
 
     def said(self, call: Known) -> Outcome:
         """What is known of how a call ended."""
-        return said(call)
+        outcome = said(call)
+        if isinstance(outcome, Done) and outcome._shown is not None:
+            self._parts.outputs.show_reader()  # its text may have been kept by another process
+        return outcome
 
     def stands_for(self, call: Known, invocation: Invocation) -> bool:
         """Whether an id stands for this call. One that the runtime made itself has no fingerprint until it is used."""
@@ -222,7 +225,7 @@ def _expecting(step: Statement) -> Statement:
 
 
 def said(call: Known) -> Outcome:
-    """What is known of how a call ended."""
+    """The same, as a value alone."""
     if call.outcome is not None:
         return outcome_of(call.outcome)
     return unknown_effect(call.tool, call.call_id)

@@ -7,7 +7,6 @@ written first; then whoever claims the call runs it, this runtime before any oth
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +16,7 @@ from toolwright.core.events import CallSettled
 from toolwright.core.invoke import failed
 from toolwright.core.outcome import Done, Failed, Outcome, Pending, Wait
 from toolwright.runtime.approval import Approval
+from toolwright.runtime.ledger import said
 from toolwright.runtime.resume import again_from, listing_of, take
 from toolwright.runtime.waits import Answer, Going, Verdict
 from toolwright.store import ledger as rows
@@ -184,7 +184,7 @@ async def _go_on(scope: Scope, held: Held, wait: Round, verdict: Verdict) -> Out
     else:
         _tell(scope, held, wait, verdict)
     if verdict.approval and verdict.approval.arguments is not None:
-        held = replace(held, call=held.call._replace(arguments=arguments_text(verdict.approval.arguments)))
+        held = held._replace(call=held.call._replace(arguments=arguments_text(verdict.approval.arguments)))
     if (outcome := await _to_live_caller(parts, held, verdict, None if fence else answered, fence)) is not None:
         return outcome
     return await _resume(scope, held, verdict, None if fence else answered, fence)
@@ -220,8 +220,11 @@ async def _to_live_caller(parts: Any, held: Held, verdict: Verdict, answered: An
     outcome = await ended
     if invocation.lost:
         raise Unexpected("somebody else was first")
-    gone = isinstance(outcome, Failed) and outcome.code == "cancelled" and not invocation.closed
-    return None if gone else outcome
+    if not (isinstance(outcome, Failed) and outcome.code == "cancelled"):
+        return outcome
+    # It left while it went on. What counts is what was written; if nothing was, the answer counts all the same.
+    found = await parts.ledger.find(call_id)
+    return said(found) if found is not None and found.state == "ended" else None
 
 
 def _hand_over(waiting: asyncio.Future[Outcome], outcome: Outcome) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
@@ -16,7 +17,7 @@ from toolwright.core.events import CallPending
 from toolwright.core.outcome import Done, Failed, Outcome, Pending, Wait
 from toolwright.runtime.approval import Approval
 from toolwright.runtime.invocation import Invocation
-from toolwright.runtime.ledger import known, said
+from toolwright.runtime.ledger import known
 from toolwright.runtime.plain import plain, plain_arguments
 from toolwright.runtime.waiting import WaitingCall as WaitingCall
 from toolwright.store import ledger as rows
@@ -111,7 +112,7 @@ class Waits:
     async def outcome_of(self, call_id: str, viewer: Principal) -> Outcome | None:
         """How a call that waited has ended, if the viewer may know of it."""
         held = await self.find(call_id, viewer) if call_id else None
-        return said(held.call) if held and held.call.state == "ended" else None
+        return self._parts.ledger.said(held.call) if held and held.call.state == "ended" else None
 
     async def state_of(self, call_id: str, viewer: Principal) -> Outcome | None:
         """The outcome of a call that has waited, or what it waits for."""
@@ -122,7 +123,7 @@ class Waits:
         """The same, of a call that was read already."""
         call, wait = held.call, held.wait
         if call.state in ("ended", "unknown"):
-            return said(call)
+            return self._parts.ledger.said(call)
         if wait is not None and call.call_id not in self.going:
             return shown(held, wait).pending()
         return Pending("result", call.call_id, f"{call.tool} was answered and goes on.")
@@ -258,10 +259,16 @@ def _encodes(text: str) -> bool:
     return True
 
 
+def plain_of(kept: str) -> Mapping[str, Any]:
+    """Kept arguments for people to read; without bytes in them they are plain already."""
+    arguments = arguments_of(kept)
+    return arguments if kept.startswith("{") else plain(arguments)
+
+
 def shown(held: Held, wait: Round) -> WaitingCall:
     """A wait as the store keeps it, for people to read."""
     call = held.call
     return WaitingCall(
-        call.call_id, call.tool, plain(arguments_of(call.arguments)), cast(Wait, wait.waiting_for), wait.message,
+        call.call_id, call.tool, plain_of(call.arguments), cast(Wait, wait.waiting_for), wait.message,
         json.loads(wait.request), wait.expires_at, wait.created_at, call.user_id, call.session, wait.round,
     )  # fmt: skip

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolwright.store.database import Database, Row, Statement, Value
 from toolwright.store.ledger import COLUMNS, Known
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(NamedTuple):
     """One wait of a call, open or answered."""
 
     round: int
@@ -31,8 +30,7 @@ class Round:
     """Open, but its time is up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """A call that waits or has waited: its row in the ledger, and its waits, oldest first."""
 
     call: Known

@@ -69,7 +69,7 @@ class Postgres:
 
     async def _read(self, pool: Pool, sql: str, params: Mapping[str, Value]) -> list[Row]:
         async with pool.connection() as connection:
-            cursor = await connection.execute(_native(sql), params)
+            cursor = await connection.execute(native(sql), params)
             return await cursor.fetchall()
 
     async def script(self, sql: str) -> None:
@@ -153,7 +153,7 @@ async def _carry_out(connection: AsyncConnection[Row], statements: Sequence[Stat
 
 
 async def _execute(connection: AsyncConnection[Row], statement: Statement) -> list[Row]:
-    cursor = await connection.execute(_native(statement.sql), statement.params)
+    cursor = await connection.execute(native(statement.sql), statement.params)
     rows = await cursor.fetchall() if cursor.description else []
     check_expected(statement, len(rows) if cursor.description else cursor.rowcount)
     return rows
@@ -169,7 +169,7 @@ def _check_driver() -> None:
 
 
 @lru_cache(maxsize=1024)
-def _native(sql: str) -> str:
+def native(sql: str) -> str:
     for word, meaning in _WORDS.items():
         sql = sql.replace(word, meaning)
     return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))

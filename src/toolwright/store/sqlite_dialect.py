@@ -26,7 +26,7 @@ _WORDS = {
 
 def execute(connection: sqlite3.Connection, sql: str, params: Mapping[str, Value]) -> sqlite3.Cursor:
     """Run one statement, written for both databases, on this one."""
-    return connection.execute(_native(sql), params if type(params) is dict else dict(params))
+    return connection.execute(native(sql), params if type(params) is dict else dict(params))
 
 
 def rows_of(cursor: sqlite3.Cursor) -> list[Row]:
@@ -38,7 +38,7 @@ def rows_of(cursor: sqlite3.Cursor) -> list[Row]:
 
 
 @lru_cache(maxsize=1024)
-def _native(sql: str) -> str:
+def native(sql: str) -> str:
     for word, meaning in _WORDS.items():
         sql = sql.replace(word, meaning)
     return sql

@@ -1,0 +1,106 @@
+"""Many answer at once, in two runtimes on one store: one wins, the same answer gets the same outcome, all else refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from tests.durable.bank import Bank, ask, failed, id_of, read
+from toolwright import Done, Runtime
+
+pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
+SUBMITTERS = 50
+
+
+def value_of(submitter: int) -> str:
+    """Half of them say the same."""
+    return "the same" if submitter % 2 else f"another {submitter}"
+
+
+async def submitted(runtimes: list[Runtime], call_id: str, order: random.Random) -> None:
+    """Fifty answers at once: exactly one value is the outcome, and everybody is told the truth."""
+    submitters = list(range(SUBMITTERS))
+    order.shuffle(submitters)
+    answers = (runtimes[number % 2].settle(call_id, value_of(number), by=str(number)) for number in submitters)
+    outcomes = await asyncio.gather(*answers)
+
+    (winner,) = {outcome.data for outcome in outcomes if isinstance(outcome, Done)}
+    for number, outcome in zip(submitters, outcomes, strict=True):
+        if value_of(number) == winner:
+            assert outcome == Done(winner)
+        else:
+            failed(outcome, "conflict")
+
+
+@pytest.mark.timeout(120)
+async def test_fifty_submitters_of_a_thousand_calls_have_one_winner_each(address: str) -> None:
+    calls = 1_000 if address.endswith(".db") else 100
+    order = random.Random(7)
+    async with Runtime(ask(), store=address) as one, Runtime(ask(), store=address) as other:
+        ids = [id_of(each) for each in await asyncio.gather(*(one.call("ask") for _ in range(calls)))]
+        for start in range(0, calls, 20):
+            await asyncio.gather(*(submitted([one, other], each, order) for each in ids[start : start + 20]))
+        [counts] = await read(
+            one,
+            """SELECT (SELECT count(*) FROM ledger WHERE state = 'ended') AS ended,
+            (SELECT count(*) FROM inbox) AS told, (SELECT count(*) FROM audit WHERE kind = 'answer') AS answered,
+            (SELECT count(*) FROM audit WHERE kind = 'outcome') AS outcomes,
+            (SELECT count(*) FROM audit WHERE kind = 'refused') AS refused""",
+        )
+
+    assert (counts["ended"], counts["told"], counts["answered"], counts["outcomes"]) == (calls,) * 4
+    assert counts["refused"] >= calls * (SUBMITTERS // 2 - 1)
+
+
+async def test_a_thousand_answers_of_strangers_are_all_refused_and_all_in_the_audit(address: str) -> None:
+    bank, choice = Bank(), random.Random(7)
+    async with Runtime(bank, ask(), store=address) as runtime:
+        ann = runtime.scope(user="ann", session="s1")
+        ids = [id_of(await ann.call("transfer", {"amount": 1})), id_of(await ann.call("ask"))]
+        strangers: list[Any] = [
+            runtime.scope(user="eve"),
+            runtime.scope(user="eve", session="s1"),
+            runtime.scope(user="ann", session="s2"),
+            runtime.scope(session="s2"),
+        ]
+
+        async def attempt() -> Any:
+            stranger, call_id = choice.choice(strangers), choice.choice(ids)
+            verb = choice.choice(["approve", "reject", "settle"])
+            return await getattr(stranger, verb)(call_id)
+
+        outcomes = await asyncio.gather(*(attempt() for _ in range(1_000)))
+        waits = await runtime.pending()
+        [audit] = await read(runtime, "SELECT count(*) AS refused FROM audit WHERE kind = 'refused'")
+
+    assert all(failed(outcome, "not_found") for outcome in outcomes)
+    assert audit["refused"] == 1_000
+    assert sorted(wait.call_id for wait in waits) == sorted(ids)
+    assert bank.ran == []
+
+
+async def test_the_same_id_called_from_everywhere_at_once_runs_once(address: str) -> None:
+    bank = Bank()
+    async with Runtime(bank, store=address) as one, Runtime(bank, store=address) as other:
+        outcomes = await asyncio.gather(
+            *([one, other][n % 2].call("pay", {"amount": 5}, call_id=f"c{n // 20}") for n in range(200))
+        )
+        final = [await other.call("pay", {"amount": 5}, call_id=f"c{number}") for number in range(10)]
+
+    assert final == [Done("sent 5 to ann")] * 10
+    assert len(bank.ran) == 10
+    assert sorted(bank.keys) == sorted(f"c{number}" for number in range(10))
+    assert all(type(outcome).__name__ in ("Done", "Pending") for outcome in outcomes)
+
+
+async def test_calls_without_an_id_all_run_however_many_there_are(address: str) -> None:
+    bank = Bank()
+    async with Runtime(bank, store=address) as one, Runtime(bank, store=address) as other:
+        outcomes = await asyncio.gather(*([one, other][n % 2].call("pay", {"amount": n}) for n in range(200)))
+        rows = await read(one, "SELECT state, count(*) AS number FROM ledger GROUP BY state")
+
+    assert [outcome.data for outcome in outcomes if outcome.ok] == [f"sent {n} to ann" for n in range(200)]
+    assert [(row["state"], row["number"]) for row in rows] == [("ended", 200)]
