@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from toolwright.cli.group import COMMANDS
+
 DOCS = Path(__file__).parents[2] / "docs"
 EVERY_PAGE = [DOCS.parent / "README.md", *sorted(DOCS.glob("**/*.md"))]
 PAGES = [page for page in EVERY_PAGE if "```console" in page.read_text(encoding="utf-8")]
@@ -67,7 +69,9 @@ def test_what_a_page_shows_is_what_happens(page, terminal, tmp_path, on_path):
 
 
 def test_the_pages_about_the_command_line_are_among_them():
-    assert {"tutorial.md", "command-line.md", "cli.md", "config.md"} <= {page.name for page in PAGES}
+    assert {"tutorial.md", "command-line.md", "cli.md", "config.md", "survive-a-restart.md"} <= {
+        page.name for page in PAGES
+    }
 
 
 def test_every_exit_code_and_every_option_is_on_the_page(run):
@@ -75,8 +79,11 @@ def test_every_exit_code_and_every_option_is_on_the_page(run):
 
     for code in (0, 1, 2, 3, 4, 5, 130):
         assert re.search(rf"^\| {code} \|", page, re.MULTILINE)
-    for command in ("tools", "describe", "call", "init"):
-        for option in re.findall(r"--[a-z]+", run(command, "--help").out):
+    further = {"store": ("info", "migrate", "prune"), "audit": ("verify",)}
+    commands = [[command] for command in COMMANDS if command not in further]
+    for command in [*commands, *([name, inner] for name, inners in further.items() for inner in inners)]:
+        assert re.search(rf"^toolwright {' .*'.join(command)}\b", page, re.MULTILINE), command
+        for option in re.findall(r"--[a-z]+", run(*command, "--help").out):
             assert option == "--help" or f"`{option}" in page or f"{option}`" in page, option
 
 

@@ -16,11 +16,18 @@ from typing import Any
 
 
 class Points:
-    """Counts the points that are reached, and kills the process at one of them."""
+    """Counts the points that are reached, and kills the process, or another one, at one of them."""
 
-    def __init__(self, deadly: int | None = None, last_words: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        deadly: int | None = None,
+        *,
+        victim: int | None = None,
+        last_words: Callable[[str], None] | None = None,
+    ) -> None:
         self.names: list[str] = []
-        self._deadly, self._last_words, self._lock = deadly, last_words, Lock()
+        self._deadly, self._victim, self._last_words = deadly, victim, last_words
+        self._lock = Lock()
 
     def reach(self, name: str) -> None:
         """Here it may end. Nothing is flushed, closed or undone."""
@@ -29,7 +36,7 @@ class Points:
             if len(self.names) == self._deadly:
                 if self._last_words is not None:
                     self._last_words(name)
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(self._victim or os.getpid(), signal.SIGKILL)
 
     def watch(self) -> None:
         """Count what this process asks of a database, from now on."""

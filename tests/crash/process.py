@@ -15,13 +15,14 @@ from typing import Any
 
 from tests.crash import broken
 from tests.crash.caller import Caller
+from tests.crash.load import load
 from tests.crash.points import Points
 from tests.crash.scenarios import SCENARIOS
 from tests.crash.tools import tools
 from tests.crash.world import World
 from toolwright import Runtime
 
-LONGEST = 25.0
+LONGEST = 60.0
 """Seconds after which a process that hangs shows where, and ends."""
 WORLD = World()
 """The tools are made and compiled once, before the processes part: each then puts its own folder here."""
@@ -33,12 +34,14 @@ class Life:
     """What a process is to do, and when it is to die: at a point, or after so many seconds."""
 
     part: str
-    """make, begin, finish, look or survive."""
+    """make, begin, finish, look, survive or load."""
     scenario: str
     address: str
     folder: str
     point: int | None = None
     after: float | None = None
+    victim: int | None = None
+    """Whom to kill at the point, if not itself."""
     broken: str | None = None
     """What is deliberately wrong with it: the judge has to notice."""
 
@@ -54,7 +57,7 @@ def live(life: Life) -> None:
     os.dup2(log, 2)
     faulthandler.dump_traceback_later(LONGEST, exit=True, file=2)
     WORLD.folder, WORLD.part = folder, life.part
-    WORLD.points = Points(life.point, lambda name: WORLD.note("killed", name))
+    WORLD.points = Points(life.point, victim=life.victim, last_words=lambda name: WORLD.note("killed", name))
     WORLD.points.watch()
     if life.broken is not None:
         broken.WAYS[life.broken]()
@@ -85,6 +88,7 @@ async def _live(life: Life) -> None:
             "finish": caller.finish,
             "look": lambda: _look(caller),
             "survive": lambda: _survive(caller),
+            "load": lambda: load(caller),
         }
         await parts[life.part]()
 

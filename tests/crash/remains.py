@@ -17,7 +17,7 @@ _TABLES = {
     "pending": "SELECT * FROM pending ORDER BY call_id, round",
     "inbox": "SELECT agent, event_id, data FROM inbox ORDER BY id",
     "audit": "SELECT kind, call_id FROM audit",
-    "journal": "SELECT kind, call_id FROM journal",
+    "journal": "SELECT kind, call_id FROM journal WHERE status <> 'unavailable'",
     "owners": "SELECT owner FROM owners",
     "artifacts": "SELECT handle, bytes, length(content) AS kept FROM artifacts",
 }
@@ -32,6 +32,7 @@ class Remains:
     inbox: list[Row]
     audit: Counter[tuple[str, str]]
     journal: Counter[tuple[str, str]]
+    """Without the tries that came to nothing: they may be made again under the same id."""
     owners: list[str]
     artifacts: list[Row]
 

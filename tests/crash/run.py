@@ -78,7 +78,7 @@ class Harness:
             evidence.last = remains(address)
             evidence.codes += self._zygote.run(Life("look", name, address, str(world.folder)))
             evidence.again = remains(address)
-            tally = _tally(evidence, deaths)
+            tally = tally_of(evidence, deaths)
             if tally.problems and self._keep is not None:
                 shutil.copytree(world.folder, self._keep / world.folder.name)
             return tally
@@ -116,7 +116,8 @@ def chosen(points: list[str], most: int, seed: int) -> list[int]:
     return sorted([*first.values(), *rest][:most])
 
 
-def _tally(evidence: Evidence, deaths: tuple[Death, ...]) -> Tally:
+def tally_of(evidence: Evidence, deaths: object) -> Tally:
+    """What came of one run."""
     assert evidence.last is not None
     found = problems(evidence)
     effects = evidence.world.effects()

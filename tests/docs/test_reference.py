@@ -11,7 +11,21 @@ from typing import get_args
 import pytest
 
 import toolwright.observe
-from toolwright import Approval, Call, Catalogue, Context, Done, Failed, Pending, Policy, Provider, Runtime, testing
+from toolwright import (
+    Approval,
+    Call,
+    Catalogue,
+    Context,
+    Done,
+    Failed,
+    Pending,
+    Policy,
+    Provider,
+    Retention,
+    Runtime,
+    Store,
+    testing,
+)
 from toolwright.catalogue import describe, wrap
 from toolwright.catalogue.listing import Listing
 from toolwright.core import content, errors, events, wire
@@ -24,7 +38,11 @@ from toolwright.runtime.queues import QueueStatus
 from toolwright.runtime.scope import Scope
 from toolwright.runtime.stages import STAGES
 from toolwright.runtime.stats import Stats
-from toolwright.runtime.waits import WaitingCall
+from toolwright.runtime.waiting import WaitingCall
+from toolwright.store import audit
+from toolwright.store.audit import Verification
+from toolwright.store.ledger import State
+from toolwright.store.store import TABLES
 from toolwright.testing import ManualClock
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -218,6 +236,28 @@ def test_every_default_stands_with_its_value():
     told = {name: literal_eval(value.strip("`")) for name, value, _ in rows("defaults", "name")}
 
     assert told == {field.name: field.default for field in fields(Defaults)}
+
+
+def test_every_method_of_a_store_is_in_its_table_with_its_parameters():
+    told = {re.search(r"(\w+)\(", row)[1]: row for row in first_column("store", "method")}
+
+    assert sorted(told) == public(Store)
+    for name, row in told.items():
+        assert set(parameters(getattr(Store, name))) <= set(re.findall(r"\w+", row)), name
+
+
+def test_what_is_kept_the_states_and_the_tables_stand_in_their_order():
+    assert sorted(first_column("store", "kept")) == sorted(field.name for field in fields(Retention))
+    assert first_column("store", "state") == list(get_args(State))
+    assert sorted(first_column("store", "table")) == sorted(TABLES)
+    assert first_column("store", "result") == [field.name for field in fields(Verification)]
+    assert missing(get_args(audit.Kind), "store") == []
+
+
+def test_every_table_of_the_schema_is_told():
+    schema = (DOCS.parent / "src/toolwright/store/schema.sql").read_text(encoding="utf-8")
+
+    assert sorted(re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", schema)) == sorted(first_column("store", "table"))
 
 
 def test_everything_for_tests_is_told():

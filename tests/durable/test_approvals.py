@@ -237,7 +237,10 @@ async def test_edited_arguments_cannot_be_checked_where_the_tool_is_not_and_the_
 
 
 async def test_a_live_caller_gets_the_answer_that_was_given_in_another_runtime(address: str) -> None:
-    async with Runtime(ask(reply="wait"), store=address) as here, Runtime(ask(reply="wait"), store=address) as elsewhere:
+    async with (
+        Runtime(ask(reply="wait"), store=address) as here,
+        Runtime(ask(reply="wait"), store=address) as elsewhere,
+    ):
         calling = asyncio.create_task(here.call("ask", call_id="c1"))
         (wait,) = await until(elsewhere.pending)
         answered = await elsewhere.settle(wait.call_id, "blue")
@@ -248,7 +251,10 @@ async def test_a_live_caller_gets_the_answer_that_was_given_in_another_runtime(a
 
 
 async def test_an_answer_to_a_caller_who_waits_is_no_news_for_its_inbox(address: str) -> None:
-    async with Runtime(ask(reply="wait"), store=address) as here, Runtime(ask(reply="wait"), store=address) as elsewhere:
+    async with (
+        Runtime(ask(reply="wait"), store=address) as here,
+        Runtime(ask(reply="wait"), store=address) as elsewhere,
+    ):
         for runtime in (here, elsewhere):
             calling = asyncio.create_task(here.scope(agent="a1").call("ask"))
             (wait,) = await until(here.pending)
@@ -513,6 +519,8 @@ async def test_of_yes_and_no_at_once_one_counts_and_the_others_are_told(address:
 async def test_an_answer_that_says_failed_is_how_the_call_ends(address: str) -> None:
     call_id = await asked(address, ask(), name="ask")
     async with Runtime(ask(), store=address) as runtime:
-        outcome = failed(await runtime.settle(call_id, Failed("unavailable", "nobody home", data={"why": 1})), "unavailable")
+        outcome = failed(
+            await runtime.settle(call_id, Failed("unavailable", "nobody home", data={"why": 1})), "unavailable"
+        )
     async with Runtime(ask(), store=address) as runtime:
         assert await runtime.settle(call_id, Failed("unavailable", "nobody home", data={"why": 1})) == outcome

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.durable.bank import Bank, ask, done, failed, pending, read, state, until, write
+from tests.durable.bank import Bank, done, failed, pending, read, state, until, write
 from toolwright import Call, Context, Done, Runtime, Tool, tool
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
@@ -96,7 +96,9 @@ async def test_a_row_that_was_changed_while_it_waited_cannot_be_approved(address
     assert ran == []
 
 
-@pytest.mark.parametrize("stranger", [{"user": "eve"}, {"user": "ann", "session": "s2"}, {"user": "eve", "session": "s1"}])
+@pytest.mark.parametrize(
+    "stranger", [{"user": "eve"}, {"user": "ann", "session": "s2"}, {"user": "eve", "session": "s1"}]
+)
 async def test_a_stranger_cannot_answer_before_during_or_after(address: str, stranger: dict[str, str]) -> None:
     bank = Bank()
     async with Runtime(bank, store=address) as runtime:
@@ -221,4 +223,3 @@ async def test_a_handler_that_waits_under_its_own_id_can_be_answered(any_address
 
                 assert [wait.call_id for wait in await runtime.pending()] == [call_id]
                 assert done(await runtime.settle(call_id, "yes")) == "yes"
-    assert ask().name == "ask"

@@ -104,8 +104,9 @@ async def _with_inner(runtime: Runtime, call_id: str) -> list[str]:
 
 async def _hint(given: Given, runtime: Runtime, call_id: str, outcome: Outcome) -> str:
     """What a person needs to know beside the outcome: whether the call still waits, and for whom."""
-    pending = isinstance(outcome, Pending)
-    held = await runtime.parts.waits.find(outcome.call_id or call_id if pending else call_id, runtime.principal)
-    if held is None or held.wait is None:
-        return ELSEWHERE if pending else ""
-    return how_to_answer(outcome, given) if pending else "The call still waits."
+    asked = outcome.call_id if isinstance(outcome, Pending) else ""
+    held = await runtime.parts.waits.find(asked or call_id, runtime.principal)
+    waits = held is not None and held.wait is not None
+    if isinstance(outcome, Pending):
+        return how_to_answer(outcome, given) if waits else ELSEWHERE
+    return "The call still waits." if waits else ""

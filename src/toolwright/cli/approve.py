@@ -46,7 +46,9 @@ def command(
     by: str | None,
     as_json: bool,
 ) -> None:
-    """Let the waiting call CALL_ID run: here if its tool is here, else in the next process that has it.
+    """Let the waiting call CALL_ID run.
+
+    It runs here if its tool is here, else in the next process on the store that has it.
 
     Exit codes are those of `call`: 0 done, 1 failed, 3 pending, 4 denied, 5 no such call.
     """

@@ -136,7 +136,9 @@ class StoreAddress(click.ParamType[str]):
             self.fail(str(error), param, ctx)
 
 
-_TOOLS = click.option("-t", "--tools", multiple=True, metavar="SOURCE", help="file.py, package.module, either:object.")
+_TOOLS = click.option(
+    "-t", "--tools", multiple=True, metavar="SOURCE", help="file.py, package.module, or either:object."
+)
 _CONFIG = click.option(
     "-c", "--config", metavar="FILE", help="Configuration file [toolwright.yaml, .yml, .json, .toml]."
 )

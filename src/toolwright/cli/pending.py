@@ -39,7 +39,7 @@ HEAD = ("Call id", "Tool", "Waits for", "Since", "Expires")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines, as in a pipe.")
 @with_store
 def command(given: Given, call_id: str | None, as_json: bool) -> None:
-    """List the calls that wait for an approval or an answer, or show all of CALL_ID."""
+    """List the calls that wait for somebody, or show all of CALL_ID."""
     waits = run(_waits(given.address()))
     if call_id is not None:
         waits = [wait for wait in waits if wait.call_id == call_id]

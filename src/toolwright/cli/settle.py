@@ -31,7 +31,9 @@ def command(
     by: str | None,
     as_json: bool,
 ) -> None:
-    """Answer the waiting call CALL_ID: with JSON, with text, with - for stdin, or with nothing at all.
+    """Answer the waiting call CALL_ID.
+
+    The answer is JSON, or text where it is no JSON, - for stdin, or nothing at all.
 
     Exit codes are those of `call`: 0 done, 1 failed, 3 pending, 5 no such call.
     """

@@ -87,6 +87,8 @@ class Invocation:
     """The message that shows the call in its space."""
     closed: bool = False
     """Whether its outcome is in the ledger."""
+    elsewhere: bool = False
+    """Whether it is not run, because the same call runs already."""
     lost: bool = False
     """Whether somebody else wrote the outcome first."""
     journalled: bool = False

@@ -40,12 +40,15 @@ class Ledger:
     def __init__(self, parts: Parts) -> None:
         self._parts, self._opened = parts, 0
         self.unwritten: dict[str, list[Statement]] = {}
-        """Outcomes that the store would not take; tried again for as long as the runtime lives."""
+        """What the store would not take, by call; tried again for as long as the runtime lives."""
+        self._mending = asyncio.Lock()
 
     async def open(self, invocation: Invocation) -> Known:
         """What the id of a call stands for: this call, if nobody has used it before."""
         store = await self._parts.remembered()
         call = invocation.known = known(invocation)
+        if call.call_id in self.unwritten:
+            await self._mend(store, call.call_id)
         found = await store.write(rows.opened(call))
         await self._make_room(store)
         return Known.of(found[1][0])
@@ -70,11 +73,31 @@ class Ledger:
             results = await store.write([_expecting(step), *self._intent(invocation)])
         except Unexpected:
             return False
+        except StoreUnavailable as error:
+            self._give_back(invocation, error)
+            raise
         except asyncio.CancelledError:  # by now it is written or not, and nothing has run
             await self._undo(invocation)
             raise
         invocation.fence = fence or results[0][0]["fence"]
         return True
+
+    def _give_back(self, invocation: Invocation, error: StoreUnavailable) -> None:
+        """A claim in doubt may have been kept, and nothing has run: else the call would seem to run for good."""
+        call_id, me, fence = invocation.id, self._parts.owner, invocation.fence
+        if fence is not None:
+            back = [rows.put_back(call_id, me, fence), rows.put_back(call_id, me, fence + 1, "running")]
+            self.unwritten[call_id] = back
+            return
+        if not _fresh(invocation):
+            # Where the same call runs here a second time, the claim is that one's.
+            if not any(other.known_id == call_id for other in self._parts.running - {invocation}):
+                self.unwritten[call_id] = [rows.given_back(call_id, me)]
+            return
+        refused = Failed("unavailable", f"{invocation.tool_name} was not run: {error}")
+        invocation.fence = 1
+        self.unwritten[call_id] = self._ending(invocation, refused, outcome_text(refused))
+        invocation.fence, invocation.journalled = None, False
 
     async def _undo(self, invocation: Invocation) -> None:
         store = await self._parts.remembered()
@@ -201,13 +224,20 @@ class Ledger:
             return False
 
     async def retry_unwritten(self) -> None:
-        """Outcomes that could not be written before."""
+        """What could not be written before."""
         store = await self._parts.remembered()
-        for call_id, steps in list(self.unwritten.items()):
+        for call_id in list(self.unwritten):
+            await self._mend(store, call_id)
+
+    async def _mend(self, store: Store, call_id: str) -> None:
+        """One at a time: a call that is asked for again goes on only when nothing of it is on its way any more."""
+        async with self._mending:
+            if (steps := self.unwritten.get(call_id)) is None:
+                return
             try:
                 await store.write(steps)
             except Unexpected:
-                log.warning("The outcome of call %s was written by somebody else.", call_id)
+                log.info("What was left to write of call %s is there already, or was never begun.", call_id)
             self.unwritten.pop(call_id, None)
 
 
@@ -221,7 +251,7 @@ def _fresh(invocation: Invocation) -> bool:
 
 
 def _expecting(step: Statement) -> Statement:
-    return Statement(step.sql, step.params, expect=1)
+    return step if step.expect is not None else Statement(step.sql, step.params, expect=1)
 
 
 def said(call: Known) -> Outcome:

@@ -9,6 +9,7 @@ from toolwright.core.canonical import digest
 from toolwright.core.errors import InvalidArguments
 from toolwright.core.jsontext import parse
 from toolwright.runtime.invocation import Invocation
+from toolwright.store.errors import Unstorable
 
 
 def plain(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -39,4 +40,7 @@ def given_arguments(invocation: Invocation) -> Mapping[str, Any]:
 def fingerprint(invocation: Invocation) -> str:
     """What must be the same for an id to mean the same call."""
     who = invocation.principal
-    return digest(invocation.listing.name, invocation.arguments, who.user, who.session)
+    try:
+        return digest(invocation.listing.name, invocation.arguments, who.user, who.session)
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or what is no value at all
+        raise Unstorable(f"The arguments cannot be compared: {error}.") from error

@@ -47,7 +47,7 @@ def again_from(parts: Parts, held: Held) -> tuple[Invocation, Proceed]:
     again._id, again.given, again.resumed = call.call_id, bool(context.get("given")), True
     again.round, again.posted = held.rounds[-1].round, call.posted
     again.model_id, again.parent = context.get("model_id"), context.get("parent")
-    again.depth = int(context.get("depth", 0))
+    again.depth, again.known = int(context.get("depth", 0)), call
     listing = scope.find(call.tool)
     if listing is not None and listing.tool.definition == call.definition:
         return again, parts.stack_for(again)

@@ -7,6 +7,7 @@ written first; then whoever claims the call runs it, this runtime before any oth
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,13 +21,14 @@ from toolwright.runtime.ledger import said
 from toolwright.runtime.resume import again_from, listing_of, take
 from toolwright.runtime.waits import Answer, Going, Verdict
 from toolwright.store import ledger as rows
-from toolwright.store.database import Statement, StoreError, Unexpected, Unstorable
+from toolwright.store.database import Statement, StoreError, StoreUnavailable, Unexpected, Unstorable, legible
 from toolwright.store.outcomes import arguments_text, outcome_of
 from toolwright.store.pending import Held, Round
 
 if TYPE_CHECKING:
     from toolwright.runtime.scope import Scope
 
+log = logging.getLogger("toolwright")
 _EXPECTED = {"approval": ("approve", "reject"), "result": ("settle",), "input": ("settle",)}
 _ENDS = ("reject", "cancel", "expire")
 ANNOUNCED = Statement("{announce}")
@@ -34,8 +36,11 @@ ANNOUNCED = Statement("{announce}")
 
 async def approve(scope: Scope, call_id: str, *, always: bool, arguments: Any, by: str | None) -> Outcome:
     """Yes, perhaps with other arguments; invalid ones leave the wait open."""
-    if arguments is not None and (refusal := await _check_edit(scope, call_id, arguments)) is not None:
-        return refusal
+    try:
+        if arguments is not None and (refusal := await _check_edit(scope, call_id, arguments)) is not None:
+            return refusal
+    except StoreError as error:
+        return _unreachable(error)
     return await _answer(scope, call_id, Verdict("approve", approval=Approval(True, always, arguments, by=by), by=by))
 
 
@@ -68,17 +73,22 @@ async def reject(scope: Scope, call_id: str, *, reason: str, by: str | None, cod
 async def settle(scope: Scope, call_id: str, result: Any, *, by: str | None) -> Outcome:
     """The answer of a person, a browser or a webhook: a value, a Done or a Failed."""
     value = result if isinstance(result, (Done, Failed)) else Done(result)
+    verdict = Verdict("settle", value=value, by=by)
     try:
         if isinstance(value, Done):
             to_json(value.data)
+        verdict.check()
     except Exception as error:  # noqa: BLE001 - a stranger's value: whatever is wrong with it, the call still waits
         return Failed("invalid_arguments", f"The answer cannot be written as JSON: {error}. The call still waits.")
-    return await _answer(scope, call_id, Verdict("settle", value=value, by=by))
+    return await _answer(scope, call_id, verdict)
 
 
 async def close(scope: Scope, call_id: str, code: Code, message: str) -> Outcome:
     """End a wait without an answer: it was cancelled, or nobody answered in time."""
-    held = await scope.parts.waits.find(call_id, scope.principal)
+    try:
+        held = await scope.parts.waits.find(call_id, scope.principal)
+    except StoreError as error:
+        return _unreachable(error)
     if held is None or held.wait is None:
         return _unknown(call_id)
     answer: Answer = "expire" if code == "expired" else "cancel"
@@ -91,6 +101,8 @@ async def _answer(scope: Scope, call_id: str, verdict: Verdict) -> Outcome:
     parts = scope.parts
     if parts.durable and parts.store is None:
         return Failed("unavailable", "The runtime is not running; the call still waits.")
+    if legible(verdict.by) != verdict.by:
+        return Failed("invalid_arguments", "Nobody has such a name as is given in `by`. The call still waits.")
     try:
         held = await parts.waits.find(str(call_id), scope.principal)
     except StoreError as error:
@@ -153,7 +165,7 @@ async def _carry_out(scope: Scope, held: Held, wait: Round, verdict: Verdict, go
             del waits.going[call_id]
     if lost:
         return await _answer(scope, call_id, verdict)
-    await tell_followers(scope, call_id, outcome)
+    await _tell_followers(scope, call_id, outcome)
     return outcome
 
 
@@ -203,7 +215,12 @@ async def _commit(scope: Scope, held: Held, verdict: Verdict, answered: Any, *, 
         steps.append(store.journal.entry("settled", call.call_id, call.tool, verdict.answer, user=user))
     if not here:
         steps.append(ANNOUNCED)
-    results = await store.write(steps)
+    try:
+        results = await store.write(steps)
+    except StoreUnavailable:
+        if here:  # it may have been kept: then nobody goes on with it until it is put back
+            parts.ledger.unwritten[call.call_id] = [rows.put_back(call.call_id, parts.owner, call.fence + 1)]
+        raise
     return results[1][0]["fence"] if here else None
 
 
@@ -269,8 +286,16 @@ async def _go_on_with(scope: Scope, held: Held, fence: int, going: Going) -> Out
     finally:
         if waits.going.get(call_id) is going:
             del waits.going[call_id]
-    await tell_followers(scope, call_id, outcome)
+    await _tell_followers(scope, call_id, outcome)
     return outcome
+
+
+async def _tell_followers(scope: Scope, call_id: str, outcome: Outcome) -> None:
+    """What was answered is answered; whoever waits for it is found at the next beat at the latest."""
+    try:
+        await tell_followers(scope, call_id, outcome)
+    except StoreError as error:
+        log.warning("Calls that wait for call %s are told later: %s", call_id, error)
 
 
 async def _through_inner(scope: Scope, held: Held, inner: str, verdict: Verdict) -> Outcome:
@@ -304,7 +329,11 @@ async def _refused(scope: Scope, call: Held | str, verdict: Verdict, outcome: Ou
         call_id, tool = (call.call.call_id, call.call.tool) if isinstance(call, Held) else (repr(call)[:200], "")
         detail = {"answer": verdict.answer, "code": outcome.code}
         who = scope.principal.user
-        await store.write([store.audit.row("refused", call_id, tool, user=who, by=verdict.by, detail=detail)])
+        row = store.audit.row("refused", call_id, tool, user=who, by=verdict.by, detail=detail)
+        try:
+            await store.write([row])
+        except StoreError as error:
+            log.warning("An answer to call %s was refused, and the audit does not know: %s", call_id, error)
     assert outcome is not None
     return outcome
 
@@ -321,7 +350,8 @@ def _unknown(call_id: str) -> Failed:
 
 
 def _unreachable(error: StoreError) -> Failed:
-    return Failed("unavailable", f"the answer could not be written down, and the call still waits: {error}")
+    code: Code = "invalid_arguments" if isinstance(error, Unstorable) else "unavailable"
+    return Failed(code, f"the answer could not be written down, and the call still waits: {error}")
 
 
 def _tell(scope: Scope, held: Held, wait: Round, verdict: Verdict) -> None:

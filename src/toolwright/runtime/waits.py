@@ -21,7 +21,8 @@ from toolwright.runtime.ledger import known
 from toolwright.runtime.plain import plain, plain_arguments
 from toolwright.runtime.waiting import WaitingCall as WaitingCall
 from toolwright.store import ledger as rows
-from toolwright.store.database import Unexpected
+from toolwright.store.database import Unexpected, Unstorable
+from toolwright.store.ledger import Known
 from toolwright.store.outcomes import arguments_of, json_text, outcome_of, outcome_text
 from toolwright.store.pending import Answered, Held, Round, asked
 
@@ -62,6 +63,11 @@ class Verdict:
             case Failed(code, message):
                 return digest("failed", code, message)
         return digest(None)
+
+    def check(self) -> None:
+        """Raises for what cannot be written down or told from another answer."""
+        self.weight()
+        self._kept()
 
     def same_as(self, answer: str | None, weight: str | None) -> bool:
         """Whether giving it again changes nothing."""
@@ -105,9 +111,12 @@ class Waits:
 
     async def find(self, call_id: str, viewer: Principal) -> Held | None:
         """A call that the viewer may know of; to a stranger it looks like an unknown id."""
-        if (store := self._parts.store) is None or "\0" in call_id or not _encodes(call_id):
+        if (store := self._parts.store) is None:
             return None
-        return await store.pending.find(call_id, viewer.user, viewer.session)
+        try:
+            return await store.pending.find(call_id, viewer.user, viewer.session)
+        except Unstorable:  # nothing was ever kept under such a name
+            return None
 
     async def outcome_of(self, call_id: str, viewer: Principal) -> Outcome | None:
         """How a call that waited has ended, if the viewer may know of it."""
@@ -132,13 +141,16 @@ class Waits:
         """The open waits that the viewer may answer, oldest first."""
         if (store := self._parts.store) is None:
             return []
-        found = await store.pending.listed(viewer.user, viewer.session)
+        try:
+            found = await store.pending.listed(viewer.user, viewer.session)
+        except Unstorable:  # nothing was ever kept under such a name
+            return []
         return [shown(each, each.rounds[-1]) for each in found if each.call.call_id not in self.going]
 
     async def park(self, invocation: Invocation, pending: Pending) -> WaitingCall | Outcome:
         """Keep a pending call: the wait, or what became of the call where somebody else was first."""
-        if pending.call_id == invocation.id:
-            return pending  # it is only told that the same call runs elsewhere
+        if invocation.elsewhere and pending.call_id == invocation.id:
+            return pending  # it is only told that the same call runs already
         store, call_id = await self._parts.remembered(), invocation.id
         inner = await self._to_follow(pending.call_id, invocation)
         message = pending.message or f"{invocation.listing.name} waits for {pending.waiting_for}."
@@ -147,14 +159,22 @@ class Waits:
             call_id, pending.waiting_for, message, request=json_text(pending.request), note=json_text(pending.state),
             inner=inner, expires_at=expires_at,
         )  # fmt: skip
-        fence = invocation.fence
-        call = known(invocation, owner=None if fence is None else self._parts.owner, fence=fence or 0)
+        call = self._to_keep(invocation)
         try:
             results = await store.write([rows.waiting(call), wait, *self._told(store, invocation, pending)])
         except Unexpected:
             return await self.state_of(call_id, Principal()) or pending
         [asked_at] = results[1]
         return self._parked(invocation, pending, asked_at["round"], asked_at["created_at"], message, expires_at)
+
+    def _to_keep(self, invocation: Invocation) -> Known:
+        """What the id stands for never changes, whatever a person or the handler made of the arguments."""
+        fence, before = invocation.fence, invocation.known
+        call = known(invocation, owner=None if fence is None else self._parts.owner, fence=fence or 0)
+        if before is None:
+            return call
+        asked_with = before.arguments if invocation.began else call.arguments
+        return call._replace(fingerprint=before.fingerprint, arguments=asked_with)
 
     def _parked(
         self, invocation: Invocation, pending: Pending, number: int, at: float, message: str, expires_at: float | None
@@ -249,14 +269,6 @@ class Waits:
         self.here.pop(invocation.id, None)
         if invocation.round:
             self.open -= 1
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def plain_of(kept: str) -> Mapping[str, Any]:

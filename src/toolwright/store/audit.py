@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from toolwright.store.database import LARGEST, Database, Row, Statement
+from toolwright.store.database import LARGEST, Database, Row, Statement, Value, legible
 from toolwright.store.outcomes import json_text
 
 if TYPE_CHECKING:
@@ -90,8 +90,11 @@ class Audit:
         detail: Mapping[str, Any],
     ) -> Statement:
         """A row, to be put into the transaction of the deed."""
-        about = {"tool": tool, "user": user, "by": by, "detail": json_text(detail)}
-        return Statement(_ADD, {"kind": kind, "call_id": call_id, **about}, expect=1)
+        params: dict[str, Value] = {
+            "kind": kind, "call_id": call_id, "tool": tool, "user": legible(user), "by": legible(by),
+            "detail": json_text(detail),
+        }  # fmt: skip
+        return Statement(_ADD, params, 1)
 
     async def seal(self) -> int:
         """Seal what is not sealed yet; gives how many rows. Stops where another sealer was first."""

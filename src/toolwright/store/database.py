@@ -15,6 +15,8 @@ Value: TypeAlias = str | int | float | bytes | None
 Row: TypeAlias = dict[str, Any]
 
 LARGEST = 1 << 63
+LONGEST_NAME = 1_000
+"""Characters of a name that journal and audit keep."""
 
 
 class Statement(NamedTuple):
@@ -94,6 +96,17 @@ def _check_other(name: str, value: Value) -> int:
             raise Unstorable(f"{name} is an integer of more than 64 bits.")
         return 0
     return len(value) if isinstance(value, (str, bytes)) else 0
+
+
+def legible(text: str | None) -> str | None:
+    """A name for books that are kept whatever somebody calls himself: cut, and spelled out where it must be."""
+    if text is None or (text.isascii() and "\0" not in text):
+        return text[:LONGEST_NAME] if text else text
+    try:
+        _check_text("", text)
+    except Unstorable:
+        return ascii(text)[:LONGEST_NAME]
+    return text[:LONGEST_NAME]
 
 
 def _check_text(name: str, value: str) -> None:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from toolwright.store.database import Database, Row, Statement
+from toolwright.store.database import Database, Row, Statement, Value, legible
 
 Kind: TypeAlias = Literal["ended", "pending", "settled"]
 
@@ -56,8 +56,11 @@ class Journal:
         latency_ms: float = 0.0,
     ) -> Statement:
         """An entry, to be put into a transaction."""
-        about = {"user": user, "session": session, "parent": parent, "latency_ms": latency_ms}
-        return Statement(_ADD, {"kind": kind, "call_id": call_id, "tool": tool, "status": status, **about}, expect=1)
+        params: dict[str, Value] = {
+            "kind": kind, "call_id": legible(call_id), "tool": tool, "status": status, "latency_ms": latency_ms,
+            "user": legible(user), "session": legible(session), "parent": legible(parent),
+        }  # fmt: skip
+        return Statement(_ADD, params, 1)
 
     async def append(self, *entries: Statement) -> None:
         """Add entries, all or none."""

@@ -45,7 +45,8 @@ _OPEN = _NEW.format(state="'idle'") + " ON CONFLICT (call_id) DO NOTHING"
 _BEGIN = _NEW.format(state="'running'")
 _WAIT = (
     _NEW.format(state="'waiting'")
-    + """ ON CONFLICT (call_id) DO UPDATE SET state = 'waiting', owner = NULL, posted = excluded.posted
+    + """ ON CONFLICT (call_id) DO UPDATE SET state = 'waiting', owner = NULL, posted = excluded.posted,
+        arguments = excluded.arguments
     WHERE ledger.fingerprint IN (excluded.fingerprint, '') AND (ledger.state = 'idle'
         OR (ledger.state IN ('taken', 'running') AND ledger.owner = excluded.owner AND ledger.fence = excluded.fence))
     RETURNING fence"""
@@ -58,6 +59,10 @@ _TAKE = f"""UPDATE ledger SET state = 'taken', owner = :owner, fence = fence + 1
     WHERE call_id = :call_id AND state = 'ready' RETURNING {COLUMNS}"""
 _RELEASE = f"""UPDATE ledger SET state = 'idle', owner = NULL
     WHERE call_id = :call_id AND state IN ('taken', 'running') AND {_MINE}"""
+_GIVE_BACK = """UPDATE ledger SET state = 'idle', owner = NULL, fence = fence + 1
+    WHERE call_id = :call_id AND owner = :owner AND state = 'running'"""
+_PUT_BACK = f"""UPDATE ledger SET state = 'ready', owner = NULL, fence = fence + 1
+    WHERE call_id = :call_id AND state = :state AND {_MINE}"""
 _END = """UPDATE ledger SET state = 'ended', outcome = :outcome, owner = NULL, ended_at = {now}
     WHERE call_id = :call_id"""
 _END_MINE = f"{_END} AND state IN ('taken', 'running') AND {_MINE}"
@@ -110,6 +115,16 @@ def goes_on(call_id: str, owner: str | None, arguments: str) -> Statement:
 def released(call_id: str, owner: str, fence: int) -> Statement:
     """Nothing has happened: the call may be tried again under the same id."""
     return Statement(_RELEASE, _claim(call_id, owner, fence))
+
+
+def given_back(call_id: str, owner: str) -> Statement:
+    """Whether the claim was kept is not known, and nothing has happened: the call may be tried again."""
+    return Statement(_GIVE_BACK, {"call_id": call_id, "owner": owner})
+
+
+def put_back(call_id: str, owner: str, fence: int, state: State = "taken") -> Statement:
+    """The same for a call that was answered: whoever takes it goes on with it."""
+    return Statement(_PUT_BACK, {**_claim(call_id, owner, fence), "state": state})
 
 
 def ended(call_id: str, outcome: str, *, owner: str, fence: int) -> Statement:

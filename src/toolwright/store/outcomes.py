@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from os import urandom
 from typing import Any, TypeAlias
 
@@ -18,6 +19,8 @@ from toolwright.store.database import Unstorable
 JSON: TypeAlias = Any
 _BLOCKS = {block.type: block for block in BLOCKS}
 _BYTES = "bytes:"
+_LONGEST_NUMBER = 4_300
+_LONG_NUMBER = re.compile(rf"[0-9]{{{_LONGEST_NUMBER}}}")
 _PLAIN = {"data", "_json", "_origin"}
 """What an outcome has that has nothing but data."""
 
@@ -25,9 +28,19 @@ _PLAIN = {"data", "_json", "_origin"}
 def json_text(value: Any) -> str:
     """A value as JSON; NUL and lone surrogates are written as escapes, which both databases keep."""
     try:
-        return to_json(value, bytes_mode="base64", inf_nan_mode="strings", fallback=str).decode()
+        return _readable(to_json(value, bytes_mode="base64", inf_nan_mode="strings", fallback=str).decode())
     except ValueError:  # a lone surrogate, which no UTF-8 can hold
         return _with_escapes(value)
+
+
+def _readable(text: str) -> str:
+    """Python writes numbers of more digits than it reads: what is kept must be read again."""
+    if len(text) > _LONGEST_NUMBER and _LONG_NUMBER.search(text):
+        try:
+            json.loads(text)
+        except ValueError as error:
+            raise Unstorable(f"It cannot be kept: {error}.") from error
+    return text
 
 
 def _with_escapes(value: Any) -> str:
@@ -41,7 +54,7 @@ def outcome_text(outcome: Done | Failed) -> str:
     """An outcome as it is kept. Its data becomes plain JSON values; everything a model was shown stays as it was."""
     if isinstance(outcome, Failed):
         return json_text({"failed": outcome.code, **_given(outcome, "message", "executed", "data", "retry_after")})
-    data = outcome._json.decode() if outcome._json is not None else json_text(outcome.data)
+    data = json_text(outcome.data) if outcome._json is None else _readable(outcome._json.decode())
     if outcome.__dict__.keys() <= _PLAIN:
         return f'{{"done":{data}}}'
     more = _given(outcome, "title", "metadata", "_shown")
@@ -89,7 +102,7 @@ def arguments_text(arguments: Mapping[str, Any]) -> str:
         if isinstance(value, (bytes, bytearray)):
             found = True
             return {mark: b64encode(value).decode()}
-        return _plain(value)
+        return _opened(value)
 
     try:
         text = json.dumps(arguments, default=plain, allow_nan=False)
@@ -105,6 +118,17 @@ def arguments_of(text: str) -> dict[str, Any]:
     mark, text = text[len(_BYTES) :].split(":", 1)
     hook = lambda found: b64decode(found[mark]) if found.keys() == {mark} else found  # noqa: E731 - shorter so
     return json.loads(text, object_hook=hook)  # type: ignore[no-any-return]
+
+
+def _opened(value: Any) -> Any:
+    """One layer of what holds other values, so that bytes are found wherever they are."""
+    if isinstance(value, (set, frozenset)):
+        return list(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return value.model_dump(by_alias=True) if hasattr(value, "model_dump") else _plain(value)
 
 
 def _plain(value: Any) -> Any:

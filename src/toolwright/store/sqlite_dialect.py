@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from toolwright.store.database import Row, Value
@@ -29,6 +29,11 @@ def execute(connection: sqlite3.Connection, sql: str, params: Mapping[str, Value
     return connection.execute(native(sql), params if type(params) is dict else dict(params))
 
 
+def executemany(connection: sqlite3.Connection, sql: str, params: Sequence[Mapping[str, Value]]) -> sqlite3.Cursor:
+    """Run one statement for each of many sets of parameters."""
+    return connection.executemany(native(sql), params)
+
+
 def rows_of(cursor: sqlite3.Cursor) -> list[Row]:
     """Each row by the names of its columns."""
     if cursor.description is None:
@@ -48,3 +53,9 @@ def native(sql: str) -> str:
 def light(sql: str) -> bool:
     """Whether a statement only puts in, changes or looks up a few rows."""
     return sql.startswith(("INSERT", "UPDATE", "SELECT"))
+
+
+@lru_cache(maxsize=1024)
+def silent(sql: str) -> bool:
+    """Whether a statement gives no rows back."""
+    return sql.startswith(("INSERT", "UPDATE")) and "RETURNING" not in sql

@@ -31,7 +31,7 @@ def intent(plan: Plan, proceed: Proceed) -> Proceed:
             return invocation.ran
         if (refusal := await claim(invocation)) is not None:
             return refusal
-        invocation.busy = True
+        invocation.busy = invocation.began = True  # also where no deadline says so: the handler never waits
         try:
             outcome = await proceed(invocation)
         finally:
@@ -50,7 +50,10 @@ def intent(plan: Plan, proceed: Proceed) -> Proceed:
         except Unstorable as error:
             return Failed("invalid_arguments", f"{name} was not run, because it cannot be remembered: {error}")
         except StoreError as error:
+            if invocation.resumed:  # somebody said yes, and that holds
+                return Pending("result", invocation.id, f"{name} goes on when the store is back: {error}")
             return Failed("unavailable", f"{name} was not run, because it cannot be remembered: {error}")
+        invocation.elsewhere = True
         return Pending("result", invocation.id, f"{name} is running already under this id.")
 
     return stage

@@ -23,7 +23,7 @@ def ledger(plan: Plan, proceed: Proceed) -> Proceed:
             outcome = await proceed(invocation)
         except asyncio.CancelledError:
             if invocation.began and invocation.answer is None:
-                await end(invocation, Failed("cancelled", f"{name} was cancelled while it ran.", executed=True))
+                await end(invocation, _stopped(invocation))
             elif invocation.given and not invocation.round:
                 await kept.release(invocation)
             raise
@@ -46,6 +46,12 @@ def ledger(plan: Plan, proceed: Proceed) -> Proceed:
     return stage
 
 
+def _stopped(invocation: Invocation) -> Failed:
+    """What its caller is told, where it is told anything."""
+    code, message = invocation.interrupted or ("cancelled", f"{invocation.tool_name} was cancelled while it ran.")
+    return Failed(code, message, executed=True)
+
+
 def _known(invocation: Invocation) -> bool:
     return invocation.given or invocation.resumed or bool(invocation.round)
 
@@ -53,8 +59,10 @@ def _known(invocation: Invocation) -> bool:
 def _unwritten(name: str, error: Exception, invocation: Invocation) -> Failed:
     """What cannot be acknowledged: it ran, and nobody would know after a restart."""
     if invocation.answered is not None:
-        invocation.closed = False
         return Failed("unavailable", f"the answer could not be written down, and the call still waits: {error}")
+    if invocation.fence is None:  # repeatable, so nobody had to claim it
+        problem = f"{name} ran, but its outcome could not be written down: {error} It may be called again."
+        return Failed("unavailable", problem, executed=True)
     return Failed(
         "unknown_effect",
         f"{name} ran, but its outcome could not be written down: {error} Do not repeat it; a person has to find out.",

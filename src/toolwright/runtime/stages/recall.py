@@ -26,8 +26,10 @@ def recall(plan: Plan, proceed: Proceed) -> Proceed:
     async def stage(invocation: Invocation) -> Outcome:
         if invocation.resumed or not invocation.given:
             return await proceed(invocation)
-        if len(invocation.id) > LONGEST_ID:
-            return Failed("invalid_arguments", f"A call id has at most {LONGEST_ID} characters.")
+        if not isinstance(invocation.id, str):  # callers give anything
+            invocation._id = None  # type: ignore[unreachable]
+        if invocation._id is None or not 0 < len(invocation._id) <= LONGEST_ID:
+            return Failed("invalid_arguments", f"A call id is a text of 1 to {LONGEST_ID} characters.")
         if parts.durable:
             invocation.suspend()
         try:
