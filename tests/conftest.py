@@ -13,6 +13,17 @@ from typing import Any
 import pytest
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--remember", action="store_true", help="give every runtime a store in a file of its own")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--remember"):
+        from tests.remember import everywhere
+
+        everywhere()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     # A property test is async inside: hypothesis runs the inner function once per example.

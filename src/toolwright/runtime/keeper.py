@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from toolwright.runtime import settle
 from toolwright.runtime.logbook import Logbook
 from toolwright.runtime.verify import verify
-from toolwright.store.database import StoreError
-from toolwright.store.owners import LEASE
+from toolwright.store.database import Statement, StoreError
+from toolwright.store import owners
 
 if TYPE_CHECKING:
     from toolwright.runtime.scope import Scope
@@ -27,9 +27,12 @@ log = logging.getLogger("toolwright")
 BEAT = 0.25
 """Seconds between two looks at what others may have done."""
 SEAL, PRUNE = 1.0, 3600.0
+VERIFY = 5.0
+"""Seconds that tools have to find out what happened before the rest goes on; they may go on longer by themselves."""
 AT_ONCE = 100
 _READY = "SELECT call_id FROM ledger WHERE state = 'ready' AND call_id > :after ORDER BY call_id LIMIT :most"
 _UNKNOWN = "SELECT call_id FROM ledger WHERE state = 'unknown'"
+_NO_NEWS = "DELETE FROM inbox WHERE event_id = :event_id AND state = 'pending'"
 _ENDED = "SELECT call_id FROM ledger WHERE call_id = :call_id AND state = 'ended'"
 
 
@@ -43,6 +46,7 @@ class Keeper:
         self._due: dict[str, float] = {}
         self._after = ""
         self._warned = False
+        self._verifying: dict[str, asyncio.Task[None]] = {}
         self._quiet: Callable[[], None] = lambda: None
 
     async def start(self) -> None:
@@ -98,7 +102,7 @@ class Keeper:
             self._nudge.clear()
 
     async def _beat(self) -> None:
-        await self._every(LEASE / 3, "lease", lambda: self._store.owners.renew(self._parts.owner))
+        await self._every(owners.LEASE / 3, "lease", lambda: self._store.owners.renew(self._parts.owner))
         await self._every(SEAL, "bury", self.bury)
         await self._go_on()
         await self._sweep()
@@ -148,12 +152,26 @@ class Keeper:
             if not live.done() and (invocation := self._parts.waits.here.pop(call_id, None)) is not None:
                 invocation.lost = invocation.closed = True
                 live.set_result(True)
+                # Who answered could not know that the caller waits: now that it is told, it is no news any more.
+                await self._store.write([Statement(_NO_NEWS, {"event_id": f"tr:{call_id}"})])
 
     async def _verify(self) -> None:
-        for row in await self._store.database.read(_UNKNOWN):
-            held = await self._store.pending.find(row["call_id"])
+        """Tools find out what they can; one that takes its time is not waited for."""
+        found = [row["call_id"] for row in await self._store.database.read(_UNKNOWN)]
+        for call_id in found:
+            if call_id not in self._verifying:
+                self._verifying[call_id] = task = self._parts.reaper.own(self._verify_one(call_id))
+                task.add_done_callback(lambda _, call_id=call_id: self._verifying.pop(call_id, None))
+        if tasks := [self._verifying[call_id] for call_id in found if call_id in self._verifying]:
+            await asyncio.wait(tasks, timeout=VERIFY)
+
+    async def _verify_one(self, call_id: str) -> None:
+        try:
+            held = await self._store.pending.find(call_id)
             if held is not None:
                 await verify(self._scope, held)
+        except StoreError as error:
+            log.warning("What became of call %s is still unknown: %s", call_id, error)
 
 
 async def sweep(scope: Scope) -> None:

@@ -17,7 +17,7 @@ from toolwright.core.outcome import Done, Failed, Outcome
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.plain import fingerprint, given_arguments
 from toolwright.store import ledger as rows
-from toolwright.store.database import Statement, StoreUnavailable, Unexpected, Unstorable
+from toolwright.store.database import Row, Statement, StoreUnavailable, Unexpected, Unstorable
 from toolwright.store.inbox import tool_result
 from toolwright.store.ledger import Known
 from toolwright.store.outcomes import arguments_of, arguments_text, outcome_of, outcome_text
@@ -55,8 +55,8 @@ class Ledger:
 
     async def _make_room(self, store: Store) -> None:
         """Memory is for the latest; a store that was asked for keeps its own time."""
-        self._opened += 1
-        if not self._parts.durable and self._opened % (KEPT // 10) == 0:
+        self._kept += 1
+        if not self._parts.durable and self._kept % (KEPT // 10) == 0:
             from toolwright.store.retention import Retention
 
             await store.prune(Retention(None, None, None, None, None, None, most_calls=KEPT))
@@ -76,7 +76,7 @@ class Ledger:
         except StoreUnavailable as error:
             self._give_back(invocation, error)
             raise
-        except asyncio.CancelledError:  # by now it is written or not, and nothing has run
+        except (asyncio.CancelledError, StoreUnavailable):  # it is written or not, and nothing has run
             await self._undo(invocation)
             raise
         invocation.fence = fence or results[0][0]["fence"]
@@ -100,20 +100,39 @@ class Ledger:
         invocation.fence, invocation.journalled = None, False
 
     async def _undo(self, invocation: Invocation) -> None:
-        store = await self._parts.remembered()
-        if not _fresh(invocation):
-            await store.write([Statement(_UNDO, {"call_id": invocation.id, "owner": self._parts.owner})])
-        else:
+        """Take a claim back that may have been written. A call that was let run is still to go on, here or elsewhere."""
+        mine = {"call_id": invocation.id, "owner": self._parts.owner}
+        if _fresh(invocation):
             cancelled = outcome_text(Failed("cancelled", f"{invocation.tool_name} was cancelled before it ran."))
             step = rows.ended(invocation.id, cancelled, owner=self._parts.owner, fence=1)
-            await store.write([Statement(step.sql, step.params)])
+            await self._surely(invocation.id, Statement(step.sql, step.params))
+        elif invocation.fence is None:
+            await self._surely(invocation.id, Statement(_IDLE, mine))
+        elif taken := await self._surely(invocation.id, Statement(_TAKEN, mine), later=Statement(_READY, mine)):
+            invocation.fence = taken[0]["fence"]
+
+    async def _surely(self, call_id: str, step: Statement, *, later: Statement | None = None) -> list[Row]:
+        """Put something right, now or as soon as the store takes it."""
+        store = await self._parts.remembered()
+        try:
+            return (await store.write([step]))[0]
+        except StoreUnavailable:
+            self.later(call_id, [later or step])
+        except asyncio.CancelledError:  # it may not have come to the write at all
+            self.later(call_id, [later or step])
+            raise
+        return []
+
+    def later(self, call_id: str, steps: list[Statement]) -> None:
+        """Write it when the store takes it."""
+        if len(self.unwritten) < MOST_UNWRITTEN:
+            self.unwritten[call_id] = steps
 
     async def release(self, invocation: Invocation) -> None:
         """Nothing has happened: the call may be tried again under the same id."""
-        if invocation.fence is not None:
-            store = await self._parts.remembered()
-            await store.write([rows.released(invocation.id, self._parts.owner, invocation.fence)])
+        if (fence := invocation.fence) is not None:
             invocation.fence, invocation.claimed = None, False
+            await self._surely(invocation.id, rows.released(invocation.id, self._parts.owner, fence))
 
     async def end(self, invocation: Invocation, outcome: Done | Failed) -> Outcome:
         """Write the outcome, or give the one that was written before."""
@@ -128,7 +147,11 @@ class Ledger:
             await self._insist(store, invocation, self._ending(invocation, outcome, text))
         except Unexpected:
             return await self._stored(store, invocation, outcome, text)
+        except asyncio.CancelledError:
+            self._parts.waits.over(invocation)
+            raise
         self._parts.waits.over(invocation)
+        await self._make_room(store)
         return outcome
 
     def _ending(self, invocation: Invocation, outcome: Done | Failed, text: str) -> list[Statement]:
@@ -176,17 +199,24 @@ class Ledger:
 
     async def _insist(self, store: Store, invocation: Invocation, steps: list[Statement]) -> None:
         """What has happened must be written; what has not can simply be refused."""
-        pauses = iter(INSIST if invocation.began and invocation.answered is None else ())
-        while True:
-            try:
-                await store.write(steps)
-                return
-            except StoreUnavailable:
-                if (pause := next(pauses, None)) is None:
-                    if invocation.began and len(self.unwritten) < MOST_UNWRITTEN:
-                        self.unwritten[invocation.id] = steps
-                    raise
-            await asyncio.sleep(pause)
+        happened = invocation.began and invocation.answered is None
+        pauses = iter(INSIST if happened else ())
+        try:
+            while not await self._written(store, steps, last=(pause := next(pauses, None)) is None):
+                await asyncio.sleep(pause or 0)
+        except (asyncio.CancelledError, StoreUnavailable):
+            if happened:
+                self.later(invocation.id, steps)
+            raise
+
+    async def _written(self, store: Store, steps: list[Statement], *, last: bool) -> bool:
+        try:
+            await store.write(steps)
+        except StoreUnavailable:
+            if last:
+                raise
+            return False
+        return True
 
     async def _stored(self, store: Store, invocation: Invocation, outcome: Done | Failed, text: str) -> Outcome:
         """Somebody else was first, or a write in doubt was kept after all."""

@@ -16,7 +16,12 @@ def plain(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """A copy as plain JSON values."""
     from pydantic_core import to_jsonable_python
 
-    return to_jsonable_python(dict(values), bytes_mode="base64")  # type: ignore[no-any-return]
+    try:
+        return to_jsonable_python(dict(values), bytes_mode="base64")  # type: ignore[no-any-return]
+    except ValueError:  # a model has bytes that are no text, and its own idea of how to show them
+        from toolwright.store.outcomes import arguments_of, arguments_text
+
+        return to_jsonable_python(arguments_of(arguments_text(values)), bytes_mode="base64")  # type: ignore[no-any-return]
 
 
 def plain_arguments(invocation: Invocation) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from toolwright.core.content import to_json
 from toolwright.core.errors import Code, InvalidArguments
 from toolwright.core.events import CallSettled
 from toolwright.core.invoke import failed
-from toolwright.core.outcome import Done, Failed, Outcome, Pending, Wait
+from toolwright.core.outcome import Done, Failed, Outcome, Pending, Wait, happened
 from toolwright.runtime.approval import Approval
 from toolwright.runtime.ledger import said
 from toolwright.runtime.resume import again_from, listing_of, take
@@ -115,7 +115,9 @@ async def _answer(scope: Scope, call_id: str, verdict: Verdict) -> Outcome:
     if (judged := _judged(scope, held, verdict)) is not None:
         if held.wait is None and isinstance(judged, Failed) and (inner := held.rounds[-1].inner_call) is not None:
             return await _through_inner(scope, held, inner, verdict)  # whose answer was the answer to both
-        again = held.call.state == "ready" and isinstance(judged, Pending) and await take_ready(scope, held)
+        goes_on = held.call.state == "ready" and isinstance(judged, Pending)
+        # Not by whoever answers: if he hangs up, the call must not be left taken by nobody.
+        again = await asyncio.shield(parts.reaper.own(take_ready(scope, held))) if goes_on else None
         return await _result_of(again) if again else await _refused(scope, held, verdict, judged)
     assert held.wait is not None
     if held.wait.inner_call is not None and verdict.answer != "expire":
@@ -257,9 +259,11 @@ async def _resume(scope: Scope, held: Held, verdict: Verdict, answered: Any, fen
     outcome = await stack(again)
     if again.lost and answered is not None:
         raise Unexpected("somebody else was first")
-    if not isinstance(outcome, Pending) and not again.closed:
-        outcome = await parts.ledger.end(again, outcome)
-    return outcome
+    if isinstance(outcome, Pending) or again.closed:
+        return outcome
+    if fence is not None and not parts.open and not happened(outcome):
+        return outcome  # the runtime closes: it was let run, and is for others to go on with
+    return await parts.ledger.end(again, outcome)
 
 
 async def take_ready(scope: Scope, held: Held) -> asyncio.Task[Outcome] | None:

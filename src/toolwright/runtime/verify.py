@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from toolwright.core.context import Context
 from toolwright.core.outcome import Done, Failed
 from toolwright.runtime import settle
 from toolwright.runtime.resume import again_from, listing_of
-from toolwright.store.database import Statement
+from toolwright.store.database import Statement, Unexpected
 from toolwright.store.pending import Held
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("toolwright")
 _AGAIN = """UPDATE ledger SET state = CASE WHEN EXISTS (SELECT 1 FROM pending WHERE pending.call_id = ledger.call_id
     AND pending.answer IN ('approve', 'settle')) THEN 'ready' ELSE 'idle' END
-    WHERE call_id = :call_id AND state = 'unknown'"""
+    WHERE call_id = :call_id AND state = 'unknown' AND fence = :fence"""
 _FORGET = "DELETE FROM pending WHERE call_id = :call_id AND state = 'open'"
 
 
@@ -54,4 +55,6 @@ async def _has_not_happened(scope: Scope, held: Held) -> None:
     """It goes on if somebody let it run, and else may be tried again under its id."""
     whose = {"call_id": held.call.call_id}
     store = await scope.parts.remembered()
-    await store.write([Statement(_AGAIN, whose, expect=1), Statement(_FORGET, whose)])
+    again = Statement(_AGAIN, {**whose, "fence": held.call.fence}, expect=1)
+    with suppress(Unexpected):  # somebody else found out, or settled it; or it ran again since
+        await store.write([again, Statement(_FORGET, whose)])

@@ -21,7 +21,7 @@ from toolwright.runtime.ledger import known
 from toolwright.runtime.plain import plain, plain_arguments
 from toolwright.runtime.waiting import WaitingCall as WaitingCall
 from toolwright.store import ledger as rows
-from toolwright.store.database import Unexpected, Unstorable
+from toolwright.store.database import StoreUnavailable, Unexpected, Unstorable
 from toolwright.store.ledger import Known
 from toolwright.store.outcomes import arguments_of, json_text, outcome_of, outcome_text
 from toolwright.store.pending import Answered, Held, Round, asked
@@ -160,10 +160,15 @@ class Waits:
             inner=inner, expires_at=expires_at,
         )  # fmt: skip
         call = self._to_keep(invocation)
+        steps = [rows.waiting(call), wait, *self._told(store, invocation, pending)]
         try:
-            results = await store.write([rows.waiting(call), wait, *self._told(store, invocation, pending)])
+            results = await store.write(steps)
         except Unexpected:
             return await self.state_of(call_id, Principal()) or pending
+        except (asyncio.CancelledError, StoreUnavailable):
+            if call.owner is not None:  # its handler has run: nobody else can say that it waits
+                self._parts.ledger.later(call_id, steps)
+            raise
         [asked_at] = results[1]
         return self._parked(invocation, pending, asked_at["round"], asked_at["created_at"], message, expires_at)
 

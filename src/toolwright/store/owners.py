@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
-from toolwright.store.database import Statement, Unexpected
+from toolwright.store.database import Row, Statement, Unexpected
 from toolwright.store.ledger import COLUMNS, Known
 
 if TYPE_CHECKING:
@@ -15,7 +16,10 @@ LEASE = 30.0
 
 _JOIN = """INSERT INTO owners (owner, lease_until, started_at) VALUES (:owner, {now} + :lease, {now})
     ON CONFLICT (owner) DO UPDATE SET lease_until = excluded.lease_until"""
-_OTHERS = "SELECT owner, lease_until < {now} AS late FROM owners WHERE owner <> :owner"
+# Also those who claimed a call after they had been taken for gone, and died before they gave a sign of life.
+_OTHERS = """SELECT owner, lease_until, lease_until < {now} AS late FROM owners WHERE owner <> :owner
+    UNION ALL SELECT DISTINCT owner, 0.0, 1 = 0 FROM ledger WHERE state IN ('taken', 'running') AND owner <> :owner
+    AND NOT EXISTS (SELECT 1 FROM owners WHERE owners.owner = ledger.owner)"""
 _GONE = "DELETE FROM owners WHERE owner = :owner AND (lease_until < {now} OR CAST(:dead AS INTEGER) = 1)"
 _READY = """UPDATE ledger SET state = 'ready', owner = NULL, fence = fence + 1 WHERE state = 'taken' AND owner = :owner
     RETURNING call_id"""
@@ -37,15 +41,17 @@ class Owners:
 
     def __init__(self, database: AnyDatabase) -> None:
         self._database = database
+        self._late: dict[str, tuple[float, float]] = {}
+        """The leases of owners who are late, and since when they are."""
 
-    async def join(self, owner: str, lease: float = LEASE) -> None:
+    async def join(self, owner: str) -> None:
         """Begin to work."""
         await self._database.hold(owner)
-        await self.renew(owner, lease)
+        await self.renew(owner)
 
-    async def renew(self, owner: str, lease: float = LEASE) -> None:
+    async def renew(self, owner: str) -> None:
         """Give a sign of life."""
-        await self._database.write([Statement(_JOIN, {"owner": owner, "lease": lease})])
+        await self._database.write([Statement(_JOIN, {"owner": owner, "lease": LEASE})])
 
     async def leave(self, owner: str) -> None:
         """Work no more; what was begun and not run is for others."""
@@ -60,13 +66,27 @@ class Owners:
         alive = await self._database.alive([row["owner"] for row in rows])
         unknown: list[Known] = []
         for row in rows:
-            if row["late"] or row["owner"] not in alive:
+            if row["owner"] not in alive or self._is_paused(row):
                 unknown += await self._gone(row["owner"], dead=row["owner"] not in alive)
         return unknown
 
+    def _is_paused(self, row: Row) -> bool:
+        """Late, and for long enough without a sign of life: when the clock jumps, all are late for a moment."""
+        owner, now = row["owner"], time.monotonic()
+        if not row["late"]:
+            self._late.pop(owner, None)
+            return False
+        lease, since = self._late.setdefault(owner, (row["lease_until"], now))
+        if lease != row["lease_until"]:
+            self._late[owner] = (row["lease_until"], now)
+            return False
+        return now - since > LEASE / 2
+
     async def _gone(self, owner: str, *, dead: bool) -> list[Known]:
         whose = {"owner": owner}
-        gone = Statement(_GONE, {"owner": owner, "dead": int(dead)}, expect=1)
+        self._late.pop(owner, None)
+        # One that is dead gives no sign of life any more: what it had begun can be given away twice without harm.
+        gone = Statement(_GONE, {"owner": owner, "dead": int(dead)}, expect=None if dead else 1)
         steps = [gone, Statement(_TOLD, whose), Statement(_READY, whose), Statement(_UNKNOWN, whose), Statement(_ASK)]
         try:
             results = await self._database.write(steps)
