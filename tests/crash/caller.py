@@ -13,7 +13,7 @@ from toolwright import Done, Failed, Outcome, Runtime
 AGENT = "agnes"
 PATIENCE = 12.0
 """Seconds after which a call that has not ended counts as stuck."""
-_OPEN = "SELECT call_id, state FROM ledger WHERE state <> 'ended'"
+_OPEN = "SELECT call_id, state, tool, arguments FROM ledger WHERE state <> 'ended'"
 NOT_HAPPENED = "Somebody has looked: it has not happened."
 
 
@@ -43,13 +43,19 @@ class Caller:
         """Answer whatever waits, until every call has ended."""
         try:
             async with asyncio.timeout(PATIENCE):
-                while await self._unended():
+                while calls := await self._unended():
+                    await self._retry([call for call in calls if call["state"] == "idle"])
                     for wait in await self.door.pending():
                         await self.answer(wait)
                     await asyncio.sleep(0.005)
         except TimeoutError:
             self.world.note("stuck", await self._unended())
         await self.ask_again()
+
+    async def _retry(self, calls: list[dict[str, Any]]) -> None:
+        """What is known, and was never run or not written: whoever asked for it asks again."""
+        for call in calls:
+            await self.call(Asked(call["tool"], json.loads(call["arguments"]), call["call_id"]))
 
     async def _unended(self) -> list[dict[str, Any]]:
         assert self.runtime.store is not None

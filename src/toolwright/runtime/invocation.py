@@ -77,6 +77,8 @@ class Invocation:
     """The number under which this runtime holds the call in the ledger."""
     claimed: bool = False
     """Whether the ledger says that this runtime runs it."""
+    claims: bool = False
+    """Whether it is about to be claimed, or is."""
     busy: bool = False
     """Whether its handler runs at this moment."""
     answered: Answered | None = None

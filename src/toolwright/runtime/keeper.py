@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from toolwright.runtime import settle
 from toolwright.runtime.logbook import Logbook
 from toolwright.runtime.verify import verify
-from toolwright.store.database import Statement, StoreError
 from toolwright.store import owners
+from toolwright.store.database import Statement, StoreError
 
 if TYPE_CHECKING:
     from toolwright.runtime.scope import Scope
@@ -160,9 +160,8 @@ class Keeper:
         found = [row["call_id"] for row in await self._store.database.read(_UNKNOWN)]
         for call_id in found:
             if call_id not in self._verifying:
-                self._verifying[call_id] = task = self._parts.reaper.own(self._verify_one(call_id))
-                task.add_done_callback(lambda _, call_id=call_id: self._verifying.pop(call_id, None))
-        if tasks := [self._verifying[call_id] for call_id in found if call_id in self._verifying]:
+                self._verifying[call_id] = self._parts.reaper.own(self._verify_one(call_id))
+        if tasks := [self._verifying[call_id] for call_id in found]:
             await asyncio.wait(tasks, timeout=VERIFY)
 
     async def _verify_one(self, call_id: str) -> None:
@@ -172,6 +171,8 @@ class Keeper:
                 await verify(self._scope, held)
         except StoreError as error:
             log.warning("What became of call %s is still unknown: %s", call_id, error)
+        finally:
+            self._verifying.pop(call_id, None)
 
 
 async def sweep(scope: Scope) -> None:

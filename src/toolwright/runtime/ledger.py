@@ -8,6 +8,7 @@ import logging
 from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from pydantic_core import from_json
 
@@ -38,10 +39,12 @@ class Ledger:
     """What the stages ask of the store, each in one transaction."""
 
     def __init__(self, parts: Parts) -> None:
-        self._parts, self._opened = parts, 0
+        self._parts, self._kept = parts, 0
         self.unwritten: dict[str, list[Statement]] = {}
         """What the store would not take, by call; tried again for as long as the runtime lives."""
         self._mending = asyncio.Lock()
+        self._claims: WeakValueDictionary[str, Invocation] = WeakValueDictionary()
+        """Who claims a call whose id is known, while it lives: of two here, the store cannot tell which one did."""
 
     async def open(self, invocation: Invocation) -> Known:
         """What the id of a call stands for: this call, if nobody has used it before."""
@@ -65,6 +68,9 @@ class Ledger:
         """Write the intent; false if somebody else has. From here on the effect may have happened."""
         store, me = self._parts.store or await self._parts.remembered(), self._parts.owner
         if not _fresh(invocation):
+            if (other := self._claims.get(invocation.id, invocation)) is not invocation and other.claims:
+                return False
+            self._claims[invocation.id], invocation.claims = invocation, True
             step, fence = rows.claimed(invocation.id, me, invocation.fence or 0), None
         else:
             invocation.known = known(invocation, owner=me, fence=1)
@@ -72,12 +78,15 @@ class Ledger:
         try:
             results = await store.write([_expecting(step), *self._intent(invocation)])
         except Unexpected:
+            invocation.claims = False
             return False
         except StoreUnavailable as error:
             self._give_back(invocation, error)
+            invocation.claims = False
             raise
-        except (asyncio.CancelledError, StoreUnavailable):  # it is written or not, and nothing has run
+        except asyncio.CancelledError:  # by now it is written or not, and nothing has run
             await self._undo(invocation)
+            invocation.claims = False
             raise
         invocation.fence = fence or results[0][0]["fence"]
         return True
@@ -90,9 +99,7 @@ class Ledger:
             self.unwritten[call_id] = back
             return
         if not _fresh(invocation):
-            # Where the same call runs here a second time, the claim is that one's.
-            if not any(other.known_id == call_id for other in self._parts.running - {invocation}):
-                self.unwritten[call_id] = [rows.given_back(call_id, me)]
+            self.unwritten[call_id] = [rows.given_back(call_id, me)]
             return
         refused = Failed("unavailable", f"{invocation.tool_name} was not run: {error}")
         invocation.fence = 1
@@ -100,16 +107,18 @@ class Ledger:
         invocation.fence, invocation.journalled = None, False
 
     async def _undo(self, invocation: Invocation) -> None:
-        """Take a claim back that may have been written. A call that was let run is still to go on, here or elsewhere."""
-        mine = {"call_id": invocation.id, "owner": self._parts.owner}
+        """Take a claim back that may have been written. A call that was let run is still to go on."""
+        call_id, me, fence = invocation.id, self._parts.owner, invocation.fence
         if _fresh(invocation):
             cancelled = outcome_text(Failed("cancelled", f"{invocation.tool_name} was cancelled before it ran."))
-            step = rows.ended(invocation.id, cancelled, owner=self._parts.owner, fence=1)
-            await self._surely(invocation.id, Statement(step.sql, step.params))
-        elif invocation.fence is None:
-            await self._surely(invocation.id, Statement(_IDLE, mine))
-        elif taken := await self._surely(invocation.id, Statement(_TAKEN, mine), later=Statement(_READY, mine)):
-            invocation.fence = taken[0]["fence"]
+            step = rows.ended(call_id, cancelled, owner=me, fence=1)
+            await self._surely(call_id, Statement(step.sql, step.params))
+        elif fence is None:
+            await self._surely(call_id, rows.given_back(call_id, me))
+        else:
+            later = rows.put_back(call_id, me, fence + 1, "running")
+            if taken := await self._surely(call_id, rows.taken_back(call_id, me, fence + 1), later=later):
+                invocation.fence = taken[0]["fence"]
 
     async def _surely(self, call_id: str, step: Statement, *, later: Statement | None = None) -> list[Row]:
         """Put something right, now or as soon as the store takes it."""
@@ -133,6 +142,7 @@ class Ledger:
         if (fence := invocation.fence) is not None:
             invocation.fence, invocation.claimed = None, False
             await self._surely(invocation.id, rows.released(invocation.id, self._parts.owner, fence))
+            invocation.claims = False
 
     async def end(self, invocation: Invocation, outcome: Done | Failed) -> Outcome:
         """Write the outcome, or give the one that was written before."""
@@ -150,6 +160,8 @@ class Ledger:
         except asyncio.CancelledError:
             self._parts.waits.over(invocation)
             raise
+        finally:
+            invocation.claims = False
         self._parts.waits.over(invocation)
         await self._make_room(store)
         return outcome
@@ -269,10 +281,6 @@ class Ledger:
             except Unexpected:
                 log.info("What was left to write of call %s is there already, or was never begun.", call_id)
             self.unwritten.pop(call_id, None)
-
-
-_UNDO = """UPDATE ledger SET state = 'idle', owner = NULL
-    WHERE call_id = :call_id AND owner = :owner AND state = 'running'"""
 
 
 def _fresh(invocation: Invocation) -> bool:

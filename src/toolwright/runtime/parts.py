@@ -236,6 +236,10 @@ class Parts:
             parent=invocation.parent, latency_ms=invocation.elapsed() * 1000,
         )  # fmt: skip
 
+    def closed(self) -> bool:
+        """Whether it has ended since."""
+        return not self.open
+
     async def settled(self) -> None:
         """Wait until every interrupted call has let go, but no longer than a stubborn one deserves."""
         waited = 0.0

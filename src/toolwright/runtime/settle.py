@@ -256,12 +256,14 @@ async def _resume(scope: Scope, held: Held, verdict: Verdict, answered: Any, fen
     parts = scope.parts
     again, stack = again_from(parts, held)
     take(again, verdict, held, answered, fence)
+    if parts.closed():  # meanwhile; what was claimed is given back when it leaves the store
+        raise StoreUnavailable("The runtime is not running.")
     outcome = await stack(again)
     if again.lost and answered is not None:
         raise Unexpected("somebody else was first")
     if isinstance(outcome, Pending) or again.closed:
         return outcome
-    if fence is not None and not parts.open and not happened(outcome):
+    if fence is not None and parts.closed() and not happened(outcome):
         return outcome  # the runtime closes: it was let run, and is for others to go on with
     return await parts.ledger.end(again, outcome)
 

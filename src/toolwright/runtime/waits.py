@@ -187,7 +187,7 @@ class Waits:
         who, call_id = invocation.principal, invocation.id
         if not invocation.round:
             self.open += 1
-        invocation.round, invocation.fence, invocation.claimed = number, None, False
+        invocation.round, invocation.fence, invocation.claimed, invocation.claims = number, None, False, False
         self.here[call_id] = invocation
         self.going.pop(call_id, None)  # it waits again, and can be answered again
         self.watch(expires_at)

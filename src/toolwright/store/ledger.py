@@ -61,6 +61,8 @@ _RELEASE = f"""UPDATE ledger SET state = 'idle', owner = NULL
     WHERE call_id = :call_id AND state IN ('taken', 'running') AND {_MINE}"""
 _GIVE_BACK = """UPDATE ledger SET state = 'idle', owner = NULL, fence = fence + 1
     WHERE call_id = :call_id AND owner = :owner AND state = 'running'"""
+_TAKE_BACK = f"""UPDATE ledger SET state = 'taken' WHERE call_id = :call_id AND state = 'running' AND {_MINE}
+    RETURNING fence"""
 _PUT_BACK = f"""UPDATE ledger SET state = 'ready', owner = NULL, fence = fence + 1
     WHERE call_id = :call_id AND state = :state AND {_MINE}"""
 _END = """UPDATE ledger SET state = 'ended', outcome = :outcome, owner = NULL, ended_at = {now}
@@ -125,6 +127,11 @@ def given_back(call_id: str, owner: str) -> Statement:
 def put_back(call_id: str, owner: str, fence: int, state: State = "taken") -> Statement:
     """The same for a call that was answered: whoever takes it goes on with it."""
     return Statement(_PUT_BACK, {**_claim(call_id, owner, fence), "state": state})
+
+
+def taken_back(call_id: str, owner: str, fence: int) -> Statement:
+    """The same, but this owner is still the one to go on with it; gives the fence."""
+    return Statement(_TAKE_BACK, _claim(call_id, owner, fence))
 
 
 def ended(call_id: str, outcome: str, *, owner: str, fence: int) -> Statement:

@@ -36,7 +36,9 @@ _SURPLUS = """SELECT call_id FROM ledger WHERE state = 'ended' AND ended_at <= (
     WHERE state = 'ended' ORDER BY ended_at DESC LIMIT 1 OFFSET :most) ORDER BY ended_at LIMIT :batch"""
 _JOURNAL = """SELECT id FROM (SELECT id, at FROM journal ORDER BY tx, id LIMIT :batch) AS oldest
     WHERE at < {now} - :age"""
-_INBOX = f"SELECT id FROM inbox WHERE ended_at IS NOT NULL AND {_OLD}"
+# What is for no agent in particular need not be taken by anybody.
+_INBOX = """SELECT id FROM inbox WHERE ended_at < {now} - :age OR (agent = '' AND created_at < {now} - :age)
+    ORDER BY id LIMIT :batch"""
 _RUNS = f"SELECT run_id FROM runs WHERE ended_at IS NOT NULL AND {_OLD}"
 _ARTIFACTS = "SELECT handle FROM artifacts WHERE created_at < {now} - :age ORDER BY created_at LIMIT :batch"
 _STEPS = {

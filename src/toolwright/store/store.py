@@ -26,16 +26,20 @@ TABLES = ("ledger", "pending", "grants", "inbox", "journal", "audit", "seals", "
 class Store:
     """What is remembered: a SQLite file, `:memory:`, or a PostgreSQL database that several machines share."""
 
-    def __init__(self, database: AnyDatabase, address: str) -> None:
+    def __init__(self, database: AnyDatabase, address: str, retention: Retention | None = None) -> None:
         self.database, self.address = database, address
+        self.retention = retention or Retention()
+        """How long things are kept by a runtime that looks after this store."""
         self.pending, self.grants, self.inbox = PendingCalls(database), Grants(database), Inbox(database)
         self.journal, self.audit, self.runs = Journal(database), Audit(database), Runs(database)
         self.artifacts, self.notes, self.owners = Artifacts(database), Notes(database), Owners(database)
 
     @staticmethod
-    def open(address: str = ":memory:", *, now: Callable[[], float] = time.time) -> Opening:
+    def open(
+        address: str = ":memory:", *, retention: Retention | None = None, now: Callable[[], float] = time.time
+    ) -> Opening:
         """`await Store.open("toolwright.db")`, or `async with Store.open(...) as store`."""
-        return Opening(address, now)
+        return Opening(address, retention, now)
 
     def write(self, statements: Sequence[Statement]) -> Coroutine[Any, Any, list[list[Row]]]:
         """Carry out statements in one transaction."""
@@ -59,7 +63,7 @@ class Store:
 
     async def prune(self, retention: Retention | None = None, *, vacuum: bool = False) -> dict[str, int]:
         """Forget what is over and old enough; with `vacuum` the room is given back to the disk."""
-        kept = retention or Retention()
+        kept = retention or self.retention
         counts = await prune(self.database, kept)
         if kept.most_artifacts is not None or kept.most_artifact_bytes is not None:
             counts["artifacts"] = counts.get("artifacts", 0) + await self.artifacts.prune(
@@ -77,15 +81,15 @@ class Store:
 class Opening:
     """A store that is about to be opened: await it, or enter it."""
 
-    def __init__(self, address: str, now: Callable[[], float]) -> None:
-        self._address, self._now = address, now
+    def __init__(self, address: str, retention: Retention | None, now: Callable[[], float]) -> None:
+        self._address, self._retention, self._now = address, retention, now
         self._store: Store | None = None
 
     def __await__(self) -> Generator[Any, None, Store]:
         return self._open().__await__()
 
     async def _open(self) -> Store:
-        return Store(await open_database(self._address, now=self._now), self._address)
+        return Store(await open_database(self._address, now=self._now), self._address, self._retention)
 
     async def __aenter__(self) -> Store:
         self._store = await self._open()

@@ -69,7 +69,8 @@ def record(plan: Plan, proceed: Proceed) -> Proceed:
         if journal is not None:
             status = "ok" if outcome.ok else _status(outcome)
             journal.append((call_id, name, invocation.started, invocation.latency, status))
-        if logbook is not None and not invocation.journalled and not isinstance(outcome, Pending):
+        waits_on = isinstance(outcome, Pending) or (invocation.round and not invocation.closed)
+        if logbook is not None and not invocation.journalled and not waits_on:
             logbook.add(parts.entry(invocation, "ended", "ok" if outcome.ok else _status(outcome)))
         if listeners.heard and parts.auto_complete:
             listeners.emit(_make(CallEnded, (call_id, name, outcome, now())))
