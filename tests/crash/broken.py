@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from toolwright.runtime.ledger import Ledger
-from toolwright.store import ledger as rows
 from toolwright.store import owners
+from toolwright.store.database import Statement
 from toolwright.store.inbox import Inbox
 
 
@@ -44,8 +44,16 @@ def runs_again() -> None:
 
 
 def outcome_changes() -> None:
-    """An outcome can be written over."""
-    rows._END_OPEN = rows._END
+    """Whoever asks for a call again writes another outcome over the one that is there."""
+    known = Ledger.open
+    change = "UPDATE ledger SET outcome = '{\"done\":\"otherwise\"}' WHERE call_id = :call_id AND state = 'ended'"
+
+    async def changing(self: Ledger, invocation: Any) -> Any:
+        found = await known(self, invocation)
+        await self._parts.store.write([Statement(change, {"call_id": invocation.id})])
+        return found
+
+    Ledger.open = changing  # type: ignore[method-assign]
 
 
 def inbox_apart() -> None:

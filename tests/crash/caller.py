@@ -11,7 +11,7 @@ from tests.crash.world import World
 from toolwright import Done, Failed, Outcome, Runtime
 
 AGENT = "agnes"
-PATIENCE = 12.0
+PATIENCE = 20.0
 """Seconds after which a call that has not ended counts as stuck."""
 _OPEN = "SELECT call_id, state, tool, arguments FROM ledger WHERE state <> 'ended'"
 NOT_HAPPENED = "Somebody has looked: it has not happened."

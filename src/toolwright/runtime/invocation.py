@@ -20,6 +20,7 @@ from toolwright.core.threads import Threads
 
 if TYPE_CHECKING:
     from toolwright.runtime.approval import Approval
+    from toolwright.runtime.form import Form
     from toolwright.runtime.scope import Scope
     from toolwright.store.ledger import Known
     from toolwright.store.pending import Answered
@@ -81,6 +82,8 @@ class Invocation:
     """Whether it is about to be claimed, or is."""
     busy: bool = False
     """Whether its handler runs at this moment."""
+    form: Form | None = None
+    """The rows of a plain call, filled in but for what it adds itself."""
     answered: Answered | None = None
     """The answer that ends the call; written together with the outcome."""
     known: Known | None = None
@@ -90,7 +93,7 @@ class Invocation:
     closed: bool = False
     """Whether its outcome is in the ledger."""
     elsewhere: bool = False
-    """Whether it is not run, because the same call runs already."""
+    """Whether it is not run now, because the same call runs already or goes on later."""
     lost: bool = False
     """Whether somebody else wrote the outcome first."""
     journalled: bool = False

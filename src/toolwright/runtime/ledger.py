@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from pydantic_core import from_json
 from toolwright.core.canonical import digest
 from toolwright.core.errors import InvalidArguments
 from toolwright.core.outcome import Done, Failed, Outcome
+from toolwright.runtime.form import Form
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.plain import fingerprint, given_arguments
 from toolwright.store import ledger as rows
@@ -72,11 +74,11 @@ class Ledger:
                 return False
             self._claims[invocation.id], invocation.claims = invocation, True
             step, fence = rows.claimed(invocation.id, me, invocation.fence or 0), None
+            steps = [_expecting(step), *self._intent(invocation)]
         else:
-            invocation.known = known(invocation, owner=me, fence=1)
-            step, fence = rows.begun(invocation.known), 1
+            steps, fence = self._begin(store, invocation), 1
         try:
-            results = await store.write([_expecting(step), *self._intent(invocation)])
+            results = await store.write(steps)
         except Unexpected:
             invocation.claims = False
             return False
@@ -90,6 +92,23 @@ class Ledger:
             raise
         invocation.fence = fence or results[0][0]["fence"]
         return True
+
+    def _begin(self, store: Store, invocation: Invocation) -> list[Statement]:
+        """A call that is new. One that belongs to nothing else is like all others of its tool in its scope."""
+        form = invocation.form = self._form(store, invocation)
+        if form is not None:
+            return form.begin(invocation.id, _arguments(invocation))
+        invocation.known = known(invocation, owner=self._parts.owner, fence=1)
+        return [rows.begun(invocation.known), *self._intent(invocation)]
+
+    def _form(self, store: Store, invocation: Invocation) -> Form | None:
+        forms, listing = invocation.scope.forms, invocation.listing
+        if (form := forms.get(listing)) is not None and invocation.parent is None and invocation.model_id is None:
+            return form if invocation.posted is None else None
+        call = known(invocation, owner=self._parts.owner, fence=1)
+        if call.context != "{}" or call.posted is not None or not self._parts.durable:
+            return None
+        return forms.setdefault(listing, Form(store, call, self._parts.owner))
 
     def _give_back(self, invocation: Invocation, error: StoreUnavailable) -> None:
         """A claim in doubt may have been kept, and nothing has run: else the call would seem to run for good."""
@@ -168,6 +187,10 @@ class Ledger:
 
     def _ending(self, invocation: Invocation, outcome: Done | Failed, text: str) -> list[Statement]:
         call_id = invocation.id
+        if invocation.form is not None and invocation.fence == 1 and not invocation.round:
+            invocation.journalled = True
+            code = outcome.code if isinstance(outcome, Failed) else "ok"
+            return invocation.form.end(call_id, text, code, invocation.elapsed() * 1000)
         if (answered := invocation.answered) is not None:
             steps = [answered.statement(), rows.ended_by_answer(call_id, text)]
         elif invocation.fence is not None:
@@ -212,23 +235,12 @@ class Ledger:
     async def _insist(self, store: Store, invocation: Invocation, steps: list[Statement]) -> None:
         """What has happened must be written; what has not can simply be refused."""
         happened = invocation.began and invocation.answered is None
-        pauses = iter(INSIST if happened else ())
         try:
-            while not await self._written(store, steps, last=(pause := next(pauses, None)) is None):
-                await asyncio.sleep(pause or 0)
+            await _insist(store, steps, INSIST if happened else ())
         except (asyncio.CancelledError, StoreUnavailable):
             if happened:
                 self.later(invocation.id, steps)
             raise
-
-    async def _written(self, store: Store, steps: list[Statement], *, last: bool) -> bool:
-        try:
-            await store.write(steps)
-        except StoreUnavailable:
-            if last:
-                raise
-            return False
-        return True
 
     async def _stored(self, store: Store, invocation: Invocation, outcome: Done | Failed, text: str) -> Outcome:
         """Somebody else was first, or a write in doubt was kept after all."""
@@ -281,6 +293,16 @@ class Ledger:
             except Unexpected:
                 log.info("What was left to write of call %s is there already, or was never begun.", call_id)
             self.unwritten.pop(call_id, None)
+
+
+async def _insist(store: Store, steps: list[Statement], pauses: Sequence[float]) -> None:
+    for pause in pauses:
+        try:
+            await store.write(steps)
+            return
+        except StoreUnavailable:
+            await asyncio.sleep(pause)
+    await store.write(steps)
 
 
 def _fresh(invocation: Invocation) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -41,7 +42,7 @@ class Runtime(Scope):
     def __init__(
         self,
         *sources: Any,
-        store: str | Store | None = None,
+        store: str | PathLike[str] | Store | None = None,
         policy: Policy | Iterable[Mapping[str, Any]] | None = None,
         queues: Mapping[str, Queue] | None = None,
         middleware: Sequence[Middleware] = (),
@@ -72,7 +73,7 @@ class Runtime(Scope):
         )
         super().__init__(parts, Principal())
         parts.root, parts.sweep = self, self._sweep  # type: ignore[method-assign]  # ending waits needs the verbs
-        self._store = store
+        self._store = fspath(store) if isinstance(store, PathLike) else store
         self._keeper: Keeper | None = None
         self._later: list[Provider | LazyTool] = []
         self._providers: list[Provider] = []
@@ -121,6 +122,9 @@ class Runtime(Scope):
         from toolwright.runtime.keeper import Keeper  # loaded by those alone who have a store
         from toolwright.store.store import Store
 
+        if not isinstance(given, (str, Store)):
+            kind = type(given).__name__  # type: ignore[unreachable]  # what mypy knows, a caller may not
+            raise TypeError(f"A runtime takes store='file.db', 'postgresql://...' or a Store, not {kind}.")
         self.parts.store = await Store.open(given, now=self.parts.clock.time) if isinstance(given, str) else given
         self._keeper = Keeper(self, self.parts.store)
         self.parts.bury = self._keeper.bury  # type: ignore[method-assign]

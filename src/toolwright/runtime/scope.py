@@ -23,6 +23,7 @@ from toolwright.runtime.stats import Stats
 
 if TYPE_CHECKING:
     from toolwright.catalogue.describe import Described
+    from toolwright.runtime.form import Form
     from toolwright.runtime.waiting import WaitingCall
 
 T = TypeVar("T")
@@ -45,6 +46,8 @@ class Scope:
     ) -> None:
         self.parts, self.principal, self.budget = parts, principal, budget
         self._values, self._own = values, own
+        self.forms: dict[Listing, Form] = {}
+        """Rows of calls that are remembered, by tool."""
         self.table = parts.table if own is None else parts.table_for(own)
         self.state = parts.state_of(principal) if state is None else state
         self._stacks = self.table.get(recallable=False, budgeted=budget is not None)
@@ -81,7 +84,11 @@ class Scope:
         return await asyncio.gather(*(self._call(call) for call in calls))
 
     async def _call(self, call: Call) -> Outcome:
-        return await self.enter(self._invocation(call))
+        try:
+            invocation = self._invocation(call)
+        except TypeError as error:
+            return await refused(str(error))
+        return await self.enter(invocation)
 
     def _invocation(self, call: Call) -> Invocation:
         own = {name: value for name in _WHO if (value := getattr(call, name)) is not None}
@@ -226,6 +233,9 @@ class Scope:
         """
         if unknown := who.keys() - set(_WHO):
             raise TypeError(f"A scope has no {', '.join(sorted(unknown))}. It takes {', '.join(_WHO)}.")
+        for name, value in who.items():
+            if value is not None and not isinstance(value, str):
+                raise TypeError(f"The {name} of a scope is a text, not {type(value).__name__}.")
         budget = self.budget
         if max_tokens is not None or max_calls is not None:
             budget = Budget(max_tokens, max_calls)

@@ -30,6 +30,8 @@ class Statement(NamedTuple):
     params: Mapping[str, Value] = MappingProxyType({})
     expect: int | None = None
     """How many rows it must change or return; any other number undoes the whole write."""
+    size: int | None = None
+    """Its characters and bytes, where it is known already that either database can hold them."""
 
 
 class Database(Protocol):
@@ -100,8 +102,11 @@ def _check_other(name: str, value: Value) -> int:
 
 def legible(text: str | None) -> str | None:
     """A name for books that are kept whatever somebody calls himself: cut, and spelled out where it must be."""
-    if text is None or (text.isascii() and "\0" not in text):
-        return text[:LONGEST_NAME] if text else text
+    if text is None:
+        return None
+    text = str(text)  # callers give anything
+    if text.isascii() and "\0" not in text:
+        return text[:LONGEST_NAME]
     try:
         _check_text("", text)
     except Unstorable:

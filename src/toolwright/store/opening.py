@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.resources import files
 from typing import TypeAlias
 
-from toolwright.store.database import Statement, StoreError
+from toolwright.store.database import Statement, StoreError, Unexpected
 from toolwright.store.postgres import Postgres
 from toolwright.store.sqlite import Sqlite
 
@@ -23,6 +24,8 @@ async def open_database(address: str, *, now: Callable[[], float] = time.time) -
         now: the clock behind `{now}` on SQLite; PostgreSQL has its own.
     """
     remote = address.startswith(("postgresql://", "postgres://"))
+    if "://" in address and not remote:
+        raise StoreError(f"{address.partition('://')[0]}:// is no store: name a file, ':memory:' or postgresql://...")
     database: AnyDatabase = await (Postgres(address) if remote else Sqlite(address, now=now)).open()
     try:
         await migrate(database)
@@ -30,6 +33,9 @@ async def open_database(address: str, *, now: Callable[[], float] = time.time) -
         await database.close()
         raise
     return database
+
+
+_MINE = "INSERT INTO schema_versions (version, applied_at) VALUES (:version, {now}) ON CONFLICT DO NOTHING"
 
 
 async def migrate(database: AnyDatabase) -> int:
@@ -50,9 +56,11 @@ async def schema_version(database: AnyDatabase) -> int:
 
 
 async def _apply(database: AnyDatabase, number: int) -> None:
+    """The number comes first: whoever comes second waits for it, and finds that nothing is left to do."""
     sql = files("toolwright.store").joinpath(MIGRATIONS[number - 1]).read_text(encoding="utf-8")
-    done = f"INSERT INTO schema_versions (version, applied_at) VALUES ({number}, {{now}}) ON CONFLICT DO NOTHING"
-    await database.script(f"{_without_comments(sql)};{done}")
+    steps = [Statement(part) for part in _without_comments(sql).split(";") if part.strip()]
+    with suppress(Unexpected):
+        await database.write([Statement(_MINE, {"version": number}, expect=1), *steps])
 
 
 def _without_comments(sql: str) -> str:

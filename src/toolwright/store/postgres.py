@@ -56,7 +56,8 @@ class Postgres:
 
     async def write(self, statements: Sequence[Statement]) -> list[list[Row]]:
         for statement in statements:
-            checked(statement.params)
+            if statement.size is None:
+                checked(statement.params)
         return await _guarded(self._write(self._opened(), statements))
 
     async def _write(self, pool: Pool, statements: Sequence[Statement]) -> list[list[Row]]:

@@ -32,8 +32,9 @@ class Retention:
 _OLD = "ended_at < {now} - :age ORDER BY ended_at LIMIT :batch"
 _CALLS = f"SELECT call_id FROM ledger WHERE state = 'ended' AND {_OLD}"
 _IDLE = "SELECT call_id FROM ledger WHERE state = 'idle' AND created_at < {now} - :age ORDER BY created_at LIMIT :batch"
-_SURPLUS = """SELECT call_id FROM ledger WHERE state = 'ended' AND ended_at <= (SELECT ended_at FROM ledger
-    WHERE state = 'ended' ORDER BY ended_at DESC LIMIT 1 OFFSET :most) ORDER BY ended_at LIMIT :batch"""
+_SURPLUS = """SELECT call_id FROM ledger WHERE state = 'ended' AND (ended_at, call_id) <= (SELECT ended_at, call_id
+    FROM ledger WHERE state = 'ended' ORDER BY ended_at DESC, call_id DESC LIMIT 1 OFFSET :most)
+    ORDER BY ended_at, call_id LIMIT :batch"""
 _JOURNAL = """SELECT id FROM (SELECT id, at FROM journal ORDER BY tx, id LIMIT :batch) AS oldest
     WHERE at < {now} - :age"""
 # What is for no agent in particular need not be taken by anybody.

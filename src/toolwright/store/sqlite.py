@@ -45,8 +45,8 @@ class Sqlite:
 
     async def write(self, statements: Sequence[Statement]) -> list[list[Row]]:
         size = 0
-        for _, params, _ in statements:
-            size += checked(params)
+        for statement in statements:
+            size += checked(statement.params) if statement.size is None else statement.size
         return await self._opened().write(statements, size)
 
     async def read(self, sql: str, params: Mapping[str, Value] | None = None, *, at_once: bool = False) -> list[Row]:

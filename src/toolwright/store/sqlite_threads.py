@@ -391,7 +391,7 @@ def _in_bulk(connection: sqlite3.Connection, writes: Sequence[_Write]) -> bool:
     """Statement by statement instead of write by write: half of what a small statement costs is to ask for it."""
     shape = writes[0].statements
     try:
-        for place, (sql, _, expect) in enumerate(shape):
+        for place, (sql, _, expect, _) in enumerate(shape):
             cursor = executemany(connection, sql, [write.statements[place].params for write in writes])
             if expect is not None and cursor.rowcount != expect * len(writes):
                 return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Generator, Sequence
+from os import PathLike, fspath
 from types import TracebackType
 from typing import Any
 
@@ -36,10 +37,13 @@ class Store:
 
     @staticmethod
     def open(
-        address: str = ":memory:", *, retention: Retention | None = None, now: Callable[[], float] = time.time
+        address: str | PathLike[str] = ":memory:",
+        *,
+        retention: Retention | None = None,
+        now: Callable[[], float] = time.time,
     ) -> Opening:
         """`await Store.open("toolwright.db")`, or `async with Store.open(...) as store`."""
-        return Opening(address, retention, now)
+        return Opening(fspath(address), retention, now)
 
     def write(self, statements: Sequence[Statement]) -> Coroutine[Any, Any, list[list[Row]]]:
         """Carry out statements in one transaction."""

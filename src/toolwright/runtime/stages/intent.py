@@ -51,6 +51,7 @@ def intent(plan: Plan, proceed: Proceed) -> Proceed:
             return Failed("invalid_arguments", f"{name} was not run, because it cannot be remembered: {error}")
         except StoreError as error:
             if invocation.resumed:  # somebody said yes, and that holds
+                invocation.elsewhere = True
                 return Pending("result", invocation.id, f"{name} goes on when the store is back: {error}")
             return Failed("unavailable", f"{name} was not run, because it cannot be remembered: {error}")
         invocation.elsewhere = True

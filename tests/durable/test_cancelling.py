@@ -1,0 +1,187 @@
+"""Cancelling: whenever a caller leaves, nothing stays behind that nobody looks after, in memory or in the store."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from tests.durable.bank import Bank, ask, id_of, read, until
+from toolwright import Context, Done, Failed, Pending, Queue, Runtime, tool
+
+pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
+
+
+QUEUES = {"post": Queue(concurrent=2)}
+
+
+class Post:
+    """Tools that take a moment, one or two at a time, and what they did."""
+
+    def __init__(self, moments: random.Random) -> None:
+        self.sent: list[str] = []
+        self._moments = moments
+
+    async def _moment(self) -> None:
+        for _ in range(self._moments.randrange(4)):
+            await asyncio.sleep(0)
+        if self._moments.random() < 0.3:
+            await asyncio.sleep(0.001)
+
+    @tool(effects={"write"}, queue="post")
+    async def send(self, ctx: Context) -> str:
+        """Send a letter."""
+        self.sent.append(ctx.idempotency_key)
+        await self._moment()
+        return "sent"
+
+    @tool(effects={"write"}, confirm=True, queue="post")
+    async def sign(self, ctx: Context) -> str:
+        """Send a letter that somebody has to allow."""
+        self.sent.append(ctx.idempotency_key)
+        await self._moment()
+        return "signed"
+
+    @tool(effects={"write"})
+    async def drop(self, ctx: Context) -> str:
+        """Send a letter without waiting for anything."""
+        self.sent.append(ctx.idempotency_key)
+        return "dropped"
+
+    @tool(effects={"write"})
+    async def register(self, ctx: Context) -> Any:
+        """Send a letter, and hear later."""
+        self.sent.append(ctx.idempotency_key)
+        await self._moment()
+        return Pending("result", message="the addressee signs for it")
+
+    @tool(effects={"write"})
+    async def forward(self, ctx: Context) -> Any:
+        """Send a letter by sending another."""
+        await self._moment()
+        return await ctx.call("send")
+
+
+async def one(runtime: Runtime, number: int, choice: random.Random) -> Any:
+    """A call of some kind, and what follows from it."""
+    name = choice.choice(["send", "send", "sign", "drop", "register", "forward", "ask"])
+    call_id = f"{name}-{number % 40}" if choice.random() < 0.5 else None
+    outcome = await runtime.call(name, call_id=call_id)
+    if isinstance(outcome, Pending) and name == "sign":
+        outcome = await (runtime.approve if choice.random() < 0.8 else runtime.reject)(outcome.call_id)
+    elif isinstance(outcome, Pending) and name in ("register", "ask"):
+        outcome = await runtime.settle(outcome.call_id, "heard")
+    return outcome
+
+
+async def leave(task: asyncio.Task[Any], choice: random.Random) -> None:
+    """Cancel a caller at any moment, perhaps twice."""
+    for _ in range(choice.choice([1, 1, 2])):
+        for _ in range(choice.randrange(12)):
+            await asyncio.sleep(0)
+        if choice.random() < 0.5:
+            await asyncio.sleep(choice.random() * 0.004)
+        task.cancel()
+
+
+async def nobody_is_left(runtime: Runtime) -> bool:
+    return not await read(runtime, "SELECT call_id FROM ledger WHERE state IN ('running', 'taken', 'ready')")
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_callers_that_leave_at_any_moment_leave_nothing_behind(address: str, seed: int) -> None:
+    choice = random.Random(seed)
+    post = Post(random.Random(seed + 1))
+    before = asyncio.all_tasks()
+    async with Runtime(post, ask(), store=address, queues=QUEUES) as runtime:
+        for batch in range(8):
+            tasks = [asyncio.create_task(one(runtime, batch * 30 + n, choice)) for n in range(30)]
+            leaving = [asyncio.create_task(leave(task, choice)) for task in tasks if choice.random() < 0.6]
+            await asyncio.gather(*leaving)
+            await asyncio.wait(tasks)
+            for task in tasks:
+                assert task.cancelled() or isinstance(task.result(), (Done, Failed, Pending)), task
+        await until(lambda: nobody_is_left(runtime))
+        queue = runtime.queues()["post"]
+        ended = await read(runtime, "SELECT call_id, outcome FROM ledger WHERE state = 'ended'")
+        told = await read(runtime, "SELECT call_id, count(*) AS n FROM audit WHERE kind = 'outcome' GROUP BY call_id")
+        waits = {wait.call_id for wait in await runtime.pending()}
+        open_rows = await read(runtime, "SELECT call_id FROM ledger WHERE state = 'waiting'")
+        counts = runtime.stats().running
+
+        assert (queue.in_use, queue.waiting, counts) == (0, 0, 0)
+    assert len(post.sent) == len(set(post.sent))
+    assert all(row["outcome"] for row in ended)
+    assert all(row["n"] == 1 for row in told)
+    assert {row["call_id"] for row in open_rows} == waits
+    assert asyncio.all_tasks() == before
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_runtime_that_closes_at_any_moment_leaves_everything_to_the_next(address: str, seed: int) -> None:
+    choice = random.Random(seed)
+    post = Post(random.Random(seed + 1))
+    acknowledged: dict[str, Any] = {}
+
+    async def call(runtime: Runtime, number: int) -> None:
+        outcome = await one(runtime, number, choice)
+        if isinstance(outcome, Done):
+            acknowledged[outcome.meta.call_id] = outcome.data
+
+    for life in range(4):
+        async with Runtime(post, ask(), store=address, queues=QUEUES) as runtime:
+            tasks = [asyncio.create_task(call(runtime, life * 30 + n)) for n in range(30)]
+            await asyncio.sleep(choice.random() * 0.05)
+        await asyncio.wait(tasks)
+    async with Runtime(post, ask(), store=address, queues=QUEUES) as runtime:
+        await until(lambda: nobody_is_left(runtime))
+        rows = await read(runtime, "SELECT call_id, state, outcome FROM ledger")
+        waits = {wait.call_id for wait in await runtime.pending()}
+
+    states = {row["call_id"]: row["state"] for row in rows}
+    assert {call_id for call_id, state in states.items() if state in ("waiting", "unknown")} == waits
+    assert len(post.sent) == len(set(post.sent))
+    assert all(states.get(call_id) == "ended" for call_id in acknowledged)
+
+
+async def test_an_approver_who_leaves_when_the_call_is_being_taken_leaves_it_to_its_runtime(address: str) -> None:
+    for steps in range(12):
+        post = Post(random.Random(steps))
+        async with Runtime(post, store=address, queues=QUEUES) as runtime:
+            call_id = id_of(await runtime.call("sign", call_id=f"c{steps}"))
+        async with Runtime(store=address) as without_the_tool:
+            await without_the_tool.approve(call_id)
+        async with Runtime(post, store=address, queues=QUEUES) as runtime:
+            approving = asyncio.create_task(runtime.approve(call_id))
+            for _ in range(steps):
+                await asyncio.sleep(0.0005)
+            approving.cancel()
+            await asyncio.wait({approving})
+            await until(lambda: nobody_is_left(runtime))
+
+            assert (await runtime.approve(call_id)).ok
+        assert post.sent == [call_id]
+
+
+async def test_of_two_callers_with_one_id_the_one_who_leaves_takes_nothing_from_the_other(any_address: str) -> None:
+    for steps in range(15):
+        bank, call_id = Bank(), f"c{steps}"
+        bank.gate.clear()
+        async with Runtime(bank, store=any_address) as runtime:
+            callers = [asyncio.create_task(runtime.call("pay", {"amount": 1}, call_id=call_id)) for _ in range(3)]
+            for _ in range(steps):
+                await asyncio.sleep(0 if steps < 8 else 0.0005)
+            callers[1].cancel()
+            callers[2].cancel()
+            await asyncio.wait(callers[1:])
+            fourth = asyncio.create_task(runtime.call("pay", {"amount": 1}, call_id=call_id))
+            await asyncio.wait({fourth}, timeout=0.02)
+            bank.gate.set()
+            await asyncio.wait({callers[0], fourth})
+            final = await runtime.call("pay", {"amount": 1}, call_id=call_id)
+
+        # Whoever ran it may be the one who left: then that is how it ended.
+        assert final == Done("sent 1 to ann") or (isinstance(final, Failed) and final.code == "cancelled")
+        assert bank.ran == [(1, "ann")], (steps, final)

@@ -1,0 +1,185 @@
+"""A disk that is full: what cannot be remembered is not done, and what was done is told when it is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.durable.bank import Bank, ask, done, failed, id_of, read, state, until
+from toolwright import Runtime
+from toolwright.runtime import keeper, ledger
+from toolwright.store.database import StoreUnavailable
+
+pytestmark = pytest.mark.timeout(30)
+
+
+async def test_what_is_acknowledged_is_what_is_kept_when_the_disk_is_full(file: str, child: Any) -> None:
+    async with child("full", file) as process:
+        for name in ("quick", "slow"):
+            before, during = await process.says(), await process.says()
+            await asyncio.sleep(0.5)  # room came back, and what was left is written
+            process.tell()
+            after = await process.says()
+
+            for refused in (before["refused"], before["unnamed"], before["approved"]):
+                assert (refused["failed"], refused.get("executed", False)) == ("unavailable", False)
+            assert f"{name} refused" not in during["ran"]
+            assert "unnamed" not in during["ran"]
+            assert f"{name} waits" not in during["ran"]
+            assert (during["doubtful"]["failed"], during["doubtful"]["executed"]) == ("unknown_effect", True)
+            assert during["meanwhile"] in ({"pending": "result"}, during["doubtful"]) or (
+                during["meanwhile"].get("failed") == "unavailable" and not during["meanwhile"]["executed"]
+            )
+            assert after["again"] == {"done": f"{name} full was done"}
+            assert after["retried"] == {"done": f"{name} refused was done"}
+            assert after["approved"] == {"done": f"{name} waits was done"}
+            assert after["ran"].count(f"{name} full") == 1
+            assert after["ran"].count(f"{name} waits") == 1
+
+    bank = Bank()
+    async with Runtime(bank, store=file) as runtime:
+        rows = await read(runtime, "SELECT state, count(*) AS number FROM ledger GROUP BY state ORDER BY state")
+        checked = await runtime.store.audit.verify()  # type: ignore[union-attr]
+
+    assert "running" not in {row["state"] for row in rows}
+    assert checked.problem is None
+
+
+class Broken:
+    """A store whose writes fail, or hang, from one moment to another."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        assert runtime.store is not None
+        self._database: Any = runtime.store.database
+        self._write = self._database.write
+        self.after = False
+        """Whether it fails only after it has written."""
+
+    def __enter__(self) -> Broken:
+        async def write(statements: Any) -> Any:
+            if self.after:
+                await self._write(statements)
+            raise StoreUnavailable("the disk is full")
+
+        self._database.write = write
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._database.write = self._write
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "INSIST", (0.01, 0.01))
+    monkeypatch.setattr(keeper, "SEAL", 0.05)
+    monkeypatch.setattr(keeper, "BEAT", 0.05)
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["lost", "in doubt"])
+async def test_an_outcome_that_could_not_be_written_is_unknown_until_it_is(address: str, kept: bool) -> None:
+    bank = Bank()
+    bank.gate.clear()
+    async with Runtime(bank, store=address) as runtime:
+        calling = asyncio.create_task(runtime.call("pay", {"amount": 5}, call_id="c1"))
+        await bank.started.wait()
+        with Broken(runtime) as broken:
+            broken.after = kept
+            bank.gate.set()
+            told = await calling
+        await until(lambda: _is(runtime, "c1", "ended"))
+        outcomes = await read(runtime, "SELECT 1 AS found FROM audit WHERE call_id = 'c1' AND kind = 'outcome'")
+
+        assert done(await runtime.call("pay", {"amount": 5}, call_id="c1")) == "sent 5 to ann"
+    # Where it was kept after all, the second try finds it there, and then it can be acknowledged.
+    assert done(told) == "sent 5 to ann" if kept else failed(told, "unknown_effect").executed
+    assert len(outcomes) == 1
+    assert bank.ran == [(5, "ann")]
+
+
+async def _is(runtime: Runtime, call_id: str, expected: str) -> bool:
+    return await state(runtime, call_id) == expected
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["lost", "in doubt"])
+async def test_a_claim_in_doubt_is_taken_back_because_nothing_has_run(address: str, kept: bool) -> None:
+    bank = Bank()
+    async with Runtime(bank, store=address) as runtime:
+        await runtime.call("transfer", {"amount": 7}, call_id="c2")
+        with Broken(runtime) as broken:
+            broken.after = kept
+            outcomes = [
+                await runtime.call("pay", {"amount": 5}, call_id="c1"),
+                await runtime.call("pay", {"amount": 6}),
+                await runtime.approve("c2"),
+            ]
+        ran = list(bank.ran)
+        await until(lambda: _nobody_runs(runtime))
+        again = await runtime.call("pay", {"amount": 5}, call_id="c1")
+        approved = await until(lambda: _outcome(runtime, "c2"))
+
+    assert all(not failed(outcome, "unavailable").executed for outcome in outcomes)
+    assert ran == []
+    assert done(again) == "sent 5 to ann"
+    assert done(approved) == "sent 7 to ann"
+    assert sorted(bank.ran) == [(5, "ann"), (7, "ann")]
+
+
+async def _nobody_runs(runtime: Runtime) -> bool:
+    return not await read(runtime, "SELECT call_id FROM ledger WHERE state IN ('running', 'taken')")
+
+
+async def _outcome(runtime: Runtime, call_id: str) -> Any:
+    outcome = await runtime.approve(call_id)
+    return outcome if outcome.ok else None
+
+
+async def test_an_answer_that_could_not_be_written_leaves_the_wait_open(address: str) -> None:
+    async with Runtime(ask(), store=address) as runtime:
+        call_id = id_of(await runtime.call("ask"))
+        with Broken(runtime):
+            failed(await runtime.settle(call_id, "lost"), "unavailable")
+            failed(await runtime.settle("nothing", "x"), "not_found")
+            failed(await runtime.call("ask"), "unavailable")
+        await asyncio.sleep(0.2)  # longer than a beat: nothing of it comes later
+        assert [wait.call_id for wait in await runtime.pending()] == [call_id]
+        assert done(await runtime.settle(call_id, "another")) == "another"
+
+
+async def test_a_wait_that_could_not_be_written_is_there_when_the_store_is(address: str) -> None:
+    from toolwright import Context, Pending, tool
+
+    started, gate = asyncio.Event(), asyncio.Event()
+
+    @tool(effects={"write"})
+    async def book(ctx: Context) -> Any:
+        """Book, and hear later."""
+        started.set()
+        await gate.wait()
+        return Pending("result", message="the theatre calls back")
+
+    async with Runtime(book, store=address) as runtime:
+        calling = asyncio.create_task(runtime.call("book", call_id="c1"))
+        await started.wait()
+        with Broken(runtime):
+            gate.set()
+            assert failed(await calling, "unavailable").executed
+        (wait,) = await until(runtime.pending)
+
+        assert wait.call_id == "c1"
+        assert done(await runtime.settle("c1", "row 5")) == "row 5"
+
+
+async def test_a_runtime_can_be_closed_while_its_store_is_away(address: str) -> None:
+    bank = Bank()
+    runtime = await Runtime(bank, store=address).__aenter__()
+    bank.gate.clear()
+    calling = asyncio.create_task(runtime.call("pay", {"amount": 5}, call_id="c1"))
+    await bank.started.wait()
+    with Broken(runtime):
+        await runtime.close()
+    assert failed(await calling, "cancelled").executed
+
+    async with Runtime(bank, store=address) as next_one:
+        failed(await next_one.call("pay", {"amount": 5}, call_id="c1"), "unknown_effect")

@@ -1,0 +1,164 @@
+"""One store, several runtimes: each comes and goes by itself, and a wrong address says what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.durable.bank import Bank, ask, done, failed, id_of, pending, read
+from toolwright import Runtime, Store, tool
+from toolwright.store.database import StoreError, StoreUnavailable
+
+pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
+
+
+async def test_two_runtimes_share_a_store_and_one_may_leave(any_address: str) -> None:
+    bank = Bank()
+    async with Store.open(any_address) as store:
+        async with Runtime(bank, ask(), store=store) as stays:
+            async with Runtime(bank, ask(), store=store) as leaves:
+                asked = id_of(await leaves.call("transfer", {"amount": 5}))
+                assert done(await leaves.call("pay", {"amount": 1}, call_id="c1")) == "sent 1 to ann"
+            failed(await leaves.call("pay", {"amount": 2}), "unavailable")
+            failed(await leaves.approve(asked), "unavailable")
+
+            assert done(await stays.call("pay", {"amount": 1}, call_id="c1")) == "sent 1 to ann"
+            assert done(await stays.approve(asked)) == "sent 5 to ann"
+            assert len(await store.database.read("SELECT owner FROM owners")) == 1
+        assert await store.database.read("SELECT owner FROM owners") == []
+        assert (await store.info())["calls"] == {"ended": 2}
+    assert bank.ran == [(1, "ann"), (5, "ann")]
+
+
+async def test_a_runtime_may_be_opened_again_on_its_store(address: str) -> None:
+    bank = Bank()
+    runtime = Runtime(bank, store=address)
+    async with runtime:
+        pending(await runtime.call("transfer", {"amount": 5}, call_id="c1"))
+    failed(await runtime.approve("c1"), "unavailable")
+    async with runtime:
+        assert done(await runtime.approve("c1")) == "sent 5 to ann"
+    async with runtime:
+        assert done(await runtime.call("transfer", {"amount": 5}, call_id="c1")) == "sent 5 to ann"
+    assert bank.ran == [(5, "ann")]
+
+
+async def test_a_store_is_opened_by_await_or_with_async_with(address: str) -> None:
+    store = await Store.open(address)
+    await store.inbox.push("a1", "e1", "service", {"x": 1})
+    await store.close()
+    async with Store.open(address) as again:
+        assert await again.inbox.count("a1") == 1
+    with pytest.raises(StoreUnavailable):
+        await again.inbox.count("a1")
+
+
+async def test_a_closed_store_is_no_store_for_a_runtime(address: str) -> None:
+    store = await Store.open(address)
+    await store.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await Runtime(store=store).__aenter__()
+
+
+async def test_a_path_is_an_address_too(tmp_path: Path) -> None:
+    bank = Bank()
+    async with Runtime(bank, store=tmp_path / "store.db") as runtime:  # type: ignore[arg-type]
+        await runtime.call("pay", {"amount": 5}, call_id="c1")
+    async with Store.open(tmp_path / "store.db") as store:  # type: ignore[arg-type]
+        assert (await store.info())["calls"] == {"ended": 1}
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("{folder}/nowhere/store.db", "No such file"),
+        ("{folder}", "directory"),
+        ("{folder}/text.db", "not a database"),
+        ("", "cannot be opened"),
+        ("mysql://localhost/db", "postgresql://"),
+        ("sqlite:///store.db", "postgresql://"),
+        ("postgresql://localhost:1/none?connect_timeout=1", "PostgreSQL"),
+        ("postgresql://localhost:nonsense/none", "PostgreSQL"),
+    ],
+)
+async def test_a_wrong_address_says_what_is_wrong(tmp_path: Path, address: str, told: str) -> None:
+    (tmp_path / "text.db").write_text("this is a text file, and a rather long one\n" * 100)
+    where = address.format(folder=tmp_path)
+    for opening in (Runtime(store=where).__aenter__(), Store.open(where)._open()):
+        with pytest.raises(StoreError, match=told):
+            await opening
+
+
+@pytest.mark.parametrize("store", [5, b"store.db", object()])
+async def test_what_is_no_address_at_all_is_refused(store: Any) -> None:
+    with pytest.raises(TypeError, match="store"):
+        await Runtime(store=store).__aenter__()
+
+
+async def test_a_password_is_not_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError) as caught:
+        await Store.open("postgresql://ann:s3cret@localhost:1/none?connect_timeout=1")
+    assert "s3cret" not in str(caught.value)
+
+
+async def test_a_store_of_a_newer_version_is_not_touched(file: str) -> None:
+    async with Store.open(file) as store:
+        from toolwright.store.database import Statement
+
+        await store.write([Statement("INSERT INTO schema_versions (version, applied_at) VALUES (999, 0)")])
+    with pytest.raises(StoreError, match="newer"):
+        await Store.open(file)
+
+
+async def test_a_runtime_whose_tools_are_wrong_lets_go_of_its_store(file: str) -> None:
+    from toolwright import DefinitionError
+
+    @tool(queue="nowhere")
+    async def broken() -> None:
+        """Names a queue that is not there."""
+
+    with pytest.raises(DefinitionError):
+        await Runtime(broken, store=file).__aenter__()
+    async with Store.open(file) as store:
+        assert await store.database.read("SELECT owner FROM owners") == []
+    assert [path.name for path in Path(file).parent.glob("*owner*")] == []
+
+
+async def test_many_runtimes_may_come_at_once_to_an_empty_store(address: str) -> None:
+    bank = Bank()
+
+    async def one(number: int) -> str:
+        async with Runtime(bank, store=address) as runtime:
+            return str(done(await runtime.call("pay", {"amount": number})))
+
+    assert sorted(await asyncio.gather(*(one(n) for n in range(8)))) == [f"sent {n} to ann" for n in range(8)]
+    async with Store.open(address) as store:
+        assert (await store.info())["rows"]["owners"] == 0
+
+
+async def test_the_journal_of_a_store_tells_each_call_once(address: str) -> None:
+    bank = Bank()
+
+    @tool(effects={"read"})
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    async with Runtime(bank, look, ask(), store=address) as runtime:
+        ids = [
+            (await runtime.call("pay", {"amount": 1})).meta.call_id,
+            (await runtime.call("look")).meta.call_id,
+            (await runtime.call("pay", {"amount": 1}, call_id="c1")).meta.call_id,
+            id_of(await runtime.call("ask")),
+        ]
+        await runtime.call("pay", {"amount": 1}, call_id="c1")
+        await runtime.settle(ids[-1], "yes")
+    async with Runtime(bank, look, ask(), store=address) as runtime:
+        rows = await read(runtime, "SELECT call_id, kind, status FROM journal ORDER BY tx, id")
+
+    told = {call_id: [(row["kind"], row["status"]) for row in rows if row["call_id"] == call_id] for call_id in ids}
+    assert [told[call_id] for call_id in ids[:3]] == [[("ended", "ok")]] * 3
+    assert told[ids[3]] == [("pending", "result"), ("settled", "settle"), ("ended", "ok")]
