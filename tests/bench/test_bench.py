@@ -16,10 +16,11 @@ async def test_every_subject_gives_rows_with_positive_numbers():
     rows = [
         *await calls(rounds=1, count=2),
         *await queue(rounds=1, count=5),
+        *await durable(rounds=1, count=64, waiting=10, postgres=False),
         *await define(rounds=1, count=3),
     ]
 
-    assert len(rows) == 11
+    assert len(rows) == 14
     assert all(row.measured is not None and row.measured > 0 for row in rows)
 
 
@@ -47,6 +48,11 @@ def test_a_goal_is_met_by_the_number_that_is_shown():
     assert Row("calls", 1.254, 1.25).cells() == ("calls", "<= 1.25x", "1.25x", "yes")
     assert Row("calls", 1.256, 1.25).met == "no"
     assert Row("distributions", 2, 4, unit="").cells() == ("distributions", "<= 4", "2", "yes")
+
+
+def test_a_goal_may_be_to_reach_so_much():
+    assert Row("calls", 0.496, 0.5, at_least=True).cells() == ("calls", ">= 0.5x", "0.496x", "no")
+    assert Row("calls", 0.51, 0.5, at_least=True).met == "yes"
 
 
 def test_what_cannot_be_measured_says_why():

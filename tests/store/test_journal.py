@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolwright.store.database import Statement, Unexpected, Unstorable
+from toolwright.store.database import Statement, Unexpected
 from toolwright.store.journal import Entry, Journal
 from toolwright.store.opening import open_database
 
@@ -98,10 +98,11 @@ async def test_what_is_no_cursor_is_refused(cursor):
             await journal.after(cursor)
 
 
-async def test_a_name_that_cannot_be_stored_is_refused(address):
+async def test_a_name_that_cannot_be_stored_is_spelled_out(address):
     async with journal_at(address) as journal:
-        with pytest.raises(Unstorable):
-            await ended(journal, "a\0b")
+        await ended(journal, "a\0b")
+
+        assert [entry.call_id for entry in await journal.after()] == [r"'a\x00b'"]
 
 
 async def test_a_reader_beside_many_writers_sees_everything_once(shared_address):
