@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,12 @@ import pytest
 from tests.crash.run import Harness
 from tests.crash.server import Server
 from tests.crash.zygote import Zygote
+
+
+@pytest.fixture(autouse=True)
+def patience() -> None:
+    """On a busy machine these take longer than a loop that hangs may: their own limit is what counts."""
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from toolwright import Failed, Outcome, Pending
 
 WORKERS = 8
 LONGEST = 20.0
-"""Seconds after which a call counts as stuck that should go on by itself once the server is back."""
+"""Seconds of one and the same news after which a call counts as stuck: it should go on once the server is back."""
 _TOOLS = (("pay", "to"), ("wire", "to"), ("ask", ""), ("look_up", "what"), ("book", "what"), ("post", "to"))
 
 
@@ -34,10 +34,12 @@ async def load(caller: Caller) -> None:
 
 async def see_through(caller: Caller, asked: Asked) -> None:
     """What an agent does: ask again for what was not there, wait for what goes on, leave doubts to people."""
-    outcome, until = await caller.call(asked), time.monotonic() + LONGEST
+    outcome, told, since = await caller.call(asked), "", 0.0
     while asked.call_id is not None and _is_open(outcome):
-        if time.monotonic() > until:
-            caller.world.note("stuck", [{"call_id": asked.call_id, "told": repr(outcome)}])
+        if told != outcome.text:
+            told, since = outcome.text, time.monotonic()
+        if time.monotonic() > since + LONGEST:
+            caller.world.note("stuck", [{"call_id": asked.call_id, "told": told}])
             return
         await asyncio.sleep(0.02)
         outcome = await go_on(caller, asked, outcome)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +33,7 @@ class World:
     def told(self, verb: str, outcome: Outcome, call_id: str | None = None) -> Outcome:
         """Whoever called or answered has been told this: from here on it must be so."""
         self.points.reach(f"before {verb} is told")
-        line = {"call_id": call_id or outcome.meta.call_id, "verb": verb, "part": self.part}
+        line = {"call_id": call_id or outcome.meta.call_id, "verb": verb, "part": self.part, "at": time.time()}
         if isinstance(outcome, Pending):
             self._append("told", {**line, "outcome": None, "waiting_for": outcome.waiting_for})
         else:

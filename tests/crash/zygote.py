@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 import traceback
+from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,17 +25,21 @@ class Zygote:
     """The other end: starts it, and has it fork."""
 
     def __init__(self) -> None:
+        self._numbers = count()
         command = [sys.executable, "-m", "tests.crash.zygote"]
         self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def run(self, life: Life, beside: Life | None = None) -> list[int]:
         """How each process ended: 0, or minus the signal that killed it. `beside` starts first and survives."""
-        lives = [life] if beside is None else [life, beside]
+        lives = [asdict(each) for each in (life, beside) if each is not None]
+        number = next(self._numbers)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"[{', '.join(each.line() for each in lives)}]\n")
-        self._process.stdin.flush()
-        return [int(code) for code in json.loads(self._process.stdout.readline())]
+        print(json.dumps({"number": number, "lives": lives}), file=self._process.stdin, flush=True)
+        while True:  # a test that was interrupted may have left an answer behind
+            answer = json.loads(self._process.stdout.readline())
+            if answer["number"] == number:
+                return [int(code) for code in answer["codes"]]
 
     def __enter__(self) -> Self:
         return self
@@ -50,9 +56,10 @@ def serve() -> None:
     gc.collect()
     gc.freeze()  # children would copy what the collector touches
     for line in sys.stdin:
-        life, *beside = (Life(**order) for order in json.loads(line))
+        order = json.loads(line)
+        life, *beside = (Life(**each) for each in order["lives"])
         codes = _beside(life, beside[0]) if beside else [_ended(_forked(life), life)]
-        print(json.dumps(codes), flush=True)
+        print(json.dumps({"number": order["number"], "codes": codes}), flush=True)
 
 
 def _beside(life: Life, survivor: Life) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.durable.bank import Bank, died, done, failed, pending, read, state, until
-from toolwright import Context, Done, Failed, Runtime, tool
+from toolwright import Context, Done, Failed, Pending, Runtime, tool
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 
@@ -196,6 +196,27 @@ async def test_an_approved_call_that_a_closing_runtime_had_not_run_is_for_the_ne
         else:  # it had begun: how it ended is stored
             assert failed(await runtime.approve("c1"), "cancelled") == failed(told, "cancelled")
             assert bank.ran == [(1, "bob")]
+
+
+async def test_what_has_happened_is_told_as_it_was_even_where_it_would_be_denied_now(address: str) -> None:
+    @tool(effects={"write"})
+    async def book(ctx: Context) -> Any:
+        """Book, and hear later."""
+        return Pending("result", message="the theatre calls back")
+
+    bank = Bank()
+    bank.gate.clear()
+    async with Runtime(bank, book, store=address) as runtime:
+        pending(await runtime.call("book", call_id="booked"))
+        calling = asyncio.create_task(runtime.call("pay", {"amount": 5}, call_id="paid"))
+        await bank.started.wait()
+        await died(runtime, "paid")
+        bank.gate.set()
+        await calling
+    async with Runtime(bank, book, store=address, policy=[{"decision": "deny"}]) as runtime:
+        assert await runtime.settle("paid", "the bank says it was sent") == Done("the bank says it was sent")
+        assert await runtime.settle("booked", "row 5") == Done("row 5")
+        failed(await runtime.call("pay", {"amount": 6}), "denied")
 
 
 # Verify

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 
 from tests.durable.bank import Bank, ask, done, failed, pending, read, state
 from toolwright import Context, Done, Failed, Runtime, ToolError, tool
+from toolwright.testing import ManualClock
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 
@@ -183,10 +185,13 @@ async def test_an_id_that_is_no_text_is_refused_or_none_at_all(any_address: str,
 
 
 async def test_what_ended_by_its_time_limit_is_stored_as_it_was_told(address: str) -> None:
-    bank = Bank()
+    bank, clock = Bank(), ManualClock(time.time())
     bank.gate.clear()
-    async with Runtime(bank, store=address) as runtime:
-        by_caller = await runtime.call("pay", {"amount": 5}, call_id="c1", timeout=0.05)
+    async with Runtime(bank, store=address, clock=clock) as runtime:
+        calling = asyncio.create_task(runtime.call("pay", {"amount": 5}, call_id="c1", timeout=5))
+        await bank.started.wait()
+        await clock.advance(6)
+        by_caller = await calling
         again = await runtime.call("pay", {"amount": 5}, call_id="c1")
         calling = asyncio.create_task(runtime.call("pay", {"amount": 6}, call_id="c2"))
         bank.started.clear()

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.durable.bank import Bank, ask, done, failed, id_of, pending, read
+from tests.durable.bank import Bank, ask, done, failed, id_of, pending, read, until
 from toolwright import Runtime, Store, tool
+from toolwright.runtime import keeper
+from toolwright.store import owners
 from toolwright.store.database import StoreError, StoreUnavailable
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
@@ -162,3 +164,36 @@ async def test_the_journal_of_a_store_tells_each_call_once(address: str) -> None
     told = {call_id: [(row["kind"], row["status"]) for row in rows if row["call_id"] == call_id] for call_id in ids}
     assert [told[call_id] for call_id in ids[:3]] == [[("ended", "ok")]] * 3
     assert told[ids[3]] == [("pending", "result"), ("settled", "settle"), ("ended", "ok")]
+
+
+async def test_what_others_have_answered_is_not_held_in_memory_for_ever(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "TIDY", 0.05)
+    async with Runtime(ask(), store=address) as here, Runtime(store=address) as elsewhere:
+        ids = [id_of(await here.call("ask")) for _ in range(5)]
+        for call_id in ids[1:]:
+            await elsewhere.settle(call_id, "yes")
+        await until(lambda: here.stats().pending == 1)
+
+        assert list(here.parts.waits.here) == ids[:1]
+        assert done(await here.settle(ids[0], "yes")) == "yes"
+        assert here.stats().pending == 0
+
+
+async def test_looking_after_a_store_does_not_read_through_the_calls_that_are_over(file: str) -> None:
+    looks = {
+        keeper._READY: {"after": "", "most": 1},
+        keeper._UNKNOWN: {},
+        owners._OTHERS: {"owner": "a"},
+        owners._READY: {"owner": "a"},
+        owners._UNKNOWN: {"owner": "a"},
+        owners._ASK: {},
+    }
+    async with Store.open(file) as store:
+        for sql, params in looks.items():
+            plan = await store.database.read(f"EXPLAIN QUERY PLAN {sql}", params)
+            ways = [row["detail"] for row in plan if "ledger" in row["detail"].split()[:2]]
+
+            assert ways, sql
+            assert all("ledger_unended (state=?" in way for way in ways), (sql, ways)

@@ -19,19 +19,26 @@ from toolwright.store.opening import AnyDatabase, open_database
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 ALICE, BOB = "a11ce", "b0b"
 RUNTIME = """
-import asyncio, os, sys, time
+import asyncio, sys
 from toolwright.store.opening import open_database
 
 async def main():
     database = await open_database(sys.argv[1])
     await database.hold(sys.argv[2])
-    if "fork" in sys.argv and os.fork() == 0:
-        print("child", os.getpid(), flush=True)
-        time.sleep(60)
     print("held", flush=True)
     await asyncio.sleep(60)
 
 asyncio.run(main())
+"""
+# Without the threads of a store: a fork beside threads may hang for reasons of its own.
+FORKING = """
+import os, sys, time
+from toolwright.store.locks import OwnerFiles
+
+files = OwnerFiles(sys.argv[1])
+files.hold(sys.argv[2])
+print("child" if os.fork() == 0 else "parent", os.getpid(), flush=True)
+time.sleep(60)
 """
 
 
@@ -51,10 +58,10 @@ async def opened(address: str) -> AsyncIterator[AnyDatabase]:
 
 
 @asynccontextmanager
-async def runtime(address: str, owner: str, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def runtime(address: str, owner: str, program: str = RUNTIME) -> AsyncIterator[asyncio.subprocess.Process]:
     """Another process that holds the lock of this owner."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", RUNTIME, address, owner, *options, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", program, address, owner, stdout=asyncio.subprocess.PIPE
     )
     try:
         yield process
@@ -134,7 +141,7 @@ async def test_a_killed_process_is_dead_at_once(shared_address):
 
 async def test_a_forked_child_does_not_keep_its_dead_parent_alive(tmp_path):
     address = str(tmp_path / "store.db")
-    async with opened(address) as database, runtime(address, ALICE, "fork") as process:
+    async with opened(address) as database, runtime(address, ALICE, FORKING) as process:
         lines = sorted([await process.stdout.readline(), await process.stdout.readline()])
         child = int(lines[0].split()[1])
         assert await database.alive([ALICE]) == {ALICE}

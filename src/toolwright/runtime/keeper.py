@@ -26,13 +26,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("toolwright")
 BEAT = 0.25
 """Seconds between two looks at what others may have done."""
-SEAL, PRUNE = 1.0, 3600.0
+SEAL, TIDY, PRUNE = 1.0, 60.0, 3600.0
 VERIFY = 5.0
 """Seconds that tools have to find out what happened before the rest goes on; they may go on longer by themselves."""
 AT_ONCE = 100
-_READY = "SELECT call_id FROM ledger WHERE state = 'ready' AND call_id > :after ORDER BY call_id LIMIT :most"
-_UNKNOWN = "SELECT call_id FROM ledger WHERE state = 'unknown'"
-_NO_NEWS = "DELETE FROM inbox WHERE event_id = :event_id AND state = 'pending'"
+# Only a query that says `<> 'ended'` itself uses the index of calls that have not ended, and not all that ever were.
+_READY = """SELECT call_id FROM ledger WHERE state = 'ready' AND state <> 'ended' AND call_id > :after
+    ORDER BY call_id LIMIT :most"""
+_UNENDED = "SELECT call_id FROM ledger WHERE state <> 'ended'"
+_UNKNOWN = "SELECT call_id FROM ledger WHERE state = 'unknown' AND state <> 'ended'"
+_NO_NEWS = "DELETE FROM inbox WHERE agent = :agent AND event_id = :event_id AND state = 'pending'"
 _ENDED = "SELECT call_id FROM ledger WHERE call_id = :call_id AND state = 'ended'"
 
 
@@ -107,6 +110,7 @@ class Keeper:
         await self._go_on()
         await self._sweep()
         await self._wake()
+        await self._every(TIDY, "tidy", self._tidy)
         await self._every(SEAL, "write", self._parts.ledger.retry_unwritten)
         await self._every(SEAL, "seal", self._store.audit.seal)
         await self._every(PRUNE, "prune", self._store.prune)
@@ -153,7 +157,18 @@ class Keeper:
                 invocation.lost = invocation.closed = True
                 live.set_result(True)
                 # Who answered could not know that the caller waits: now that it is told, it is no news any more.
-                await self._store.write([Statement(_NO_NEWS, {"event_id": f"tr:{call_id}"})])
+                told = {"agent": invocation.principal.agent or "", "event_id": f"tr:{call_id}"}
+                await self._store.write([Statement(_NO_NEWS, told)])
+
+    async def _tidy(self) -> None:
+        """Forget calls that were made here, waited, and were ended by somebody else."""
+        waits = self._parts.waits
+        if not (before := set(waits.here)):
+            return
+        unended = {row["call_id"] for row in await self._store.database.read(_UNENDED)}
+        for call_id in before - unended - waits.going.keys() - waits.live.keys():
+            if (invocation := waits.here.get(call_id)) is not None:
+                waits.over(invocation)
 
     async def _verify(self) -> None:
         """Tools find out what they can; one that takes its time is not waited for."""

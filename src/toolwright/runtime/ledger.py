@@ -20,7 +20,7 @@ from toolwright.runtime.form import Form
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.plain import fingerprint, given_arguments
 from toolwright.store import ledger as rows
-from toolwright.store.database import Row, Statement, StoreUnavailable, Unexpected, Unstorable
+from toolwright.store.database import Row, Statement, StoreUnavailable, Unexpected
 from toolwright.store.inbox import tool_result
 from toolwright.store.ledger import Known
 from toolwright.store.outcomes import arguments_of, arguments_text, outcome_of, outcome_text
@@ -168,7 +168,7 @@ class Ledger:
         store = self._parts.store or await self._parts.remembered()
         try:
             text = outcome_text(outcome)
-        except Unstorable as error:
+        except Exception as error:  # noqa: BLE001 - a handler may put anything into an outcome
             outcome = Failed("crashed", f"{invocation.tool_name} ran, but {error}", executed=True)
             text = outcome_text(outcome)
         invocation.closed = True

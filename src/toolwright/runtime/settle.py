@@ -15,6 +15,7 @@ from toolwright.core.content import to_json
 from toolwright.core.errors import Code, InvalidArguments
 from toolwright.core.events import CallSettled
 from toolwright.core.invoke import failed
+from toolwright.core.jsontext import parse
 from toolwright.core.outcome import Done, Failed, Outcome, Pending, Wait, happened
 from toolwright.runtime.approval import Approval
 from toolwright.runtime.ledger import said
@@ -37,8 +38,12 @@ ANNOUNCED = Statement("{announce}")
 async def approve(scope: Scope, call_id: str, *, always: bool, arguments: Any, by: str | None) -> Outcome:
     """Yes, perhaps with other arguments; invalid ones leave the wait open."""
     try:
+        if isinstance(arguments, (str, bytes)):  # as models write them: what is kept is what they mean
+            arguments = parse(arguments)
         if arguments is not None and (refusal := await _check_edit(scope, call_id, arguments)) is not None:
             return refusal
+    except InvalidArguments as error:
+        return failed(error).evolve(executed=False)
     except StoreError as error:
         return _unreachable(error)
     return await _answer(scope, call_id, Verdict("approve", approval=Approval(True, always, arguments, by=by), by=by))

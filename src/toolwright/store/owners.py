@@ -14,26 +14,28 @@ if TYPE_CHECKING:
 LEASE = 30.0
 """Seconds without a sign of life after which an owner that still holds its lock counts as gone."""
 
+# `<> 'ended'`, though it says nothing new, is what lets SQLite use the index of calls that have not ended.
 _JOIN = """INSERT INTO owners (owner, lease_until, started_at) VALUES (:owner, {now} + :lease, {now})
     ON CONFLICT (owner) DO UPDATE SET lease_until = excluded.lease_until"""
 # Also those who claimed a call after they had been taken for gone, and died before they gave a sign of life.
 _OTHERS = """SELECT owner, lease_until, lease_until < {now} AS late FROM owners WHERE owner <> :owner
-    UNION ALL SELECT DISTINCT owner, 0.0, 1 = 0 FROM ledger WHERE state IN ('taken', 'running') AND owner <> :owner
+    UNION ALL SELECT DISTINCT owner, 0.0, 1 = 0 FROM ledger
+    WHERE state IN ('taken', 'running') AND state <> 'ended' AND owner <> :owner
     AND NOT EXISTS (SELECT 1 FROM owners WHERE owners.owner = ledger.owner)"""
 _GONE = "DELETE FROM owners WHERE owner = :owner AND (lease_until < {now} OR CAST(:dead AS INTEGER) = 1)"
-_READY = """UPDATE ledger SET state = 'ready', owner = NULL, fence = fence + 1 WHERE state = 'taken' AND owner = :owner
-    RETURNING call_id"""
+_READY = """UPDATE ledger SET state = 'ready', owner = NULL, fence = fence + 1
+    WHERE state = 'taken' AND state <> 'ended' AND owner = :owner RETURNING call_id"""
 _UNKNOWN = f"""UPDATE ledger SET state = 'unknown', owner = NULL, fence = fence + 1
-    WHERE state = 'running' AND owner = :owner RETURNING {COLUMNS}"""
+    WHERE state = 'running' AND state <> 'ended' AND owner = :owner RETURNING {COLUMNS}"""
 _ASK = """INSERT INTO pending (call_id, round, waiting_for, message, request, note, state, created_at)
     SELECT ledger.call_id, (SELECT coalesce(max(round), 0) + 1 FROM pending WHERE pending.call_id = ledger.call_id),
     'result', 'It is not known whether ' || ledger.tool || ' has happened: its process died while it ran. '
         || 'Find out, then settle the call with what came of it.', '{"unknown_effect": true}', 'null', 'open', {now}
-    FROM ledger WHERE ledger.state = 'unknown'
+    FROM ledger WHERE ledger.state = 'unknown' AND ledger.state <> 'ended'
     AND NOT EXISTS (SELECT 1 FROM pending WHERE pending.call_id = ledger.call_id AND pending.state = 'open')"""
 _TOLD = """INSERT INTO audit (tx, at, kind, call_id, tool, user_id, detail)
     SELECT {tx}, {now}, 'recovered', call_id, tool, user_id, '{"owner": "' || CAST(:owner AS TEXT) || '"}'
-    FROM ledger WHERE owner = :owner AND state IN ('taken', 'running')"""
+    FROM ledger WHERE owner = :owner AND state IN ('taken', 'running') AND state <> 'ended'"""
 
 
 class Owners:

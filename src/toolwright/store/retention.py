@@ -31,7 +31,8 @@ class Retention:
 
 _OLD = "ended_at < {now} - :age ORDER BY ended_at LIMIT :batch"
 _CALLS = f"SELECT call_id FROM ledger WHERE state = 'ended' AND {_OLD}"
-_IDLE = "SELECT call_id FROM ledger WHERE state = 'idle' AND created_at < {now} - :age ORDER BY created_at LIMIT :batch"
+_IDLE = """SELECT call_id FROM ledger WHERE state = 'idle' AND state <> 'ended' AND created_at < {now} - :age
+    ORDER BY created_at LIMIT :batch"""
 _SURPLUS = """SELECT call_id FROM ledger WHERE state = 'ended' AND (ended_at, call_id) <= (SELECT ended_at, call_id
     FROM ledger WHERE state = 'ended' ORDER BY ended_at DESC, call_id DESC LIMIT 1 OFFSET :most)
     ORDER BY ended_at, call_id LIMIT :batch"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from toolwright.core.invoke import crashed
 from toolwright.core.outcome import Failed, Outcome, Pending, happened
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
@@ -27,6 +28,10 @@ def ledger(plan: Plan, proceed: Proceed) -> Proceed:
             elif invocation.given and not invocation.round:
                 await kept.release(invocation)
             raise
+        except Exception as bug:
+            if not invocation.began:
+                raise
+            outcome = crashed(name, bug, redact=plan.parts.redact, details=plan.parts.crash_details)
         if isinstance(outcome, Pending):
             return outcome
         if happened(outcome) or not (invocation.given or invocation.round) or invocation.answered is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from math import isfinite
+from typing import Any
 
 from toolwright.core.call import Principal
 from toolwright.core.outcome import Failed, Outcome, Pending
@@ -10,6 +12,20 @@ from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed, on_the_way_out
 from toolwright.runtime.waiting import WaitingCall
 from toolwright.store.errors import Unstorable
+
+
+def sound(pending: Pending) -> Pending:
+    """A handler may put anything into a Pending; what means nothing is left out."""
+    given = pending.__dict__
+    wrong: dict[str, Any] = {}
+    if given["waiting_for"] not in ("approval", "result", "input"):
+        wrong["waiting_for"] = "result"
+    for name in ("call_id", "message"):
+        if not isinstance(given[name], str):
+            wrong[name] = ""
+    if (until := given["expires_at"]) is not None and not (isinstance(until, (int, float)) and isfinite(until)):
+        wrong["expires_at"] = None
+    return pending.evolve(**wrong) if wrong else pending
 
 
 def park(plan: Plan, proceed: Proceed) -> Proceed:
@@ -28,6 +44,7 @@ def park(plan: Plan, proceed: Proceed) -> Proceed:
             return await parts.ledger.end(invocation, outcome) if waited else outcome
         if durable:
             invocation.suspend()
+        outcome = sound(outcome)
         if (ended := await parts.waits.outcome_of(outcome.call_id, invocation.principal)) is not None:
             return await end(invocation, ended)  # the nested call that it would wait for has ended meanwhile
         try:
