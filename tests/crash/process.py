@@ -46,10 +46,6 @@ class Life:
     broken: str | None = None
     """What is deliberately wrong with it: the judge has to notice."""
 
-    def line(self) -> str:
-        """As it is sent to the process that forks."""
-        return json.dumps(asdict(self))
-
 
 def live(life: Life) -> None:
     """In a process of its own, which says on its error output what went wrong."""

@@ -60,7 +60,7 @@ def break_write(runtime: Runtime, word: str, *, kept: bool) -> Callable[[], int]
 
 
 async def ended(runtime: Runtime, name: str, arguments: dict[str, Any], call_id: str) -> Outcome:
-    while isinstance(outcome := await runtime.call(name, arguments, call_id=call_id), Pending):
+    while isinstance(outcome := await runtime.call(name, arguments, call_id=call_id), Pending):  # noqa: ASYNC110 - the runtime goes on by itself
         await asyncio.sleep(0.01)
     return outcome
 
