@@ -10,7 +10,7 @@ import pytest
 from tests.durable.bank import Bank, ask, done, failed, id_of, read, state, until
 from toolwright import Runtime
 from toolwright.runtime import keeper, ledger
-from toolwright.store.database import StoreUnavailable
+from toolwright.store.database import Statement, StoreUnavailable
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -183,3 +183,17 @@ async def test_a_runtime_can_be_closed_while_its_store_is_away(address: str) -> 
 
     async with Runtime(bank, store=address) as next_one:
         failed(await next_one.call("pay", {"amount": 5}, call_id="c1"), "unknown_effect")
+
+
+async def test_one_outcome_that_cannot_be_written_keeps_no_other_from_being_written(address: str) -> None:
+    bank = Bank()
+    bank.gate.clear()
+    async with Runtime(bank, store=address) as runtime:
+        runtime.parts.ledger.later("hopeless", [Statement("UPDATE nowhere SET nothing = 1")])
+        calling = asyncio.create_task(runtime.call("pay", {"amount": 5}, call_id="c1"))
+        await bank.started.wait()
+        with Broken(runtime):
+            bank.gate.set()
+            failed(await calling, "unknown_effect")
+        await until(lambda: _is(runtime, "c1", "ended"))
+        runtime.parts.ledger.unwritten.clear()

@@ -292,6 +292,9 @@ class Ledger:
                 await store.write(steps)
             except Unexpected:
                 log.info("What was left to write of call %s is there already, or was never begun.", call_id)
+            except StoreUnavailable:  # the next time another one comes first: it may be this one's own fault
+                self.unwritten[call_id] = self.unwritten.pop(call_id)
+                raise
             self.unwritten.pop(call_id, None)
 
 
