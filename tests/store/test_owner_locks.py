@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -58,10 +59,10 @@ async def opened(address: str) -> AsyncIterator[AnyDatabase]:
 
 
 @asynccontextmanager
-async def runtime(address: str, owner: str, program: str = RUNTIME) -> AsyncIterator[asyncio.subprocess.Process]:
+async def runtime(address: str, owner: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """Another process that holds the lock of this owner."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, address, owner, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", RUNTIME, address, owner, stdout=asyncio.subprocess.PIPE
     )
     try:
         yield process
@@ -141,16 +142,18 @@ async def test_a_killed_process_is_dead_at_once(shared_address):
 
 async def test_a_forked_child_does_not_keep_its_dead_parent_alive(tmp_path):
     address = str(tmp_path / "store.db")
-    async with opened(address) as database, runtime(address, ALICE, FORKING) as process:
-        lines = sorted([await process.stdout.readline(), await process.stdout.readline()])
-        child = int(lines[0].split()[1])
-        assert await database.alive([ALICE]) == {ALICE}
-        process.kill()
-
-        try:
-            await until_alive(database)
-        finally:
-            os.kill(child, signal.SIGKILL)
+    program = [sys.executable, "-c", FORKING, address, ALICE]
+    async with opened(address) as database:
+        with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as parent:
+            lines = sorted([parent.stdout.readline(), parent.stdout.readline()])
+            try:
+                assert await database.alive([ALICE]) == {ALICE}
+                parent.kill()
+                parent.wait()
+                await until_alive(database)
+            finally:
+                parent.kill()
+                os.kill(int(lines[0].split()[1]), signal.SIGKILL)
 
 
 async def test_the_file_of_a_dead_owner_is_cleared_away(tmp_path):
