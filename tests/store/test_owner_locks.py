@@ -38,7 +38,8 @@ from toolwright.store.locks import OwnerFiles
 
 files = OwnerFiles(sys.argv[1])
 files.hold(sys.argv[2])
-print("child" if os.fork() == 0 else "parent", os.getpid(), flush=True)
+who = "child" if os.fork() == 0 else "parent"
+os.write(1, f"{who} {os.getpid()}\\n".encode())  # at once: print writes word by word where nothing is buffered
 time.sleep(60)
 """
 
@@ -186,13 +187,15 @@ async def test_a_lost_connection_comes_back_with_its_locks(postgres_address, mon
     async with opened(postgres_address) as database, opened(postgres_address) as other:
         await database.hold(ALICE)
         await database.hold(BOB)
+        [server] = await other.read("SELECT extract(epoch FROM now() - pg_postmaster_start_time())::float8 AS age")
         await other.read(
-            """SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'
+            """SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory'
             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
         )
         await until_alive(other, ALICE, BOB)
 
-        monkeypatch.setattr(postgres, "SETTLING", 0.5)
+        monkeypatch.setattr(postgres, "SETTLING", server["age"])  # long enough ago for the server, not for the session
+        assert await other.alive(["dead"]) == set()
         assert await database.alive(["dead"]) == {"dead"}  # others may have lost theirs with ours
 
 
