@@ -217,6 +217,26 @@ async def test_an_approved_call_whose_process_ended_before_it_ran_is_run_by_the_
     assert (item.event_id, item.data["result"]) == (f"tr:{call_id}", "sent 5 to ann")
 
 
+async def test_an_approved_call_that_nobody_takes_up_is_listed_and_can_be_cancelled(address: str) -> None:
+    bank = Bank()
+    call_id = await asked(address, bank, amount=5)
+    async with Runtime(store=address) as without_the_tool:
+        pending(await without_the_tool.approve(call_id), "result")
+        (wait,) = await without_the_tool.pending()
+        cancelled = await without_the_tool.cancel(call_id)
+        after = await without_the_tool.pending()
+    async with Runtime(bank, store=address) as runtime:
+        failed(await runtime.approve(call_id), "cancelled")
+        (item,) = await runtime.store.inbox.drain("")  # type: ignore[union-attr]
+
+    assert (wait.call_id, wait.waiting_for, wait.arguments) == (call_id, "result", {"amount": 5})
+    assert "no runtime" in wait.message
+    assert cancelled
+    assert after == []
+    assert item.data["result"]["code"] == "cancelled"
+    assert bank.ran == []
+
+
 async def test_approving_again_in_a_runtime_that_has_the_tool_runs_it_there_at_once(address: str) -> None:
     bank = Bank()
     call_id = await asked(address, bank, amount=5)

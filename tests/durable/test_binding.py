@@ -60,38 +60,59 @@ async def _ended(runtime: Runtime, call_id: str) -> bool:
     return await state(runtime, call_id) == "ended"
 
 
-STORED = {
-    "call_id": "c9",
-    "tool": "refund",
-    "definition": "0" * 64,
-    "arguments": '{"amount": "much"}',
-}
+STORED = [
+    ("call_id", "c9"),
+    ("tool", "refund"),
+    ("definition", "0" * 64),
+    ("arguments", '{"amount": 6}'),
+    ("user_id", "eve"),
+    ("session", "s2"),
+    ("user_id", None),
+    ("session", None),
+]
 
 
-@pytest.mark.parametrize("column", STORED)
-async def test_a_row_that_was_changed_in_one_column_does_not_run_under_the_approval(address: str, column: str) -> None:
+@pytest.mark.parametrize(("column", "value"), STORED)
+async def test_a_row_that_was_changed_in_one_column_does_not_run_under_the_approval(
+    address: str, column: str, value: str | None
+) -> None:
     ran: list[Any] = []
     async with Runtime(tools(ran), store=address) as runtime:
         await call(runtime, ASKED)
     async with Runtime(store=address) as without_the_tools:
         pending(await without_the_tools.approve("c1"), "result")
-        await write(without_the_tools, f"UPDATE ledger SET {column} = :value", value=STORED[column])
+        await write(without_the_tools, f"UPDATE ledger SET {column} = :value", value=value)
     async with Runtime(tools(ran), store=address) as runtime:
         await runtime.approve("c1")
-        await runtime.approve("c9")
-        await asyncio.sleep(0.3)  # longer than a beat: it would have been taken by now
+        if column == "call_id":  # whose answer is now nobody's
+            failed(await runtime.approve("c9"), "not_found")
+        else:
+            await until(lambda: _ended(runtime, "c1"))
+            failed(await runtime.approve("c1"), "conflict")
 
     assert ran == []
 
 
-@pytest.mark.parametrize("column", ["tool", "definition"])
-async def test_a_row_that_was_changed_while_it_waited_cannot_be_approved(address: str, column: str) -> None:
+@pytest.mark.parametrize(("column", "value"), STORED[1:])
+async def test_a_row_that_was_changed_while_it_waited_cannot_be_approved(
+    address: str, column: str, value: str | None
+) -> None:
     ran: list[Any] = []
     async with Runtime(tools(ran), store=address) as runtime:
         await call(runtime, ASKED)
-        await write(runtime, f"UPDATE ledger SET {column} = :value", value=STORED[column])
+        await write(runtime, f"UPDATE ledger SET {column} = :value", value=value)
     async with Runtime(tools(ran), store=address) as runtime:
         failed(await runtime.approve("c1"), "conflict")
+
+    assert ran == []
+
+
+async def test_a_row_that_was_changed_under_edited_arguments_does_not_run_either(address: str) -> None:
+    ran: list[Any] = []
+    async with Runtime(tools(ran), store=address) as runtime:
+        await call(runtime, ASKED)
+        await write(runtime, "UPDATE ledger SET user_id = 'eve'")
+        failed(await runtime.approve("c1", arguments={"amount": 7}), "conflict")
 
     assert ran == []
 
@@ -155,6 +176,29 @@ async def test_an_approval_that_expired_is_used_no_more(file: str) -> None:
     clock = ManualClock(1_000_000.0 + 8 * 86_400)
     async with Runtime(bank, store=file, clock=clock) as runtime:
         failed(await runtime.approve("c1"), "expired")
+    assert bank.ran == []
+
+
+async def test_an_approval_that_nobody_acts_on_holds_as_long_again_as_the_wait_did(file: str) -> None:
+    from toolwright.testing import ManualClock
+
+    bank, day = Bank(), 86_400.0
+    async with Runtime(bank, store=file, clock=ManualClock()) as runtime:
+        await runtime.call("transfer", {"amount": 5}, call_id="c1")
+        (wait,) = await runtime.pending()
+        assert wait.expires_at is not None
+        patience = wait.expires_at - wait.created_at
+    async with Runtime(store=file, clock=ManualClock(1_000_000.0 + patience - day)) as without_the_tool:
+        pending(await without_the_tool.approve("c1"), "result")
+        (approved,) = await without_the_tool.pending()
+    async with Runtime(store=file, clock=ManualClock(1_000_000.0 + 2 * patience - 1.5 * day)) as without_the_tool:
+        assert len(await without_the_tool.pending()) == 1
+    async with Runtime(store=file, clock=ManualClock(1_000_000.0 + 2 * patience)) as without_the_tool:
+        await until(lambda: _ended(without_the_tool, "c1"))
+        await without_the_tool.add(bank)
+        failed(await without_the_tool.approve("c1"), "expired")
+
+    assert approved.expires_at == pytest.approx(1_000_000.0 + 2 * patience - day, abs=1.0)
     assert bank.ran == []
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.durable.bank import Bank, ask, failed, id_of, read
 from toolwright import Done, Runtime
+from toolwright.core.events import CallResumed, CallSettled
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 SUBMITTERS = 50
@@ -53,6 +54,21 @@ async def test_fifty_submitters_of_a_thousand_calls_have_one_winner_each(address
 
     assert (counts["ended"], counts["told"], counts["answered"], counts["outcomes"]) == (calls,) * 4
     assert counts["refused"] >= calls * (SUBMITTERS // 2 - 1)
+
+
+async def test_only_the_answer_that_counts_is_told_to_listeners(address: str) -> None:
+    events: list[Any] = []
+    async with Runtime(ask(), store=address) as one, Runtime(ask(), store=address) as other:
+        for runtime in (one, other):
+            runtime.listen(events.append)
+        ids = [id_of(await one.call("ask")) for _ in range(10)]
+        events.clear()
+        for each in ids:
+            await asyncio.gather(*(runtime.settle(each, number) for number, runtime in enumerate((one, other))))
+
+    settled = [event.call_id for event in events if isinstance(event, CallSettled)]
+    resumed = [event.call_id for event in events if isinstance(event, CallResumed)]
+    assert settled == resumed == ids
 
 
 async def test_a_thousand_answers_of_strangers_are_all_refused_and_all_in_the_audit(address: str) -> None:

@@ -167,6 +167,14 @@ async def test_the_file_of_a_dead_owner_is_cleared_away(tmp_path):
     assert list(Path(tmp_path).glob("*owner*")) == []
 
 
+async def test_files_that_dead_owners_left_are_cleared_away_by_whoever_comes(tmp_path):
+    (tmp_path / f"store.db-owner-{ALICE}").touch()
+
+    async with opened(str(tmp_path / "store.db")) as database:
+        await database.hold(BOB)
+        assert {path.name for path in tmp_path.glob("*owner*")} == {f"store.db-owner-{BOB}"}
+
+
 @pytest.mark.parametrize("owner", ["", "ABC", "../etc", "a b", "xyz", "a\n"])
 async def test_an_owner_is_hexadecimal(address, owner):
     async with opened(address) as database:

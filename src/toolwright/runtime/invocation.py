@@ -74,6 +74,8 @@ class Invocation:
     queued: float = 0.0
     on_end: Callable[[Outcome], object] | None = None
     """Whoever answered a waiting caller is told how the call ended."""
+    on_settled: Callable[[Invocation], None] | None = None
+    """Called once the answer that ends the call is written."""
     fence: int | None = None
     """The number under which this runtime holds the call in the ledger."""
     claimed: bool = False

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from toolwright.runtime import settle
+from toolwright.runtime.answer import take_ready, tell_followers
 from toolwright.runtime.logbook import Logbook
 from toolwright.runtime.verify import verify
 from toolwright.store import owners
@@ -140,13 +141,13 @@ class Keeper:
     async def _take(self, call_id: str) -> None:
         held = await self._store.pending.find(call_id)
         if held is not None:
-            await settle.take_ready(self._scope, held)
+            await take_ready(self._scope, held)
 
     async def _sweep(self) -> None:
         """Waits whose time is up, and calls that wait for a call that has ended."""
         await sweep(self._scope)
         for call_id in await self._store.pending.left_behind():
-            await settle.tell_followers(self._scope, call_id)
+            await tell_followers(self._scope, call_id)
 
     async def _wake(self) -> None:
         """Callers who wait here for an answer that was given elsewhere."""

@@ -181,9 +181,14 @@ class Ledger:
             raise
         finally:
             invocation.claims = False
-        self._parts.waits.over(invocation)
+        self._over(invocation)
         await self._make_room(store)
         return outcome
+
+    def _over(self, invocation: Invocation) -> None:
+        self._parts.waits.over(invocation)
+        if invocation.on_settled is not None:
+            invocation.on_settled(invocation)
 
     def _ending(self, invocation: Invocation, outcome: Done | Failed, text: str) -> list[Statement]:
         call_id = invocation.id
@@ -246,7 +251,7 @@ class Ledger:
         """Somebody else was first, or a write in doubt was kept after all."""
         found = await self.find(invocation.id)
         if found is not None and found.outcome == text:
-            self._parts.waits.over(invocation)
+            self._over(invocation)
             return outcome
         invocation.lost = True
         return outcome if found is None else self.said(found)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from toolwright.catalogue.listing import Listing
@@ -10,7 +12,7 @@ from toolwright.core.define import tool
 from toolwright.core.outcome import Wait
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Proceed
-from toolwright.runtime.waits import Verdict
+from toolwright.runtime.verdict import Verdict
 from toolwright.store.outcomes import arguments_of
 from toolwright.store.pending import Answered, Held
 
@@ -61,10 +63,21 @@ def _stand_in(name: str) -> Listing:
     return Listing(name, absent, None, "", name)
 
 
-def take(invocation: Invocation, verdict: Verdict, held: Held, answered: Answered | None, fence: int | None) -> None:
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """How a call goes on: with which answer, and under which fence it runs or what is written when it ends."""
+
+    verdict: Verdict
+    answered: Answered | None = None
+    fence: int | None = None
+    on_settled: Callable[[Invocation], None] | None = None
+
+
+def take(invocation: Invocation, held: Held, turn: Turn) -> None:
     """Let a call go on with the answer it waited for."""
-    last = held.rounds[-1]
-    invocation.state_note, invocation.answered, invocation.fence = held.note, answered, fence
+    last, verdict = held.rounds[-1], turn.verdict
+    invocation.state_note, invocation.answered, invocation.fence = held.note, turn.answered, turn.fence
+    invocation.on_settled = turn.on_settled
     if verdict.approval is not None:
         invocation.approval = verdict.approval
         return

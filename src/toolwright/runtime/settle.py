@@ -1,38 +1,30 @@
-"""Settle: answers to waiting calls. Every answer takes the call through the pipeline again, under the same id.
-
-An answer that ends the call is written together with the outcome that it leads to. One that lets the call go on is
-written first; then whoever claims the call runs it, this runtime before any other.
-"""
+"""Settle: answers to waiting calls are checked and judged here; what counts is acted on in `answer`."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from toolwright.core.content import to_json
 from toolwright.core.errors import Code, InvalidArguments
-from toolwright.core.events import CallSettled
 from toolwright.core.invoke import failed
 from toolwright.core.jsontext import parse
-from toolwright.core.outcome import Done, Failed, Outcome, Pending, Wait, happened
+from toolwright.core.outcome import Done, Failed, Outcome, Pending
+from toolwright.runtime.answer import act, result_of, take_ready, unreachable
 from toolwright.runtime.approval import Approval
-from toolwright.runtime.ledger import said
-from toolwright.runtime.resume import again_from, listing_of, take
-from toolwright.runtime.waits import Answer, Going, Verdict
-from toolwright.store import ledger as rows
-from toolwright.store.database import Statement, StoreError, StoreUnavailable, Unexpected, Unstorable, legible
-from toolwright.store.outcomes import arguments_text, outcome_of
-from toolwright.store.pending import Held, Round
+from toolwright.runtime.resume import listing_of
+from toolwright.runtime.verdict import Answer, Verdict
+from toolwright.store.database import StoreError, Unstorable, legible
+from toolwright.store.outcomes import arguments_text
+from toolwright.store.pending import Held
 
 if TYPE_CHECKING:
     from toolwright.runtime.scope import Scope
 
 log = logging.getLogger("toolwright")
+MOST_TRIES = 10
 _EXPECTED = {"approval": ("approve", "reject"), "result": ("settle",), "input": ("settle",)}
-_ENDS = ("reject", "cancel", "expire")
-ANNOUNCED = Statement("{announce}")
 
 
 async def approve(scope: Scope, call_id: str, *, always: bool, arguments: Any, by: str | None) -> Outcome:
@@ -45,7 +37,7 @@ async def approve(scope: Scope, call_id: str, *, always: bool, arguments: Any, b
     except InvalidArguments as error:
         return failed(error).evolve(executed=False)
     except StoreError as error:
-        return _unreachable(error)
+        return unreachable(error)
     return await _answer(scope, call_id, Verdict("approve", approval=Approval(True, always, arguments, by=by), by=by))
 
 
@@ -89,45 +81,63 @@ async def settle(scope: Scope, call_id: str, result: Any, *, by: str | None) -> 
 
 
 async def close(scope: Scope, call_id: str, code: Code, message: str) -> Outcome:
-    """End a wait without an answer: it was cancelled, or nobody answered in time."""
+    """End a wait without an answer, or take back an answer that nobody has acted on."""
+    answer: Answer = "expire" if code == "expired" else "cancel"
     try:
         held = await scope.parts.waits.find(call_id, scope.principal)
+        if held is not None and held.is_ready:
+            ending = Verdict.ending(held.rounds[-1], answer, code, message)
+            taken = await _shielded(scope, held, ending)
+            ended = await result_of(taken) if taken is not None else None
+            return _unknown(call_id) if ended is None else ended
     except StoreError as error:
-        return _unreachable(error)
+        return unreachable(error)
     if held is None or held.wait is None:
         return _unknown(call_id)
-    answer: Answer = "expire" if code == "expired" else "cancel"
-    if held.wait.waiting_for == "approval":
-        return await _answer(scope, call_id, Verdict(answer, approval=Approval(False, reason=message, code=code)))
-    return await _answer(scope, call_id, Verdict(answer, value=Failed(code, message)))
+    return await _answer(scope, call_id, Verdict.ending(held.wait, answer, code, message))
 
 
 async def _answer(scope: Scope, call_id: str, verdict: Verdict) -> Outcome:
-    parts = scope.parts
-    if parts.durable and parts.store is None:
+    if scope.parts.durable and scope.parts.store is None:
         return Failed("unavailable", "The runtime is not running; the call still waits.")
     if legible(verdict.by) != verdict.by:
         return Failed("invalid_arguments", "Nobody has such a name as is given in `by`. The call still waits.")
-    try:
-        held = await parts.waits.find(str(call_id), scope.principal)
-    except StoreError as error:
-        return _unreachable(error)
-    if held is None:
-        return await _refused(scope, str(call_id), verdict, _unknown(str(call_id)))
-    if (going := parts.waits.going.get(call_id)) is not None:
+    for _ in range(MOST_TRIES):  # whoever answers in the same moment may be first: then this one is judged again
+        try:
+            held = await scope.parts.waits.find(str(call_id), scope.principal)
+        except StoreError as error:
+            return unreachable(error)
+        if held is None:
+            return await _refused(scope, str(call_id), verdict, _unknown(str(call_id)))
+        if (outcome := await _answer_to(scope, held, verdict)) is not None:
+            return outcome
+    return Failed("conflict", f"Call {call_id} is answered by others all the time.")
+
+
+async def _answer_to(scope: Scope, held: Held, verdict: Verdict) -> Outcome | None:
+    """The outcome, or None where somebody else answered in that very moment."""
+    if (going := scope.parts.waits.going.get(held.call.call_id)) is not None:
         same = going.task is not None and verdict.same_as(going.answer, going.weight)
-        return await _result_of(going.task) if same and going.task else await _refused(scope, held, verdict)
+        return await result_of(going.task) if same and going.task else await _refused(scope, held, verdict)
     if (judged := _judged(scope, held, verdict)) is not None:
-        if held.wait is None and isinstance(judged, Failed) and (inner := held.rounds[-1].inner_call) is not None:
-            return await _through_inner(scope, held, inner, verdict)  # whose answer was the answer to both
-        goes_on = held.call.state == "ready" and isinstance(judged, Pending)
-        # Not by whoever answers: if he hangs up, the call must not be left taken by nobody.
-        again = await asyncio.shield(parts.reaper.own(take_ready(scope, held))) if goes_on else None
-        return await _result_of(again) if again else await _refused(scope, held, verdict, judged)
+        return await _without_effect(scope, held, verdict, judged)
     assert held.wait is not None
     if held.wait.inner_call is not None and verdict.answer != "expire":
         return await _through_inner(scope, held, held.wait.inner_call, verdict)
     return await act(scope, held, held.wait, verdict)
+
+
+async def _without_effect(scope: Scope, held: Held, verdict: Verdict, judged: Outcome) -> Outcome | None:
+    if held.wait is None and isinstance(judged, Failed) and (inner := held.rounds[-1].inner_call) is not None:
+        return await _through_inner(scope, held, inner, verdict)  # whose answer was the answer to both
+    if held.is_ready and isinstance(judged, Pending) and (again := await _shielded(scope, held)) is not None:
+        return await result_of(again)
+    return await _refused(scope, held, verdict, judged)
+
+
+async def _shielded(scope: Scope, held: Held, ending: Verdict | None = None) -> asyncio.Task[Outcome | None] | None:
+    """Take a call, but not by whoever asks: if he hangs up, the call must not be left taken by nobody."""
+    return await asyncio.shield(scope.parts.reaper.own(take_ready(scope, held, ending)))
 
 
 def _judged(scope: Scope, held: Held, verdict: Verdict) -> Outcome | None:
@@ -150,186 +160,12 @@ def _judged(scope: Scope, held: Held, verdict: Verdict) -> Outcome | None:
     return None
 
 
-async def act(scope: Scope, held: Held, wait: Round, verdict: Verdict) -> Outcome:
-    """Act on an answer. The runtime owns what follows: it goes on when the one who answered hangs up."""
-    parts, call_id = scope.parts, held.call.call_id
-    going = parts.waits.going[call_id] = Going(verdict.answer, verdict.weight())
-    going.task = parts.reaper.own(_carry_out(scope, held, wait, verdict, going))
-    return await _result_of(going.task)
-
-
-async def _carry_out(scope: Scope, held: Held, wait: Round, verdict: Verdict, going: Going) -> Outcome:
-    waits, call_id = scope.parts.waits, held.call.call_id
-    lost = False
-    try:
-        outcome = await _go_on(scope, held, wait, verdict)
-    except Unexpected:  # somebody else answered in that very moment
-        lost = True
-    except StoreError as error:
-        return _unreachable(error)
-    finally:
-        if waits.going.get(call_id) is going:
-            del waits.going[call_id]
-    if lost:
-        return await _answer(scope, call_id, verdict)
-    await _tell_followers(scope, call_id, outcome)
-    return outcome
-
-
-async def _result_of(running: asyncio.Task[Outcome]) -> Outcome:
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        if not running.cancelled():
-            raise
-        return Failed("cancelled", "The runtime closed before the call ended.", executed=True)
-
-
-async def _go_on(scope: Scope, held: Held, wait: Round, verdict: Verdict) -> Outcome:
-    parts = scope.parts
-    listing = listing_of(parts, held)
-    if verdict.answer == "approve" and listing is not None and listing.tool.definition != held.call.definition:
-        changed = f"{held.call.tool} has changed since it was asked about. Call it again."
-        verdict = Verdict("reject", approval=Approval(False, reason=changed, code="conflict"), by=verdict.by)
-    # A provider that asked for input goes on with it; to any other wait the answer is the outcome.
-    asked = wait.waiting_for == "input" and wait.inner_call is None
-    resumes = asked and isinstance(verdict.value, Done) and (listing is None or listing.provider is not None)
-    answered, fence = verdict.to(held, wait, scope.principal), None
-    if verdict.answer == "approve" or resumes:
-        fence = await _commit(scope, held, verdict, answered, here=listing is not None)
-        _tell(scope, held, wait, verdict)
-        if fence is None:
-            return Pending("result", held.call.call_id, f"Approved, but {held.call.tool} is not here now.")
-    else:
-        _tell(scope, held, wait, verdict)
-    if verdict.approval and verdict.approval.arguments is not None:
-        held = held._replace(call=held.call._replace(arguments=arguments_text(verdict.approval.arguments)))
-    if (outcome := await _to_live_caller(parts, held, verdict, None if fence else answered, fence)) is not None:
-        return outcome
-    return await _resume(scope, held, verdict, None if fence else answered, fence)
-
-
-async def _commit(scope: Scope, held: Held, verdict: Verdict, answered: Any, *, here: bool) -> int | None:
-    """Write that the call may go on; the fence under which it goes on here, if it can."""
-    parts, call = scope.parts, held.call
-    store = await parts.remembered()
-    edited = verdict.approval.arguments if verdict.approval else None
-    arguments = call.arguments if edited is None else arguments_text(edited)
-    steps = [answered.statement(), rows.goes_on(call.call_id, parts.owner if here else None, arguments)]
-    if parts.durable:
-        detail, user = {"answer": verdict.answer, "weight": answered.weight}, call.user_id
-        steps.append(store.audit.row("answer", call.call_id, call.tool, user=user, by=verdict.by, detail=detail))
-        steps.append(store.journal.entry("settled", call.call_id, call.tool, verdict.answer, user=user))
-    if not here:
-        steps.append(ANNOUNCED)
-    try:
-        results = await store.write(steps)
-    except StoreUnavailable:
-        if here:  # it may have been kept: then nobody goes on with it until it is put back
-            parts.ledger.unwritten[call.call_id] = [rows.put_back(call.call_id, parts.owner, call.fence + 1)]
-        raise
-    return results[1][0]["fence"] if here else None
-
-
-async def _to_live_caller(parts: Any, held: Held, verdict: Verdict, answered: Any, fence: int | None) -> Outcome | None:
-    """A caller who waits for the answer goes on with it itself; None if there is none, or it left just then."""
-    call_id = held.call.call_id
-    live, invocation = parts.waits.live.get(call_id), parts.waits.here.get(call_id)
-    if live is None or live.done() or invocation is None:
-        return None
-    ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-    invocation.on_end = partial(_hand_over, ended)
-    take(invocation, verdict, held, answered, fence)
-    live.set_result(True)
-    outcome = await ended
-    if invocation.lost:
-        raise Unexpected("somebody else was first")
-    if not (isinstance(outcome, Failed) and outcome.code == "cancelled"):
-        return outcome
-    # It left while it went on. What counts is what was written; if nothing was, the answer counts all the same.
-    found = await parts.ledger.find(call_id)
-    return said(found) if found is not None and found.state == "ended" else None
-
-
-def _hand_over(waiting: asyncio.Future[Outcome], outcome: Outcome) -> None:
-    if not waiting.done():
-        waiting.set_result(outcome)
-
-
-async def _resume(scope: Scope, held: Held, verdict: Verdict, answered: Any, fence: int | None) -> Outcome:
-    """The same call once more, from its stored arguments."""
-    parts = scope.parts
-    again, stack = again_from(parts, held)
-    take(again, verdict, held, answered, fence)
-    if parts.closed():  # meanwhile; what was claimed is given back when it leaves the store
-        raise StoreUnavailable("The runtime is not running.")
-    outcome = await stack(again)
-    if again.lost and answered is not None:
-        raise Unexpected("somebody else was first")
-    if isinstance(outcome, Pending) or again.closed:
-        return outcome
-    if fence is not None and parts.closed() and not happened(outcome):
-        return outcome  # the runtime closes: it was let run, and is for others to go on with
-    return await parts.ledger.end(again, outcome)
-
-
-async def take_ready(scope: Scope, held: Held) -> asyncio.Task[Outcome] | None:
-    """Claim a call that was answered elsewhere, or before a restart, and go on with it where its tool is here."""
-    parts, call, last = scope.parts, held.call, held.rounds[-1]
-    listing = listing_of(parts, held)
-    if listing is None or listing.tool.definition != call.definition or not parts.open:
-        return None
-    store = await parts.remembered()
-    [taken] = await store.write([rows.taken(call.call_id, parts.owner)])
-    if not taken:
-        return None
-    going = parts.waits.going[call.call_id] = Going(last.answer or "", last.weight or "")
-    going.task = parts.reaper.own(_go_on_with(scope, held, taken[0]["fence"], going))
-    return going.task
-
-
-async def _go_on_with(scope: Scope, held: Held, fence: int, going: Going) -> Outcome:
-    waits, call_id = scope.parts.waits, held.call.call_id
-    try:
-        outcome = await _resume(scope, held, Verdict.kept(held.rounds[-1]), None, fence)
-    except StoreError as error:
-        return _unreachable(error)
-    finally:
-        if waits.going.get(call_id) is going:
-            del waits.going[call_id]
-    await _tell_followers(scope, call_id, outcome)
-    return outcome
-
-
-async def _tell_followers(scope: Scope, call_id: str, outcome: Outcome) -> None:
-    """What was answered is answered; whoever waits for it is found at the next beat at the latest."""
-    try:
-        await tell_followers(scope, call_id, outcome)
-    except StoreError as error:
-        log.warning("Calls that wait for call %s are told later: %s", call_id, error)
-
-
 async def _through_inner(scope: Scope, held: Held, inner: str, verdict: Verdict) -> Outcome:
     """The call waits for another one: the answer is meant for that."""
     outcome = await _answer(scope, inner, verdict)
     if isinstance(outcome, Failed) and outcome.code in ("not_found", "conflict", "expired", "invalid_arguments"):
         return outcome
     return await scope.parts.waits.state_of(held.call.call_id, scope.principal) or outcome
-
-
-async def tell_followers(scope: Scope, call_id: str, outcome: Outcome | None = None) -> None:
-    """Calls that wait for this one end as it does."""
-    parts = scope.parts
-    store = await parts.remembered()
-    followers = await store.pending.followers(call_id)
-    found = await parts.ledger.find(call_id) if followers else None
-    if found is None or found.outcome is None:
-        return
-    told = outcome_of(found.outcome) if outcome is None or isinstance(outcome, Pending) else outcome.evolve()
-    for follower in followers:
-        outer = await store.pending.find(follower)
-        if outer is not None and outer.wait is not None and follower not in parts.waits.going:
-            await act(parts.root, outer, outer.wait, Verdict("settle", value=told))
 
 
 async def _refused(scope: Scope, call: Held | str, verdict: Verdict, outcome: Outcome | None = None) -> Outcome:
@@ -358,20 +194,3 @@ def _too_late(held: Held) -> Failed:
 
 def _unknown(call_id: str) -> Failed:
     return Failed("not_found", f"No call {call_id[:80]} is waiting.")
-
-
-def _unreachable(error: StoreError) -> Failed:
-    code: Code = "invalid_arguments" if isinstance(error, Unstorable) else "unavailable"
-    return Failed(code, f"the answer could not be written down, and the call still waits: {error}")
-
-
-def _tell(scope: Scope, held: Held, wait: Round, verdict: Verdict) -> None:
-    parts = scope.parts
-    if parts.listeners.heard:
-        call, always = held.call, bool(verdict.approval and verdict.approval.always)
-        parts.listeners.emit(
-            CallSettled(
-                call.call_id, call.tool, verdict.answer, cast(Wait, wait.waiting_for), verdict.by, always,
-                verdict.reason, parts.clock.time(),
-            )
-        )  # fmt: skip

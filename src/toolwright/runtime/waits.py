@@ -5,93 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from toolwright.core.call import Principal
-from toolwright.core.canonical import digest
 from toolwright.core.clock import Timer, wake
-from toolwright.core.errors import Code
 from toolwright.core.events import CallPending
-from toolwright.core.outcome import Done, Failed, Outcome, Pending, Wait
-from toolwright.runtime.approval import Approval
+from toolwright.core.outcome import Outcome, Pending, Wait
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.ledger import known
 from toolwright.runtime.plain import plain, plain_arguments
+from toolwright.runtime.verdict import Going
 from toolwright.runtime.waiting import WaitingCall as WaitingCall
 from toolwright.store import ledger as rows
 from toolwright.store.database import StoreUnavailable, Unexpected, Unstorable
 from toolwright.store.ledger import Known
-from toolwright.store.outcomes import arguments_of, json_text, outcome_of, outcome_text
-from toolwright.store.pending import Answered, Held, Round, asked
+from toolwright.store.outcomes import arguments_of, json_text
+from toolwright.store.pending import Held, Round, asked
 
 if TYPE_CHECKING:
     from toolwright.runtime.parts import Parts
     from toolwright.store.store import Store
-
-Answer: TypeAlias = Literal["approve", "reject", "settle", "cancel", "expire"]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """An answer to a wait."""
-
-    answer: Answer
-    value: Done | Failed | None = None
-    approval: Approval | None = None
-    by: str | None = None
-    code: Code = "rejected"
-    reason: str = ""
-
-    @classmethod
-    def kept(cls, round: Round) -> Verdict:
-        """The answer that lets a call go on, as it was written down."""
-        if round.answer == "approve":
-            told = json.loads(round.value or "{}")
-            by = told.get("by")
-            return cls("approve", approval=Approval(True, told.get("always", False), by=by), by=by)
-        return cls("settle", value=outcome_of(round.value or '{"done": null}'))
-
-    def weight(self) -> str:
-        """What makes it the same answer when it is given again."""
-        if self.answer == "approve":
-            return digest(self.approval.arguments if self.approval else None)
-        match self.value:
-            case Done(data):
-                return digest("done", data)
-            case Failed(code, message):
-                return digest("failed", code, message)
-        return digest(None)
-
-    def check(self) -> None:
-        """Raises for what cannot be written down or told from another answer."""
-        self.weight()
-        self._kept()
-
-    def same_as(self, answer: str | None, weight: str | None) -> bool:
-        """Whether giving it again changes nothing."""
-        return self.answer == answer and self.weight() == weight
-
-    def to(self, held: Held, wait: Round, viewer: Principal) -> Answered:
-        """The answer as it is written down."""
-        call_id, who = held.call.call_id, (viewer.user, viewer.session)
-        return Answered(call_id, wait.round, self.answer, self.weight(), self._kept(), self.by, *who)
-
-    def _kept(self) -> str | None:
-        """What whoever goes on with the call needs; edited arguments are in the ledger."""
-        if self.approval is not None:
-            return json.dumps({"always": self.approval.always, "by": self.by})
-        return outcome_text(self.value) if self.value is not None else None
-
-
-@dataclass(slots=True)
-class Going:
-    """An answer that is being acted on here."""
-
-    answer: str
-    weight: str
-    task: asyncio.Task[Outcome] | None = None
 
 
 class Waits:
@@ -101,7 +35,7 @@ class Waits:
         self._parts = parts
         self.here: dict[str, Invocation] = {}
         """Calls that wait and were made here, by id: their scope may offer what no store can keep."""
-        self.live: dict[str, asyncio.Future[Verdict | bool]] = {}
+        self.live: dict[str, asyncio.Future[bool | None]] = {}
         """Callers who wait for the answer themselves."""
         self.going: dict[str, Going] = {}
         self.open = 0
@@ -138,7 +72,7 @@ class Waits:
         return Pending("result", call.call_id, f"{call.tool} was answered and goes on.")
 
     async def listed(self, viewer: Principal) -> list[WaitingCall]:
-        """The open waits that the viewer may answer, oldest first."""
+        """The open waits of the viewer, and calls of theirs that were answered and that nobody goes on with."""
         if (store := self._parts.store) is None:
             return []
         try:
@@ -155,11 +89,11 @@ class Waits:
         inner = await self._to_follow(pending.call_id, invocation)
         message = pending.message or f"{invocation.listing.name} waits for {pending.waiting_for}."
         expires_at = None if inner else self._expiry(pending)
+        call = self._to_keep(invocation)
         wait = asked(
-            call_id, pending.waiting_for, message, request=json_text(pending.request), note=json_text(pending.state),
+            call, pending.waiting_for, message, request=json_text(pending.request), note=json_text(pending.state),
             inner=inner, expires_at=expires_at,
         )  # fmt: skip
-        call = self._to_keep(invocation)
         steps = [rows.waiting(call), wait, *self._told(store, invocation, pending)]
         try:
             results = await store.write(steps)
@@ -284,8 +218,11 @@ def plain_of(kept: str) -> Mapping[str, Any]:
 
 def shown(held: Held, wait: Round) -> WaitingCall:
     """A wait as the store keeps it, for people to read."""
-    call = held.call
+    call, kind, message, until = held.call, wait.waiting_for, wait.message, wait.expires_at
+    if held.is_ready:
+        kind, until = "result", wait.ready_until
+        message = f"{call.tool} was let run, and no runtime that has it has taken it up yet."
     return WaitingCall(
-        call.call_id, call.tool, plain_of(call.arguments), cast(Wait, wait.waiting_for), wait.message,
-        json.loads(wait.request), wait.expires_at, wait.created_at, call.user_id, call.session, wait.round,
+        call.call_id, call.tool, plain_of(call.arguments), cast(Wait, kind), message, json.loads(wait.request),
+        until, wait.created_at, call.user_id, call.session, wait.round,
     )  # fmt: skip

@@ -46,7 +46,7 @@ _BEGIN = _NEW.format(state="'running'")
 _WAIT = (
     _NEW.format(state="'waiting'")
     + """ ON CONFLICT (call_id) DO UPDATE SET state = 'waiting', owner = NULL, posted = excluded.posted,
-        arguments = excluded.arguments
+        arguments = excluded.arguments, definition = excluded.definition
     WHERE ledger.fingerprint IN (excluded.fingerprint, '') AND (ledger.state = 'idle'
         OR (ledger.state IN ('taken', 'running') AND ledger.owner = excluded.owner AND ledger.fence = excluded.fence))
     RETURNING fence"""

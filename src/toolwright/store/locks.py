@@ -8,6 +8,7 @@ import sys
 import weakref
 from collections.abc import Collection
 from contextlib import suppress
+from glob import escape, glob
 
 from toolwright.store.database import StoreUnavailable
 
@@ -56,6 +57,7 @@ class OwnerFiles:
             return
         self._spare_forked_children()
         try:
+            self._clear_away()
             self._held[owner] = _locked(self._file(owner))
         except OSError as error:
             raise StoreUnavailable(f"The lock of {owner} cannot be taken: {error.strerror}.") from error
@@ -80,6 +82,12 @@ class OwnerFiles:
     def close(self) -> None:
         for owner in list(self._held):
             self.let_go(owner)
+
+    def _clear_away(self) -> None:
+        """Files of owners who died before anybody knew of them."""
+        for file in glob(f"{escape(self._path)}-owner-*[0-9a-f]"):
+            with suppress(FileNotFoundError):  # somebody else did
+                _is_locked(file)
 
     def _file(self, owner: str) -> str:
         return f"{self._path}-owner-{owner}"

@@ -48,6 +48,8 @@ CREATE TABLE IF NOT EXISTS pending (
     request     TEXT NOT NULL,            -- JSON: the form to show
     note        TEXT NOT NULL,            -- JSON: a provider's private note to itself
     inner_call  TEXT,                     -- the call that this one waits for, if it waits for a call
+    binding     TEXT,                     -- digest of what the question, and then the answer, is about: it holds for
+                                          -- nothing else that the call's row may come to say
     state       TEXT NOT NULL,            -- open | answered
     answer      TEXT,                     -- approve | reject | settle | cancel | expire
     weight      TEXT,                     -- digest of the answer: the same answer again changes nothing

@@ -77,7 +77,8 @@ def record(plan: Plan, proceed: Proceed) -> Proceed:
 
     def tell_start(invocation: Invocation) -> None:
         if again and invocation.resumed:
-            listeners.emit(CallResumed(invocation.id, name, now()))
+            if invocation.on_settled is None:  # else it is told once the answer is written
+                listeners.emit(CallResumed(invocation.id, name, now()))
         else:
             about = (invocation._id or invocation.id, name, invocation.raw, invocation.parent, display, now())
             listeners.emit(_make(CallStarted, about))
