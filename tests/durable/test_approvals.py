@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.durable.bank import Bank, ask, died, done, failed, id_of, pending, read, state, until
+from tests.durable.bank import Bank, ask, died, done, failed, id_of, pending, read, state, until, write
 from toolwright import Context, Done, Failed, Runtime, Tool, tool
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
@@ -222,6 +222,8 @@ async def test_an_approved_call_that_nobody_takes_up_is_listed_and_can_be_cancel
     call_id = await asked(address, bank, amount=5)
     async with Runtime(store=address) as without_the_tool:
         pending(await without_the_tool.approve(call_id), "result")
+        assert await without_the_tool.pending() == []  # somebody may take it up any moment
+        await write(without_the_tool, "UPDATE pending SET answered_at = answered_at - 60")
         (wait,) = await without_the_tool.pending()
         cancelled = await without_the_tool.cancel(call_id)
         after = await without_the_tool.pending()

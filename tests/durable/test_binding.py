@@ -190,9 +190,8 @@ async def test_an_approval_that_nobody_acts_on_holds_as_long_again_as_the_wait_d
         patience = wait.expires_at - wait.created_at
     async with Runtime(store=file, clock=ManualClock(1_000_000.0 + patience - day)) as without_the_tool:
         pending(await without_the_tool.approve("c1"), "result")
-        (approved,) = await without_the_tool.pending()
     async with Runtime(store=file, clock=ManualClock(1_000_000.0 + 2 * patience - 1.5 * day)) as without_the_tool:
-        assert len(await without_the_tool.pending()) == 1
+        (approved,) = await without_the_tool.pending()
     async with Runtime(store=file, clock=ManualClock(1_000_000.0 + 2 * patience)) as without_the_tool:
         await until(lambda: _ended(without_the_tool, "c1"))
         await without_the_tool.add(bank)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.durable.bank import Bank, ask, done, failed, id_of, read, state, until
 from toolwright import Runtime
-from toolwright.runtime import keeper, ledger
+from toolwright.runtime import keeper, unwritten
 from toolwright.store.database import Statement, StoreUnavailable
 
 pytestmark = pytest.mark.timeout(30)
@@ -72,7 +72,7 @@ class Broken:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "INSIST", (0.01, 0.01))
+    monkeypatch.setattr(unwritten, "PAUSES", (0.01, 0.01))
     monkeypatch.setattr(keeper, "SEAL", 0.05)
     monkeypatch.setattr(keeper, "BEAT", 0.05)
 
@@ -189,7 +189,7 @@ async def test_one_outcome_that_cannot_be_written_keeps_no_other_from_being_writ
     bank = Bank()
     bank.gate.clear()
     async with Runtime(bank, store=address) as runtime:
-        runtime.parts.ledger.later("hopeless", [Statement("UPDATE nowhere SET nothing = 1")])
+        runtime.parts.ledger.unwritten.keep("hopeless", [Statement("UPDATE nowhere SET nothing = 1")])
         calling = asyncio.create_task(runtime.call("pay", {"amount": 5}, call_id="c1"))
         await bank.started.wait()
         with Broken(runtime):

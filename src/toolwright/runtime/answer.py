@@ -140,7 +140,7 @@ async def _commit(scope: Scope, held: Held, verdict: Verdict, answered: Answered
         results = await store.write(steps)
     except StoreUnavailable:
         if here:  # it may have been kept: then nobody goes on with it until it is put back
-            parts.ledger.unwritten[call.call_id] = [rows.put_back(call.call_id, parts.owner, call.fence + 1)]
+            parts.ledger.unwritten.keep(call.call_id, [rows.put_back(call.call_id, parts.owner, call.fence + 1)])
         raise
     return results[1][0]["fence"] if here else None
 

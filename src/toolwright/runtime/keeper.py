@@ -79,7 +79,7 @@ class Keeper:
         logbook, self._parts.logbook = self._parts.logbook, None
         leave = partial(self._store.owners.leave, self._parts.owner)
         last: list[Callable[[], Awaitable[object]]] = [
-            self._parts.ledger.retry_unwritten,
+            self._parts.ledger.unwritten.retry,
             self._store.audit.seal,
             leave,
         ]
@@ -112,7 +112,7 @@ class Keeper:
         await self._sweep()
         await self._wake()
         await self._every(TIDY, "tidy", self._tidy)
-        await self._every(SEAL, "write", self._parts.ledger.retry_unwritten)
+        await self._every(SEAL, "write", self._parts.ledger.unwritten.retry)
         await self._every(SEAL, "seal", self._store.audit.seal)
         await self._every(PRUNE, "prune", self._store.prune)
 

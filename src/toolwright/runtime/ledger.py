@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
-from hashlib import sha256
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
-
-from pydantic_core import from_json
 
 from toolwright.core.canonical import digest
 from toolwright.core.errors import InvalidArguments
 from toolwright.core.outcome import Done, Failed, Outcome
 from toolwright.runtime.form import Form
 from toolwright.runtime.invocation import Invocation
-from toolwright.runtime.plain import fingerprint, given_arguments
+from toolwright.runtime.known import digest_of, kept_arguments, known, said
+from toolwright.runtime.unwritten import Unwritten
 from toolwright.store import ledger as rows
-from toolwright.store.database import Row, Statement, StoreUnavailable, Unexpected
+from toolwright.store.database import Statement, StoreUnavailable, Unexpected
 from toolwright.store.inbox import tool_result
 from toolwright.store.ledger import Known
-from toolwright.store.outcomes import arguments_of, arguments_text, outcome_of, outcome_text
+from toolwright.store.outcomes import arguments_of, outcome_text
 
 if TYPE_CHECKING:
     from toolwright.runtime.parts import Parts
     from toolwright.store.store import Store
 
 log = logging.getLogger("toolwright")
-INSIST = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.2)
-"""Pauses between tries to write down what has happened: a database that restarts is waited for."""
-MOST_UNWRITTEN = 10_000
 KEPT = 10_000
 """Calls that a runtime without a store remembers once they are over."""
 
@@ -42,9 +34,7 @@ class Ledger:
 
     def __init__(self, parts: Parts) -> None:
         self._parts, self._kept = parts, 0
-        self.unwritten: dict[str, list[Statement]] = {}
-        """What the store would not take, by call; tried again for as long as the runtime lives."""
-        self._mending = asyncio.Lock()
+        self.unwritten = Unwritten(parts)
         self._claims: WeakValueDictionary[str, Invocation] = WeakValueDictionary()
         """Who claims a call whose id is known, while it lives: of two here, the store cannot tell which one did."""
 
@@ -53,7 +43,7 @@ class Ledger:
         store = await self._parts.remembered()
         call = invocation.known = known(invocation)
         if call.call_id in self.unwritten:
-            await self._mend(store, call.call_id)
+            await self.unwritten.mend(store, call.call_id)
         found = await store.write(rows.opened(call))
         await self._make_room(store)
         return Known.of(found[1][0])
@@ -97,7 +87,7 @@ class Ledger:
         """A call that is new. One that belongs to nothing else is like all others of its tool in its scope."""
         form = invocation.form = self._form(store, invocation)
         if form is not None:
-            return form.begin(invocation.id, _arguments(invocation))
+            return form.begin(invocation.id, kept_arguments(invocation))
         invocation.known = known(invocation, owner=self._parts.owner, fence=1)
         return [rows.begun(invocation.known), *self._intent(invocation)]
 
@@ -115,14 +105,14 @@ class Ledger:
         call_id, me, fence = invocation.id, self._parts.owner, invocation.fence
         if fence is not None:
             back = [rows.put_back(call_id, me, fence), rows.put_back(call_id, me, fence + 1, "running")]
-            self.unwritten[call_id] = back
+            self.unwritten.keep(call_id, back)
             return
         if not _fresh(invocation):
-            self.unwritten[call_id] = [rows.given_back(call_id, me)]
+            self.unwritten.keep(call_id, [rows.given_back(call_id, me)])
             return
         refused = Failed("unavailable", f"{invocation.tool_name} was not run: {error}")
         invocation.fence = 1
-        self.unwritten[call_id] = self._ending(invocation, refused, outcome_text(refused))
+        self.unwritten.keep(call_id, self._ending(invocation, refused, outcome_text(refused)))
         invocation.fence, invocation.journalled = None, False
 
     async def _undo(self, invocation: Invocation) -> None:
@@ -131,36 +121,19 @@ class Ledger:
         if _fresh(invocation):
             cancelled = outcome_text(Failed("cancelled", f"{invocation.tool_name} was cancelled before it ran."))
             step = rows.ended(call_id, cancelled, owner=me, fence=1)
-            await self._surely(call_id, Statement(step.sql, step.params))
+            await self.unwritten.surely(call_id, Statement(step.sql, step.params))
         elif fence is None:
-            await self._surely(call_id, rows.given_back(call_id, me))
+            await self.unwritten.surely(call_id, rows.given_back(call_id, me))
         else:
             later = rows.put_back(call_id, me, fence + 1, "running")
-            if taken := await self._surely(call_id, rows.taken_back(call_id, me, fence + 1), later=later):
+            if taken := await self.unwritten.surely(call_id, rows.taken_back(call_id, me, fence + 1), later=later):
                 invocation.fence = taken[0]["fence"]
-
-    async def _surely(self, call_id: str, step: Statement, *, later: Statement | None = None) -> list[Row]:
-        """Put something right, now or as soon as the store takes it."""
-        store = await self._parts.remembered()
-        try:
-            return (await store.write([step]))[0]
-        except StoreUnavailable:
-            self.later(call_id, [later or step])
-        except asyncio.CancelledError:  # it may not have come to the write at all
-            self.later(call_id, [later or step])
-            raise
-        return []
-
-    def later(self, call_id: str, steps: list[Statement]) -> None:
-        """Write it when the store takes it."""
-        if len(self.unwritten) < MOST_UNWRITTEN:
-            self.unwritten[call_id] = steps
 
     async def release(self, invocation: Invocation) -> None:
         """Nothing has happened: the call may be tried again under the same id."""
         if (fence := invocation.fence) is not None:
             invocation.fence, invocation.claimed = None, False
-            await self._surely(invocation.id, rows.released(invocation.id, self._parts.owner, fence))
+            await self.unwritten.surely(invocation.id, rows.released(invocation.id, self._parts.owner, fence))
             invocation.claims = False
 
     async def end(self, invocation: Invocation, outcome: Done | Failed) -> Outcome:
@@ -172,8 +145,12 @@ class Ledger:
             outcome = Failed("crashed", f"{invocation.tool_name} ran, but {error}", executed=True)
             text = outcome_text(outcome)
         invocation.closed = True
-        try:
-            await self._insist(store, invocation, self._ending(invocation, outcome, text))
+        steps = self._ending(invocation, outcome, text)
+        try:  # what has happened must be written; what has not can simply be refused
+            if invocation.began and invocation.answered is None:
+                await self.unwritten.insist(store, invocation.id, steps)
+            else:
+                await store.write(steps)
         except Unexpected:
             return await self._stored(store, invocation, outcome, text)
         except asyncio.CancelledError:
@@ -219,7 +196,7 @@ class Ledger:
         if not self._parts.durable or (store := self._parts.store) is None:
             return []
         known = invocation.known
-        user, detail = invocation.principal.user, {"arguments": _digest(known.arguments) if known else None}
+        user, detail = invocation.principal.user, {"arguments": digest_of(known.arguments) if known else None}
         return [store.audit.row("intent", invocation.id, invocation.listing.name, user=user, detail=detail)]
 
     def _told(self, invocation: Invocation, outcome: Done | Failed, text: str) -> list[Statement]:
@@ -229,23 +206,13 @@ class Ledger:
         invocation.journalled = True
         name, user, call_id = invocation.listing.name, invocation.principal.user, invocation.id
         code = outcome.code if isinstance(outcome, Failed) else "ok"
-        detail = {"code": code, "outcome": _digest(text)}
+        detail = {"code": code, "outcome": digest_of(text)}
         told = [store.audit.row("outcome", call_id, name, user=user, detail=detail)]
         if (answered := invocation.answered) is not None:
             detail = {"answer": answered.answer, "weight": answered.weight}
             told.append(store.audit.row("answer", call_id, name, user=user, by=answered.by, detail=detail))
             told.append(self._parts.entry(invocation, "settled", answered.answer))
         return [*told, self._parts.entry(invocation, "ended", code)]
-
-    async def _insist(self, store: Store, invocation: Invocation, steps: list[Statement]) -> None:
-        """What has happened must be written; what has not can simply be refused."""
-        happened = invocation.began and invocation.answered is None
-        try:
-            await _insist(store, steps, INSIST if happened else ())
-        except (asyncio.CancelledError, StoreUnavailable):
-            if happened:
-                self.later(invocation.id, steps)
-            raise
 
     async def _stored(self, store: Store, invocation: Invocation, outcome: Done | Failed, text: str) -> Outcome:
         """Somebody else was first, or a write in doubt was kept after all."""
@@ -282,36 +249,6 @@ class Ledger:
         except InvalidArguments:
             return False
 
-    async def retry_unwritten(self) -> None:
-        """What could not be written before."""
-        store = await self._parts.remembered()
-        for call_id in list(self.unwritten):
-            await self._mend(store, call_id)
-
-    async def _mend(self, store: Store, call_id: str) -> None:
-        """One at a time: a call that is asked for again goes on only when nothing of it is on its way any more."""
-        async with self._mending:
-            if (steps := self.unwritten.get(call_id)) is None:
-                return
-            try:
-                await store.write(steps)
-            except Unexpected:
-                log.info("What was left to write of call %s is there already, or was never begun.", call_id)
-            except StoreUnavailable:  # the next time another one comes first: it may be this one's own fault
-                self.unwritten[call_id] = self.unwritten.pop(call_id)
-                raise
-            self.unwritten.pop(call_id, None)
-
-
-async def _insist(store: Store, steps: list[Statement], pauses: Sequence[float]) -> None:
-    for pause in pauses:
-        try:
-            await store.write(steps)
-            return
-        except StoreUnavailable:
-            await asyncio.sleep(pause)
-    await store.write(steps)
-
 
 def _fresh(invocation: Invocation) -> bool:
     """Whether no row can be there yet."""
@@ -320,54 +257,3 @@ def _fresh(invocation: Invocation) -> bool:
 
 def _expecting(step: Statement) -> Statement:
     return step if step.expect is not None else Statement(step.sql, step.params, expect=1)
-
-
-def said(call: Known) -> Outcome:
-    """The same, as a value alone."""
-    if call.outcome is not None:
-        return outcome_of(call.outcome)
-    return unknown_effect(call.tool, call.call_id)
-
-
-def unknown_effect(tool: str, call_id: str) -> Failed:
-    """What is said of a call whose process died while it ran."""
-    return Failed(
-        "unknown_effect",
-        f"it is not known whether {tool} has happened, because its process died while it ran. Do not repeat it: "
-        f"a person has to find out and settle call {call_id}.",
-        executed=True,
-    )
-
-
-def known(invocation: Invocation, *, owner: str | None = None, fence: int = 0) -> Known:
-    """A call as the ledger keeps it."""
-    who, listing = invocation.principal, invocation.listing
-    return Known(
-        invocation.id, fingerprint(invocation) if invocation.given else "", listing.name, listing.tool.definition,
-        _arguments(invocation), who.user, who.session, who.agent, _context(invocation),
-        owner=owner, fence=fence, posted=invocation.posted,
-    )  # fmt: skip
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode(errors="surrogatepass")).hexdigest()
-
-
-def _arguments(invocation: Invocation) -> str:
-    """As a model wrote them where that is plain JSON: most calls need no further work."""
-    raw = invocation.raw
-    if isinstance(raw, str) and raw.isascii():
-        with suppress(ValueError):  # it was mended: what was understood is what is kept
-            if isinstance(from_json(raw, allow_inf_nan=False), dict):
-                return raw
-    return arguments_text(given_arguments(invocation))
-
-
-def _context(invocation: Invocation) -> str:
-    """What else belongs to the call; nothing, for most."""
-    who = invocation.principal
-    found = {
-        "message": who.message, "task": who.task, "space": who.space, "turn": who.turn, "parent": invocation.parent,
-        "model_id": invocation.model_id, "depth": invocation.depth, "given": invocation.given,
-    }  # fmt: skip
-    return json.dumps({name: value for name, value in found.items() if value}) if any(found.values()) else "{}"

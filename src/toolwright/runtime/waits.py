@@ -13,7 +13,7 @@ from toolwright.core.clock import Timer, wake
 from toolwright.core.events import CallPending
 from toolwright.core.outcome import Outcome, Pending, Wait
 from toolwright.runtime.invocation import Invocation
-from toolwright.runtime.ledger import known
+from toolwright.runtime.known import known
 from toolwright.runtime.plain import plain, plain_arguments
 from toolwright.runtime.verdict import Going
 from toolwright.runtime.waiting import WaitingCall as WaitingCall
@@ -101,7 +101,7 @@ class Waits:
             return await self.state_of(call_id, Principal()) or pending
         except (asyncio.CancelledError, StoreUnavailable):
             if call.owner is not None:  # its handler has run: nobody else can say that it waits
-                self._parts.ledger.later(call_id, steps)
+                self._parts.ledger.unwritten.keep(call_id, steps)
             raise
         [asked_at] = results[1]
         return self._parked(invocation, pending, asked_at["round"], asked_at["created_at"], message, expires_at)

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 from toolwright.store.database import Database, Row, Statement, Value
 from toolwright.store.ledger import COLUMNS, Known
 
+GRACE = 30.0
+"""Seconds until an answered call that nobody has gone on with is worth a person's attention."""
+
 
 class Round(NamedTuple):
     """One wait of a call, open or answered."""
@@ -91,7 +94,7 @@ _READY_UNTIL = "pending.answered_at + pending.expires_at - pending.created_at"
 _LISTED = f"""SELECT {COLUMNS}, {_ROUND} FROM pending JOIN ledger ON ledger.call_id = pending.call_id
     WHERE pending.state = 'open' AND pending.inner_call IS NULL
     AND (pending.expires_at IS NULL OR pending.expires_at > {{now}}) AND {_MAY_SEE}
-    UNION ALL SELECT {COLUMNS}, {_ROUND} {_READY} AND {_MAY_SEE}
+    UNION ALL SELECT {COLUMNS}, {_ROUND} {_READY} AND pending.answered_at + {GRACE} <= {{now}} AND {_MAY_SEE}
     ORDER BY asked_at, 1 LIMIT :most"""
 _ASK = """INSERT INTO pending
     (call_id, round, waiting_for, message, request, note, inner_call, binding, state, created_at, expires_at)
@@ -169,7 +172,7 @@ class PendingCalls:
         return Held(Known.of(rows[0]), tuple(map(_round, rows))) if rows else None
 
     async def listed(self, user: str | None = None, session: str | None = None, *, most: int = 1 << 31) -> list[Held]:
-        """The open waits of this user and session, and answered calls that nobody goes on with, oldest first."""
+        """The open waits of this user and session, and answered calls that nobody took up, oldest first."""
         rows = await self._database.read(_LISTED, {"user_id": user, "session": session, "most": most})
         return [Held(Known.of(row), (_round(row),)) for row in rows]
 
