@@ -43,6 +43,8 @@ class Invocation:
     """Seconds for everything, where the caller set a limit."""
     live: asyncio.Future[Any] | None = None
     """Set while the caller waits for a person's answer."""
+    mended: bool = False
+    """Whether the arguments were no plain JSON, and were understood all the same."""
     given: bool = False
     """Whether the caller gave the id, so that the call can be recalled."""
     dispatched: bool = False

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from hashlib import sha256
-
-from pydantic_core import from_json
 
 from toolwright.core.outcome import Failed, Outcome
 from toolwright.runtime.invocation import Invocation
@@ -50,10 +47,8 @@ def digest_of(text: str) -> str:
 def kept_arguments(invocation: Invocation) -> str:
     """As a model wrote them where that is plain JSON: most calls need no further work."""
     raw = invocation.raw
-    if isinstance(raw, str) and raw.isascii():
-        with suppress(ValueError):  # it was mended: what was understood is what is kept
-            if isinstance(from_json(raw, allow_inf_nan=False), dict):
-                return raw
+    if type(raw) is str and raw and not invocation.mended and raw.isascii() and "NaN" not in raw and "Inf" not in raw:
+        return raw
     return arguments_text(given_arguments(invocation))
 
 

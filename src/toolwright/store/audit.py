@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from pydantic_core import PydanticSerializationError, to_json
 
 from toolwright.store.database import LARGEST, Database, Row, Statement, Value, legible
 from toolwright.store.outcomes import json_text
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["intent", "outcome", "wait", "answer", "refused", "recovered"]
 Place: TypeAlias = tuple[int, int]
 
-BLOCK, PAGE = 250, 1_000
+BLOCK, PAGE = 500, 1_000
 """Rows under one seal at most: so few are read and hashed at once. And rows that are verified at a time."""
 
 _COLUMNS = ("id", "tx", "at", "kind", "call_id", "tool", "user_id", "by_whom", "detail")
 _ADD = """INSERT INTO audit (tx, at, kind, call_id, tool, user_id, by_whom, detail)
     VALUES ({tx}, {now}, :kind, :call_id, :tool, :user, :by, :detail)"""
 _ROWS = f"""SELECT {", ".join(_COLUMNS)} FROM audit
-    WHERE (tx, id) > (:tx, :id) AND tx < {{horizon}} ORDER BY tx, id LIMIT :most"""
-_COUNTS = """SELECT count(*) AS present, count(*) FILTER (WHERE (tx, id) > (:tx, :id)) AS unsealed FROM audit"""
+    WHERE {{after}} AND tx < {{horizon}} ORDER BY {{order}} LIMIT :most"""
+_COUNTS = """SELECT count(*) AS present, count(*) FILTER (WHERE {after}) AS unsealed FROM audit"""
 _SEAL = "position, last_tx, last_id, rows_sealed, previous, hash, sealed_at"
 _ADD_SEAL = f"""INSERT INTO seals ({_SEAL})
     VALUES (:position, :last_tx, :last_id, :rows_sealed, :previous, :hash, :sealed_at)
@@ -100,13 +101,15 @@ class Audit:
         """Seal what is not sealed yet; gives how many rows. Stops where another sealer was first."""
         found = await self._database.read(_LAST_SEAL)
         last, sealed = _Seal(**found[0]) if found else _Seal(), 0
-        while rows := await _rows_after(self._database, last.place, BLOCK, at_once=True):
-            [now] = await self._database.read(_NOW, at_once=True)
-            last = _next_seal(last, rows, float(now["moment"]))
+        while rows := await self._database.glance(_ROWS, _after(last.place, BLOCK)):
+            [(now,)] = await self._database.glance(_NOW)
+            last = _next_seal(last, rows, float(now))
             [added] = await self._database.write([Statement(_ADD_SEAL, asdict(last))])
             if not added:
                 break
             sealed += len(rows)
+            if len(rows) < BLOCK:  # what came meanwhile is for the next time, or a busy store is sealed all the time
+                break
         return sealed
 
     async def verify(self) -> Verification:
@@ -166,30 +169,36 @@ class _Chain:
     async def _next(self) -> Row | None:
         """The next row, left where it is."""
         if not self._page:
-            self._page.extend(await _rows_after(self._database, self._read_to, PAGE))
+            self._page.extend(await self._database.read(_ROWS, _after(self._read_to, PAGE)))
             if not self._page:
                 return None
             self._read_to = self._page[-1]["tx"], self._page[-1]["id"]
         return self._page[0]
 
 
-async def _rows_after(database: Database, place: Place, most: int, *, at_once: bool = False) -> list[Row]:
-    return await database.read(_ROWS, {"tx": place[0], "id": place[1], "most": most}, at_once=at_once)
+def _after(place: Place, most: int) -> Mapping[str, Value]:
+    return {"tx": place[0], "id": place[1], "most": most}
 
 
-def _next_seal(last: _Seal, rows: list[Row], moment: float) -> _Seal:
-    end = rows[-1]
-    seal = _Seal(last.position + 1, end["tx"], end["id"], len(rows), last.hash, sealed_at=moment)
+def _next_seal(last: _Seal, rows: Sequence[tuple[Any, ...]], moment: float) -> _Seal:
+    at = {name: rows[-1][place] for place, name in enumerate(_COLUMNS)}
+    seal = _Seal(last.position + 1, at["tx"], at["id"], len(rows), last.hash, sealed_at=moment)
     hashing = seal.hashing()
-    # All at once: as a list without its end, it is what the rows give one after the other.
-    hashing.update(_encode([list(row.values()) for row in rows])[:-1].encode())
+    hashing.update(_framed_together(rows))
     return replace(seal, hash=hashing.hexdigest())
 
 
-def _framed(values: list[Any]) -> bytes:
+def _framed_together(rows: Sequence[tuple[Any, ...]]) -> bytes:
+    """What the rows give one after the other, but all at once: as a list without its end."""
+    try:
+        return to_json(rows)[:-1]
+    except PydanticSerializationError:
+        return b"[" + b",".join(map(_framed, rows))
+
+
+def _framed(values: Sequence[Any]) -> bytes:
     """Canonical JSON: no other list of values gives the same bytes."""
-    return _encode(values).encode()
-
-
-# SQLite lets anyone put bytes into a column of text: that too is a change, and no crash.
-_encode = json.JSONEncoder(separators=(",", ":"), default=lambda value: {"bytes": bytes(value).hex()}).encode
+    try:
+        return to_json(values)
+    except PydanticSerializationError:  # SQLite lets anyone put bytes into a column of text: a change, and no crash
+        return to_json([{"bytes": bytes(each).hex()} if isinstance(each, bytes) else each for each in values])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -23,7 +23,8 @@ class Statement(NamedTuple):
     """One step of a write. Its decisions are made in SQL, so that one body serves both databases.
 
     `:name` stands for a parameter, `{now}` for the database's own time in seconds, `{tx}` for the number of the
-    transaction; rows whose `tx` is below `{horizon}` are all there. `{announce}` tells other processes to look.
+    transaction; rows whose `tx` is below `{horizon}` are all there, and are read on `{after}` the place `:tx, :id` in
+    their `{order}`. `{announce}` tells other processes to look.
     """
 
     sql: str
@@ -37,15 +38,19 @@ class Statement(NamedTuple):
 class Database(Protocol):
     """Two verbs, and what processes that share it need to know of each other."""
 
-    async def write(self, statements: Sequence[Statement]) -> list[list[Row]]:
+    def write(self, statements: Sequence[Statement]) -> Coroutine[Any, Any, list[list[Row]]]:
         """Carry out the statements in one transaction, all or nothing, kept on disk; gives the rows that each returned.
 
         A caller that is cancelled hears of it only when its write is decided.
         """
         ...
 
-    async def read(self, sql: str, params: Mapping[str, Value] | None = None, *, at_once: bool = False) -> list[Row]:
-        """Rows as they are now; `at_once` for few rows by an index, where a thread costs more than it saves."""
+    async def read(self, sql: str, params: Mapping[str, Value] | None = None) -> list[Row]:
+        """Rows as they are now."""
+        ...
+
+    async def glance(self, sql: str, params: Mapping[str, Value] | None = None) -> list[tuple[Any, ...]]:
+        """A quick look at few rows by an index, without names: where a thread would cost more than it saves."""
         ...
 
     async def hold(self, owner: str) -> None:

@@ -13,10 +13,10 @@ Kind: TypeAlias = Literal["ended", "pending", "settled"]
 _ENTRY = "id, tx, at, kind, call_id, tool, status, user_id, session, parent, latency_ms"
 _ADD = """INSERT INTO journal (tx, at, kind, call_id, tool, status, user_id, session, parent, latency_ms)
     VALUES ({tx}, {now}, :kind, :call_id, :tool, :status, :user, :session, :parent, :latency_ms)"""
-_AFTER = f"""SELECT {_ENTRY} FROM journal WHERE (tx, id) > (:tx, :id) AND tx < {{horizon}}
-    ORDER BY tx, id LIMIT :limit"""
-_LATEST = f"SELECT {_ENTRY} FROM journal WHERE tx < {{horizon}} ORDER BY tx DESC, id DESC LIMIT :limit"
-_OF_CALL = f"SELECT {_ENTRY} FROM journal WHERE call_id = :call_id ORDER BY tx, id"
+_AFTER = f"""SELECT {_ENTRY} FROM journal WHERE {{after}} AND tx < {{horizon}}
+    ORDER BY {{order}} LIMIT :limit"""
+_LATEST = f"SELECT {_ENTRY} FROM journal WHERE tx < {{horizon}} ORDER BY {{order_down}} LIMIT :limit"
+_OF_CALL = f"SELECT {_ENTRY} FROM journal WHERE call_id = :call_id ORDER BY {{order}}"
 _CURSOR = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 

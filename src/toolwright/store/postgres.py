@@ -22,6 +22,10 @@ _WORDS = {
     "{blob}": "BYTEA",
     "{real}": "DOUBLE PRECISION",
     "{tx}": "pg_current_xact_id()::text::bigint",
+    "{after}": "(tx, id) > (:tx, :id)",
+    "{order}": "tx, id",
+    "{order_down}": "tx DESC, id DESC",
+    "{if_unordered}": "",
     "{horizon}": "pg_snapshot_xmin(pg_current_snapshot())::text::bigint",
     "{announce}": "NOTIFY toolwright",
 }
@@ -64,7 +68,10 @@ class Postgres:
         async with pool.connection() as connection:
             return await _decided(asyncio.create_task(_carry_out(connection, statements)))
 
-    async def read(self, sql: str, params: Mapping[str, Value] | None = None, *, at_once: bool = False) -> list[Row]:
+    async def glance(self, sql: str, params: Mapping[str, Value] | None = None) -> list[tuple[Any, ...]]:
+        return [tuple(row.values()) for row in await self.read(sql, params)]
+
+    async def read(self, sql: str, params: Mapping[str, Value] | None = None) -> list[Row]:
         checked(params or {})
         return await _guarded(self._read(self._opened(), sql, params or {}))
 

@@ -1,6 +1,7 @@
 -- What toolwright remembers. One dialect for SQLite and PostgreSQL; words in braces are each database's own: {serial}
 -- a growing number, {blob} bytes, {real} a floating-point number, {tx} the number of the transaction that writes the
--- row. JSON is text; times are seconds since the epoch, by the database's own clock.
+-- row, {if_unordered} what only a database needs that may keep rows in another order than it numbers them. JSON is text;
+-- times are seconds since the epoch, by the database's own clock.
 
 -- Runtimes that are at work. Each also holds a lock while it lives: one that died is seen at once by its free lock,
 -- one that is paused when its lease has ended.
@@ -105,7 +106,7 @@ CREATE TABLE IF NOT EXISTS journal (
     parent      TEXT,
     latency_ms  {real} NOT NULL
 );
-CREATE INDEX IF NOT EXISTS journal_in_order ON journal (tx, id);
+{if_unordered} CREATE INDEX IF NOT EXISTS journal_in_order ON journal (tx, id);
 CREATE INDEX IF NOT EXISTS journal_of_call ON journal (call_id);
 
 -- Who decided and did what. Rows are written in the same transaction as the deed and never touched again.
@@ -120,7 +121,7 @@ CREATE TABLE IF NOT EXISTS audit (
     by_whom     TEXT,
     detail      TEXT NOT NULL             -- JSON: digests and codes, never the values themselves
 );
-CREATE INDEX IF NOT EXISTS audit_in_order ON audit (tx, id);
+{if_unordered} CREATE INDEX IF NOT EXISTS audit_in_order ON audit (tx, id);
 
 -- The hash chain over the audit: each seal covers the rows after the seal before it, and that seal's hash.
 CREATE TABLE IF NOT EXISTS seals (

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from toolwright.store.database import Row, Statement, StoreUnavailable, Value, checked
 from toolwright.store.locks import OwnerFiles, OwnerSet
@@ -43,17 +44,22 @@ class Sqlite:
         """How often the disk was asked to keep something."""
         return self._opened().commits
 
-    async def write(self, statements: Sequence[Statement]) -> list[list[Row]]:
+    # Not `async def`: it awaits nothing itself, and every durable call comes through here twice.
+    def write(self, statements: Sequence[Statement]) -> Coroutine[Any, Any, list[list[Row]]]:
         size = 0
-        for statement in statements:
-            size += checked(statement.params) if statement.size is None else statement.size
-        return await self._opened().write(statements, size)
+        for _, params, _, known in statements:
+            size += checked(params) if known is None else known
+        return self._opened().write(statements, size)
 
-    async def read(self, sql: str, params: Mapping[str, Value] | None = None, *, at_once: bool = False) -> list[Row]:
+    async def read(self, sql: str, params: Mapping[str, Value] | None = None) -> list[Row]:
         values = params or {}
         checked(values)
-        work = partial(_rows, sql, values)
-        return await self._opened().read(work, at_once)  # type: ignore[no-any-return]
+        return await self._opened().read(partial(_rows, sql, values))  # type: ignore[no-any-return]
+
+    async def glance(self, sql: str, params: Mapping[str, Value] | None = None) -> list[tuple[Any, ...]]:
+        values = params or {}
+        checked(values)
+        return await self._opened().glance(partial(_tuples, sql, values))  # type: ignore[no-any-return]
 
     async def script(self, sql: str) -> None:
         """Several statements at once, for migrations."""
@@ -95,6 +101,10 @@ class Sqlite:
 
 def _rows(sql: str, params: Mapping[str, Value], connection: sqlite3.Connection) -> list[Row]:
     return rows_of(execute(connection, sql, params))
+
+
+def _tuples(sql: str, params: Mapping[str, Value], connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    return execute(connection, sql, params).fetchall()
 
 
 def _make_private(path: str) -> None:

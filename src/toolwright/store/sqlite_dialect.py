@@ -20,6 +20,10 @@ _WORDS = {
     "{real}": "REAL",
     "{tx}": "0",  # one writer: numbers are given in the order in which they are kept
     "{horizon}": "1",
+    "{after}": "id > :id AND tx >= :tx",
+    "{order}": "id",
+    "{order_down}": "id DESC",
+    "{if_unordered}": "--",
     "{announce}": "SELECT 1 WHERE 1 = 0",  # others look from time to time
 }
 
@@ -50,12 +54,12 @@ def native(sql: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def light(sql: str) -> bool:
-    """Whether a statement only puts in, changes or looks up a few rows."""
-    return sql.startswith(("INSERT", "UPDATE", "SELECT"))
+def light(shape: tuple[str, ...]) -> bool:
+    """Whether statements only put in, change or look up a few rows."""
+    return all(sql.startswith(("INSERT", "UPDATE", "SELECT")) for sql in shape)
 
 
 @lru_cache(maxsize=1024)
-def silent(sql: str) -> bool:
-    """Whether a statement gives no rows back."""
-    return sql.startswith(("INSERT", "UPDATE")) and "RETURNING" not in sql
+def silent(shape: tuple[str, ...]) -> bool:
+    """Whether statements give no rows back."""
+    return all(sql.startswith(("INSERT", "UPDATE")) and "RETURNING" not in sql for sql in shape)

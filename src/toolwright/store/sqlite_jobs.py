@@ -74,12 +74,10 @@ class Write(Job):
     """Whether it has changed something that would have to be undone."""
 
     def __init__(self, statements: Sequence[Statement], size: int) -> None:
-        self.statements, self._size = statements, size
-
-    @property
-    def light(self) -> bool:
+        self.statements = statements
+        self.shape = tuple([statement.sql for statement in statements])
+        self.light = size <= LIGHT and light(self.shape)
         """Whether it is done in no time: rows are put in or changed, and few bytes at that."""
-        return self._size <= LIGHT and all([light(statement.sql) for statement in self.statements])  # noqa: C419 - faster
 
     def carry_out(self, connection: sqlite3.Connection) -> list[list[Row]]:
         results: list[list[Row]] = []
@@ -151,14 +149,18 @@ def _begin(connection: sqlite3.Connection) -> None:
         time.sleep(0.002)
 
 
-def alike(writes: Sequence[Write]) -> bool:
-    """Whether the writes do the same, each about another call: then nobody can tell in which order they are done."""
-    shape = [statement.sql for statement in writes[0].statements]
-    if len(writes) < FEW or not all(map(silent, shape)):
-        return False
-    about = {write.statements[0].params.get("call_id") for write in writes}
-    same = all([[statement.sql for statement in write.statements] == shape for write in writes])  # noqa: C419 - faster
-    return same and None not in about and len(about) == len(writes)
+def carry_out_together(connection: sqlite3.Connection, writes: Sequence[Write]) -> bool:
+    """Those that do the same, each about another call, in bulk; nobody can tell in which order they are done."""
+    about = [write.statements[0].params.get("call_id") for write in writes]
+    if len(writes) < FEW or len(set(about)) < len(about):
+        return carry_out(connection, writes)
+    shapes: dict[tuple[str, ...], list[Write]] = {}
+    for write in writes:
+        shapes.setdefault(write.shape, []).append(write)
+    return all(
+        in_bulk(connection, group) if len(group) >= FEW and silent(shape) else carry_out(connection, group)
+        for shape, group in shapes.items()
+    )
 
 
 def in_bulk(connection: sqlite3.Connection, writes: Sequence[Write]) -> bool:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from toolwright.store.database import Row, Statement, StoreUnavailable
-from toolwright.store.sqlite_jobs import Errand, Job, Work, Write, alike, carry_out, commit, in_bulk, keep
+from toolwright.store.sqlite_jobs import Errand, Job, Work, Write, carry_out_together, commit, keep
 
 Connect: TypeAlias = Callable[[], sqlite3.Connection]
 
@@ -40,14 +40,13 @@ class Inline:
             self.commits += 1
         return write.outcome()  # type: ignore[no-any-return]
 
-    async def read(self, work: Work, at_once: bool = True) -> Any:
-        return await self.alone(work)
-
     async def alone(self, work: Work) -> Any:
         job = Errand(work)
         with self._lock:
             job.attempt(self._connection)
         return job.outcome()
+
+    read = glance = alone
 
     async def close(self) -> None:
         with self._lock:
@@ -101,15 +100,18 @@ class Threads:
         """Something that only the writer may do, outside of any transaction."""
         return self._decided(Errand(work))
 
-    async def read(self, work: Work, at_once: bool) -> Any:
-        job, loop = Errand(work), asyncio.get_running_loop()
-        if at_once and loop is self._home:
-            self._glance = self._glance or self._connect()
-            job.attempt(self._glance)
-            return job.outcome()
-        job.future = loop.create_future()
+    async def read(self, work: Work) -> Any:
+        job = Errand(work)
+        job.future = asyncio.get_running_loop().create_future()
         self._reads.put(job)
         await job.future
+        return job.outcome()
+
+    async def glance(self, work: Work) -> Any:
+        if asyncio.get_running_loop() is not self._home:
+            return await self.read(work)
+        job, self._glance = Errand(work), self._glance or self._connect()
+        job.attempt(self._glance)
         return job.outcome()
 
     async def _decided(self, job: Job) -> Any:
@@ -163,7 +165,7 @@ class Threads:
         except sqlite3.OperationalError:  # another process is writing: the writer waits for it
             return False
         writes = [job for job in group if isinstance(job, Write)]
-        if in_bulk(connection, writes) if alike(writes) else carry_out(connection, writes):
+        if carry_out_together(connection, writes):
             return True
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")

@@ -30,7 +30,7 @@ def validate(plan: Plan, proceed: Proceed) -> Proceed:
                 invocation.arguments = check(raw)
         except InvalidArguments as error:
             try:
-                invocation.arguments = repair(tool, raw, error)
+                invocation.arguments, invocation.mended = repair(tool, raw, error), True
             except InvalidArguments as refusal:
                 return _refused(failed(refusal).evolve(executed=False))
         return proceed(invocation)
