@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from toolwright.store.audit import Audit
+from toolwright.store.audit import _ROWS, Audit
 from toolwright.store.database import Statement, Unexpected, Unstorable
 from toolwright.store.opening import open_database
 
@@ -119,9 +119,8 @@ TAMPERING = {
         (1, "UPDATE audit SET tx = tx + 1000000 WHERE call_id = 'c5'"),
     ],
     "a row was added": [
-        (0, EXTRA.format(place="1000, -7")),
+        (0, EXTRA.format(place="-1000, -7")),
         (None, EXTRA.format(place="-5, tx")),
-        (0, "UPDATE audit SET tx = -1 WHERE call_id = 'c13'"),
     ],
     "seal was": [
         (1, "UPDATE seals SET hash = previous WHERE position = 2"),
@@ -154,6 +153,13 @@ async def test_tampering_is_found_and_said_in_words(address, problem):
             assert problem in found.problem, sql
             assert f"Seal {found.seals + 1} " in found.problem, sql
             assert hold in (None, found.seals), sql
+
+
+async def test_sealing_goes_straight_to_its_place_however_many_rows_there_are(tmp_path):
+    async with audit_at(str(tmp_path / "store.db")) as audit:
+        plan = await audit._database.read(f"EXPLAIN QUERY PLAN {_ROWS}", {"tx": 0, "id": 1, "most": 1})
+
+    assert [row["detail"] for row in plan] == ["SEARCH audit USING INTEGER PRIMARY KEY (rowid>?)"]
 
 
 async def test_cutting_off_the_end_is_seen_by_the_head(address):
@@ -205,7 +211,7 @@ async def test_ten_thousand_rows_with_hostile_text_are_ten_thousand_rows(address
         found = await audit.verify()
         kept = await audit._database.read("SELECT detail FROM audit ORDER BY tx, id LIMIT 10")
 
-    assert (sealed, found.rows, found.seals, found.unsealed, found.problem) == (10_000, 10_000, 40, 0, None)
+    assert (sealed, found.rows, found.seals, found.unsealed, found.problem) == (10_000, 10_000, 20, 0, None)
     assert [json.loads(row["detail"]) for row in kept] == [{text: [text]} for text in HOSTILE]
 
 

@@ -328,6 +328,29 @@ async def test_one_statement_that_changes_more_rows_than_expected_is_undone(addr
         assert counts == [{"number": 0, "n": 2}, {"number": 5, "n": 20}]
 
 
+async def test_writes_of_all_kinds_in_one_moment_are_each_answered(address):
+    add = "INSERT INTO things (name, number) VALUES (:call_id, 1)"
+    raise_by_one = "UPDATE things SET number = number + 1 WHERE name = :call_id"
+    async with with_table(address) as database:
+        await asyncio.gather(*(database.write([Statement(add, {"call_id": f"old {n}"})]) for n in range(10)))
+        writes = [
+            *([Statement(add, {"call_id": f"new {n}"}, 1)] for n in range(10)),
+            *([Statement(raise_by_one, {"call_id": f"old {n}"}, 1)] for n in range(10)),
+            *([Statement(f"{raise_by_one} RETURNING number", {"call_id": f"new {n}"})] for n in range(2)),
+            [Statement(add, {"call_id": "old 1"}, 1)],
+            [Statement("DELETE FROM things WHERE name = 'old 3'")],
+            [],
+        ]
+        told = await asyncio.gather(*map(database.write, writes), return_exceptions=True)
+        [counts] = await database.read("SELECT count(*) AS present, sum(number) AS sum FROM things")
+
+    assert [each for each in told if isinstance(each, BaseException)] == [told[22]]
+    assert isinstance(told[22], Unstorable)
+    assert told[-1] == []
+    assert counts["present"] == 19
+    assert 10 + 9 <= counts["sum"] <= 10 + 18 + 2
+
+
 async def test_each_of_many_writes_is_told_its_own_outcome(address):
     """Failures of every kind in between, before and after they changed something."""
     async with with_table(address) as database:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 
 from toolwright.store.database import Row, Value
 
 CLOCK = "toolwright_now"
 """The function behind `{now}`; each connection brings it along."""
 
+_PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 PATIENCE = 30.0
 """Seconds to wait for another process that holds the file."""
 _WORDS = {
@@ -20,7 +23,7 @@ _WORDS = {
     "{real}": "REAL",
     "{tx}": "0",  # one writer: numbers are given in the order in which they are kept
     "{horizon}": "1",
-    "{after}": "id > :id AND tx >= :tx",
+    "{after}": "id > :id",
     "{order}": "id",
     "{order_down}": "id DESC",
     "{if_unordered}": "--",
@@ -30,12 +33,14 @@ _WORDS = {
 
 def execute(connection: sqlite3.Connection, sql: str, params: Mapping[str, Value]) -> sqlite3.Cursor:
     """Run one statement, written for both databases, on this one."""
-    return connection.execute(native(sql), params if type(params) is dict else dict(params))
+    text, values = _numbered(sql)
+    return connection.execute(text, values(params))
 
 
 def executemany(connection: sqlite3.Connection, sql: str, params: Sequence[Mapping[str, Value]]) -> sqlite3.Cursor:
     """Run one statement for each of many sets of parameters."""
-    return connection.executemany(native(sql), params)
+    text, values = _numbered(sql)
+    return connection.executemany(text, map(values, params))
 
 
 def rows_of(cursor: sqlite3.Cursor) -> list[Row]:
@@ -51,6 +56,16 @@ def native(sql: str) -> str:
     for word, meaning in _WORDS.items():
         sql = sql.replace(word, meaning)
     return sql
+
+
+@lru_cache(maxsize=1024)
+def _numbered(sql: str) -> tuple[str, Callable[[Mapping[str, Value]], tuple[Value, ...]]]:
+    """With numbers for names, and what gives the values in that order: each name costs more than its value."""
+    names = list(dict.fromkeys(_PARAMETER.findall(native(sql))))
+    text = _PARAMETER.sub(lambda found: f"?{names.index(found[1]) + 1}", native(sql))
+    if len(names) > 1:
+        return text, itemgetter(*names)
+    return text, lambda params: tuple([params[name] for name in names])
 
 
 @lru_cache(maxsize=1024)

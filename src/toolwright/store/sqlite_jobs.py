@@ -26,6 +26,8 @@ class Job(ABC):
     result: Any = None
     error: Exception | None = None
     told = False
+    light = False
+    """Whether it is a write that is done in no time: rows are put in or changed, and few bytes at that."""
     future: asyncio.Future[None] | None = None
 
     @abstractmethod
@@ -77,7 +79,6 @@ class Write(Job):
         self.statements = statements
         self.shape = tuple([statement.sql for statement in statements])
         self.light = size <= LIGHT and light(self.shape)
-        """Whether it is done in no time: rows are put in or changed, and few bytes at that."""
 
     def carry_out(self, connection: sqlite3.Connection) -> list[list[Row]]:
         results: list[list[Row]] = []
@@ -151,8 +152,8 @@ def _begin(connection: sqlite3.Connection) -> None:
 
 def carry_out_together(connection: sqlite3.Connection, writes: Sequence[Write]) -> bool:
     """Those that do the same, each about another call, in bulk; nobody can tell in which order they are done."""
-    about = [write.statements[0].params.get("call_id") for write in writes]
-    if len(writes) < FEW or len(set(about)) < len(about):
+    about = {write.statements[0].params.get("call_id") for write in writes if write.statements}
+    if len(writes) < FEW or len(about) < len(writes):
         return carry_out(connection, writes)
     shapes: dict[tuple[str, ...], list[Write]] = {}
     for write in writes:
@@ -173,8 +174,9 @@ def in_bulk(connection: sqlite3.Connection, writes: Sequence[Write]) -> bool:
                 return False
     except sqlite3.Error:  # whose it was shows when each is done by itself
         return False
+    nothing: list[list[Row]] = [[] for _ in shape]
     for write in writes:
-        write.result = [[] for _ in shape]
+        write.result = nothing
     return True
 
 

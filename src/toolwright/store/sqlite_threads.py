@@ -8,6 +8,7 @@ they carried out over there, each would cost a fight over the interpreter with a
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import sqlite3
 import threading
@@ -23,6 +24,7 @@ Connect: TypeAlias = Callable[[], sqlite3.Connection]
 MOST_AT_ONCE = 128
 """Writes that the loop carries out in one go."""
 READERS = 2
+log = logging.getLogger("toolwright")
 
 
 class Inline:
@@ -158,15 +160,18 @@ class Threads:
     def _carried_out(self, group: Sequence[Job]) -> bool:
         """Whether the statements of the group are carried out, here and now, and only need to be committed."""
         connection = self._connection
-        if connection is None or not all(isinstance(job, Write) and job.light for job in group):
+        if connection is None or not all([job.light for job in group]):  # noqa: C419 - faster
             return False
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError:  # another process is writing: the writer waits for it
             return False
         writes = [job for job in group if isinstance(job, Write)]
-        if carry_out_together(connection, writes):
-            return True
+        try:
+            if carry_out_together(connection, writes):
+                return True
+        except Exception:  # whoever waits must hear of it: the writer finds out whose it is
+            log.exception("A group of writes is done one by one")
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         for job in group:
