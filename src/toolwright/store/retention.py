@@ -36,7 +36,7 @@ _IDLE = """SELECT call_id FROM ledger WHERE state = 'idle' AND state <> 'ended' 
 _SURPLUS = """SELECT call_id FROM ledger WHERE state = 'ended' AND (ended_at, call_id) <= (SELECT ended_at, call_id
     FROM ledger WHERE state = 'ended' ORDER BY ended_at DESC, call_id DESC LIMIT 1 OFFSET :most)
     ORDER BY ended_at, call_id LIMIT :batch"""
-_JOURNAL = """SELECT id FROM (SELECT id, at FROM journal ORDER BY tx, id LIMIT :batch) AS oldest
+_JOURNAL = """SELECT id FROM (SELECT id, at FROM journal ORDER BY {order} LIMIT :batch) AS oldest
     WHERE at < {now} - :age"""
 # What is for no agent in particular need not be taken by anybody.
 _INBOX = """SELECT id FROM inbox WHERE ended_at < {now} - :age OR (agent = '' AND created_at < {now} - :age)

@@ -170,3 +170,88 @@ CREATE TABLE IF NOT EXISTS notes (
     updated_at  {real} NOT NULL,
     PRIMARY KEY (agent, kind, key)
 );
+
+-- Where people and agents see each other's messages, and the calls that are visible.
+CREATE TABLE IF NOT EXISTS spaces (
+    space_id    TEXT PRIMARY KEY,
+    name        TEXT NOT NULL,
+    messages    BIGINT NOT NULL,          -- the number of the newest message: its row is locked while one is posted,
+                                          -- so that numbers have no gaps and are kept in their order
+    created_at  {real} NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS members (
+    space_id    TEXT NOT NULL,
+    member_id   TEXT NOT NULL,
+    kind        TEXT NOT NULL,            -- person | agent
+    name        TEXT NOT NULL,
+    joined_at   {real} NOT NULL,
+    PRIMARY KEY (space_id, member_id)
+);
+CREATE INDEX IF NOT EXISTS members_by_member ON members (member_id);
+
+CREATE TABLE IF NOT EXISTS messages (
+    message_id  TEXT PRIMARY KEY,
+    space_id    TEXT NOT NULL,
+    number      BIGINT NOT NULL,
+    sender_id   TEXT,
+    sender_name TEXT NOT NULL,
+    sender_kind TEXT NOT NULL,            -- person | agent
+    content     TEXT NOT NULL,            -- JSON: a text, or what a visible call shows
+    call_id     TEXT,                     -- the call that it shows: such a message cannot be replied to
+    reply_to    TEXT,
+    created_at  {real} NOT NULL,
+    amended_at  {real},
+    UNIQUE (space_id, number)
+);
+CREATE INDEX IF NOT EXISTS messages_by_age ON messages (created_at);
+
+-- What happens in a space or in a run, numbered without gaps: the row of its stream is locked until an event is kept.
+CREATE TABLE IF NOT EXISTS streams (
+    stream      TEXT PRIMARY KEY,         -- space:<id> | run:<id>
+    last        BIGINT NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS events (
+    stream      TEXT NOT NULL,
+    number      BIGINT NOT NULL,
+    at          {real} NOT NULL,
+    kind        TEXT NOT NULL,            -- message | message.amended | tool-call.start | tool-call.complete |
+                                          -- tool-call.error | call.pending | call.settled | call.ended
+    data        TEXT NOT NULL,            -- JSON
+    PRIMARY KEY (stream, number)
+);
+CREATE INDEX IF NOT EXISTS events_by_age ON events (at);
+
+-- Queues that several processes share: the row is locked while a slot is given out.
+CREATE TABLE IF NOT EXISTS queues (
+    queue       TEXT PRIMARY KEY,
+    turns       BIGINT NOT NULL
+);
+
+-- Places in a shared queue that calls hold. A place whose lease has ended, or whose owner is dead, is free.
+CREATE TABLE IF NOT EXISTS slots (
+    slot_id     TEXT PRIMARY KEY,
+    queue       TEXT NOT NULL,
+    owner       TEXT NOT NULL,
+    lease_until {real} NOT NULL
+);
+CREATE INDEX IF NOT EXISTS slots_of_queue ON slots (queue);
+CREATE INDEX IF NOT EXISTS slots_of_owner ON slots (owner);
+
+-- When calls of a shared queue with a rate have started, for as long as that counts.
+CREATE TABLE IF NOT EXISTS starts (
+    id          {serial},
+    queue       TEXT NOT NULL,
+    at          {real} NOT NULL
+);
+CREATE INDEX IF NOT EXISTS starts_of_queue ON starts (queue, at);
+
+-- Providers that have failed of late, as all processes know them.
+CREATE TABLE IF NOT EXISTS breakers (
+    provider    TEXT PRIMARY KEY,
+    failures    BIGINT NOT NULL,          -- in a row
+    open_until  {real} NOT NULL,
+    probed_by   TEXT,                     -- the owner whose call tries whether it is back
+    probe_until {real}
+);

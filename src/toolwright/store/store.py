@@ -21,7 +21,10 @@ from toolwright.store.pending import PendingCalls
 from toolwright.store.retention import Retention, prune
 from toolwright.store.runs import Runs
 
-TABLES = ("ledger", "pending", "grants", "inbox", "journal", "audit", "seals", "runs", "artifacts", "notes", "owners")
+TABLES = (
+    "ledger", "pending", "grants", "inbox", "journal", "audit", "seals", "runs", "artifacts", "notes", "owners",
+    "spaces", "members", "messages", "streams", "events", "queues", "slots", "starts", "breakers",
+)  # fmt: skip
 
 
 class Store:
