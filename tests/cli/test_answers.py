@@ -158,7 +158,7 @@ def test_an_answer_that_does_not_fit_the_question_is_refused(run, configured, wa
     ran = run("approve", waiting("sign"))
 
     assert (ran.code, ran.lines[0]["code"]) == (1, "conflict")
-    assert "waits for result, so approve does not fit" in ran.lines[0]["text"]
+    assert "waits for result: settle it, approve does not fit" in ran.lines[0]["text"]
 
 
 @pytest.mark.parametrize("verb", ["approve", "reject", "settle"])

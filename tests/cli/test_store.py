@@ -101,7 +101,8 @@ def test_migrate_makes_the_store_and_then_has_nothing_to_do(run, configured):
 
 def test_prune_forgets_what_is_over_and_keeps_what_waits(run, used):
     kept = run("store", "prune")
-    assert kept.lines[0]["forgotten"] == dict.fromkeys(("calls", "idle", "journal", "inbox", "runs", "artifacts"), 0)
+    over = ("calls", "idle", "journal", "inbox", "runs", "artifacts", "events")
+    assert kept.lines[0]["forgotten"] == dict.fromkeys(over, 0)
 
     pruned = run("store", "prune", "--calls", "0s", "--journal", "off", "--vacuum")
 

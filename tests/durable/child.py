@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import Any
 
-from toolwright import Context, Done, Failed, Runtime, tool
+from toolwright import Context, Done, Failed, Runtime, ToolError, tool
 from toolwright.runtime import keeper, unwritten
 from toolwright.store import owners
 
@@ -71,6 +71,18 @@ async def approve(address: str, call_id: str) -> None:
     """Approve a call where its tool is not."""
     async with Runtime(store=address) as runtime:
         say(**told(await runtime.approve(call_id)))
+
+
+@tool(effects={"write"}, confirm=True)
+async def refund(amount: int) -> str:
+    """Give money back, if there is any."""
+    raise ToolError(f"{amount} is more than there is")
+
+
+async def approve_edited(address: str, call_id: str, amount: str) -> None:
+    """Approve a call with another amount, where its tool is."""
+    async with Runtime(refund, store=address) as runtime:
+        say(**told(await runtime.approve(call_id, arguments={"amount": int(amount)}, by="bob")))
 
 
 def limit(size: int) -> None:
@@ -135,5 +147,5 @@ async def full(address: str) -> None:
 
 
 if __name__ == "__main__":
-    stories = {"call": call, "pause": pause, "approve": approve, "full": full}
+    stories = {"call": call, "pause": pause, "approve": approve, "approve_edited": approve_edited, "full": full}
     asyncio.run(stories[sys.argv[1]](*sys.argv[2:]))

@@ -155,6 +155,20 @@ async def test_tampering_is_found_and_said_in_words(address, problem):
             assert hold in (None, found.seals), sql
 
 
+async def test_text_that_became_bytes_and_rows_with_odd_numbers_are_found(tmp_path):
+    async with audit_at(str(tmp_path / "store.db")) as audit:
+        for hold, sql in [
+            (1, "UPDATE audit SET kind = CAST(kind AS BLOB), call_id = CAST(call_id AS BLOB) WHERE call_id = 'c5'"),
+            (0, EXTRA.format(place="-1000, 1")),
+        ]:
+            await seal_three_times(audit)
+            await audit._database.write([Statement(sql)])
+            found = await audit.verify()
+
+            assert found.problem is not None, sql
+            assert found.seals == hold, sql
+
+
 async def test_sealing_goes_straight_to_its_place_however_many_rows_there_are(tmp_path):
     async with audit_at(str(tmp_path / "store.db")) as audit:
         plan = await audit._database.read(f"EXPLAIN QUERY PLAN {_ROWS}", {"tx": 0, "id": 1, "most": 1})

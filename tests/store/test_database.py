@@ -9,7 +9,7 @@ import sqlite3
 import stat
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -370,6 +370,41 @@ async def test_each_of_many_writes_is_told_its_own_outcome(address):
         assert {type(result) for result in results[1::5] + results[2::5]} == {Unexpected}
         assert {type(result) for result in results[3::5] + results[4::5]} == {Unstorable}
         assert await names(database) == [f"{number:03}" for number in range(0, 100, 5)] + ["taken"]
+
+
+async def test_a_write_that_comes_too_late_says_so(address):
+    async with with_table(address) as database:
+        late = asyncio.create_task(database.write([Statement(ADD, {"name": "a", "number": 1})]))
+        await database.close()
+        with pytest.raises(StoreUnavailable):
+            async with asyncio.timeout(5):
+                await late
+
+
+@pytest.mark.parametrize("broken", [b"", b"X" * 4096])
+async def test_a_file_that_is_no_database_any_more_says_so(tmp_path, broken):
+    file = tmp_path / "store.db"
+    async with with_table(str(file)) as database:
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("INSERT INTO things (name) VALUES ('other')")  # what is cached counts no more
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with file.open("r+b") as raw:
+            raw.write(broken)
+            if not broken:
+                raw.truncate(0)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                async with asyncio.timeout(5):
+                    await database.write([Statement(ADD, {"name": "a", "number": 1})])
+
+
+async def test_a_write_that_finds_no_row_says_so_also_among_many_alike(address):
+    change = "UPDATE ledger SET state = 'idle' WHERE call_id = :call_id"
+    async with opened(address) as database:
+        writes = [database.write([Statement(change, {"call_id": str(n)}, None if n % 2 else 1)]) for n in range(10)]
+        told = await asyncio.gather(*writes, return_exceptions=True)
+
+    assert [isinstance(each, Unexpected) for each in told] == [n % 2 == 0 for n in range(10)]
 
 
 async def test_closing_finishes_what_was_asked(shared_address):

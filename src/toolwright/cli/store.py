@@ -22,13 +22,18 @@ from toolwright.store.postgres import Postgres
 from toolwright.store.retention import Retention
 from toolwright.store.sqlite import Sqlite
 
-KEPT = {"calls": "30d", "journal": "30d", "artifacts": "7d", "inbox": "7d", "runs": "90d", "idle": "1d"}
+KEPT = {
+    "calls": "30d", "journal": "30d", "artifacts": "7d", "inbox": "7d", "events": "7d", "messages": "off",
+    "runs": "90d", "idle": "1d",
+}  # fmt: skip
 """How long each is kept unless the command says otherwise, as `Retention` has it."""
 OVER = {
     "calls": "ended calls",
     "journal": "lines of the journal",
     "artifacts": "large outputs",
-    "inbox": "inbox events that were dealt with",
+    "inbox": "inbox events that were dealt with, or are for no agent",
+    "events": "events of spaces and runs",
+    "messages": "messages of spaces",
     "runs": "ended runs of agents",
     "idle": "ids of calls that came to nothing",
 }

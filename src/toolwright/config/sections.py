@@ -134,19 +134,20 @@ def _rule(place: Place) -> Rule:
 
 
 def queues(place: Place) -> dict[str, Queue]:
-    """Named limits: `{github: {concurrent: 3, rate: 30/min}}`."""
+    """Named limits: `{github: {concurrent: 3, rate: 30/min, shared: true}}`."""
     return {name: _queue(inside) for name, inside in place.entries().items()}
 
 
 def _queue(place: Place) -> Queue:
-    found = known_entries(place, ("concurrent", "rate"))
+    found = known_entries(place, ("concurrent", "rate", "shared"))
     pace = text(found["rate"]) if "rate" in found else None
     try:
         if pace is not None:
             rate(pace)
     except ValueError:
         raise found["rate"].error("rate must say how many in what time.", "write 30/min, 5/s or 1000/h.") from None
-    return Queue(whole(found["concurrent"]) if "concurrent" in found else None, pace)
+    shared = flag(found["shared"]) if "shared" in found else False
+    return Queue(whole(found["concurrent"]) if "concurrent" in found else None, pace, shared)
 
 
 def tools(place: Place) -> tuple[Source, ...]:

@@ -68,7 +68,7 @@ def _make(options: Options, kind: Kind, place: str) -> Facets:
         near = nearest(name, Options.__annotations__, 1)
         fix = f"did you mean {near[0]!r}?" if near else f"use some of {', '.join(Options.__annotations__)}."
         raise DefinitionError(f"A tool has no option {name!r}.", fix=fix, where=place)
-    made = _safety(options), _limits(options, place), _face(options, kind), _life(options)
+    made = _safety(options, place), _limits(options, place), _face(options, kind), _life(options)
     check_facets(*made, where=place)
     return made
 
@@ -83,10 +83,13 @@ def _words(given: str | Iterable[Any]) -> tuple[Any, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _safety(options: Options) -> Safety:
+def _safety(options: Options, place: str) -> Safety:
     effects = frozenset(_words(options.get("effects", ())))
     repeatable = options.get("repeatable", bool(effects) and effects <= {"read"})
     picked = _pick(options, "confirm", "confirm_message", "preview", "verify")
+    if (verify := picked.get("verify")) is not None and not callable(verify):
+        fix = "give a function of (args, ctx) that finds out whether the call has happened."
+        raise DefinitionError(f"verify={verify!r} cannot be asked anything.", fix=fix, where=place)
     return Safety(effects, frozenset(_words(options.get("optional_effects", ()))), repeatable, **picked)
 
 

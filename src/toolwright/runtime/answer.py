@@ -7,6 +7,7 @@ written first; then whoever claims the call runs it, this runtime before any oth
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -24,6 +25,7 @@ from toolwright.store.pending import Answered, Held, Round
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from toolwright.catalogue.listing import Listing
     from toolwright.runtime.invocation import Invocation
     from toolwright.runtime.scope import Scope
 
@@ -51,16 +53,29 @@ async def take_ready(scope: Scope, held: Held, ending: Verdict | None = None) ->
         ending = _altered(held, last)
     if not parts.open or not (here or ending):
         return None
-    store = await parts.remembered()
-    [taken] = await store.write([rows.taken(call.call_id, parts.owner)])
-    if not taken:
+    verdict = ending or Verdict.kept(last)
+    fence = await _taken(scope, held, to_end=ending is not None)
+    if fence is None:
         return None
-    turn = Turn(ending or Verdict.kept(last), fence=taken[0]["fence"])
+    turn = Turn(verdict, fence=fence)
     return _begin(scope, held, Going(last.answer or "", last.weight or ""), _resume(scope, held, turn))
 
 
+async def _taken(scope: Scope, held: Held, *, to_end: bool) -> int | None:
+    parts, call = scope.parts, held.call
+    store = await parts.remembered()
+    try:
+        [found] = await store.write([rows.taken(call, parts.owner, to_end=to_end)])
+    except StoreUnavailable:  # it may have been kept: then nobody goes on with it until it is put back
+        parts.ledger.unwritten.keep(call.call_id, [rows.put_back(call.call_id, parts.owner, call.fence + 1)])
+        raise
+    return found[0]["fence"] if found else None
+
+
 def _altered(held: Held, wait: Round, by: str | None = None) -> Verdict:
-    problem = f"call {held.call.call_id} is not what was asked about any more. Call {held.call.tool} again."
+    problem = (
+        f"call {held.call.call_id} is not what was asked about any more. Call {held.call.tool} again, under a new id."
+    )
     return Verdict.ending(wait, "reject", "conflict", problem, by)
 
 
@@ -105,35 +120,44 @@ async def _carry_out(
 
 async def _go_on(scope: Scope, held: Held, wait: Round, verdict: Verdict) -> Outcome:
     listing = listing_of(scope.parts, held)
-    if verdict.answer == "approve":
-        if not held.is_as_asked:
-            verdict = _altered(held, wait, verdict.by)
-        elif listing is not None and listing.tool.definition != held.call.definition:
-            changed = f"{held.call.tool} has changed since it was asked about. Call it again."
-            verdict = Verdict.ending(wait, "reject", "conflict", changed, verdict.by)
-    # A provider that asked for input goes on with it; to any other wait the answer is the outcome.
-    asked = wait.waiting_for == "input" and wait.inner_call is None
-    resumes = asked and isinstance(verdict.value, Done) and (listing is None or listing.provider is not None)
-    answered, tell = verdict.to(held, wait, scope.principal), partial(_tell, scope, held, wait, verdict)
-    if verdict.answer != "approve" and not resumes:
+    verdict, goes_on = _fitting(held, wait, verdict, listing)
+    edited = verdict.edited(held)
+    answered, tell = verdict.to(edited, wait, scope.principal), partial(_tell, scope, held, wait, verdict)
+    if not goes_on:
         return await _pass_on(scope, held, Turn(verdict, answered, on_settled=tell))
-    fence = await _commit(scope, held, verdict, answered, here=listing is not None)
+    fence = await _commit(scope, edited, verdict, answered, here=listing is not None)
     tell()
     if fence is None:
         return Pending("result", held.call.call_id, f"Approved, but {held.call.tool} is not here now.")
-    return await _pass_on(scope, verdict.edited(held), Turn(verdict, fence=fence))
+    return await _pass_on(scope, edited, Turn(verdict, fence=fence))
+
+
+def _fitting(held: Held, wait: Round, verdict: Verdict, listing: Listing | None) -> tuple[Verdict, bool]:
+    """The answer, and whether the call goes on with it; a no where the call is not what was asked about any more."""
+    # A provider that asked for input goes on with it; to any other wait the answer is the outcome.
+    asked = wait.waiting_for == "input" and wait.inner_call is None
+    resumes = asked and isinstance(verdict.value, Done) and (listing is None or listing.provider is not None)
+    if verdict.answer != "approve" and not resumes:
+        return verdict, False
+    if not held.is_as_asked:
+        return _altered(held, wait, verdict.by), False
+    if verdict.answer == "approve" and listing is not None and listing.tool.definition != held.call.definition:
+        changed = f"{held.call.tool} has changed since it was asked about. Call it again, under a new id."
+        return Verdict.ending(wait, "reject", "conflict", changed, verdict.by), False
+    return verdict, True
 
 
 async def _commit(scope: Scope, held: Held, verdict: Verdict, answered: Answered, *, here: bool) -> int | None:
     """Write that the call may go on; the fence under which it goes on here, if it can."""
     parts, call = scope.parts, held.call
     store = await parts.remembered()
-    arguments = verdict.edited(held).call.arguments
-    steps = [answered.statement(), rows.goes_on(call.call_id, parts.owner if here else None, arguments)]
+    steps = [answered.statement(), rows.goes_on(call.call_id, parts.owner if here else None, call.arguments)]
     if parts.durable:
         detail, user = {"answer": verdict.answer, "weight": answered.weight}, call.user_id
         steps.append(store.audit.row("answer", call.call_id, call.tool, user=user, by=verdict.by, detail=detail))
         steps.append(store.journal.entry("settled", call.call_id, call.tool, verdict.answer, user=user))
+        if (run := json.loads(call.context).get("turn")) is not None:
+            steps += store.streams.of_call(run, "settled", call.call_id, call.tool, verdict.answer, 0.0)
     if not here:
         steps.append(ANNOUNCED)
     try:
@@ -188,7 +212,7 @@ async def _resume(scope: Scope, held: Held, turn: Turn) -> Outcome:
     if isinstance(outcome, Pending) or again.closed:
         return outcome
     if turn.fence is not None and parts.closed() and not happened(outcome):
-        return outcome  # the runtime closes: it was let run, and is for others to go on with
+        return Pending("result", held.call.call_id, f"{held.call.tool} was let run, and goes on where it is again.")
     return await parts.ledger.end(again, outcome)
 
 

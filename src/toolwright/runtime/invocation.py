@@ -94,6 +94,8 @@ class Invocation:
     """The call as the ledger keeps it, once it does."""
     posted: str | None = None
     """The message that shows the call in its space."""
+    shown: str | None = None
+    """What that message says of how it stands."""
     closed: bool = False
     """Whether its outcome is in the ledger."""
     elsewhere: bool = False

@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING
 
 from toolwright.runtime import settle
 from toolwright.runtime.answer import take_ready, tell_followers
+from toolwright.runtime.board import unknown_shown
 from toolwright.runtime.logbook import Logbook
+from toolwright.runtime.shared_limits import SharedLimits
 from toolwright.runtime.verify import verify
 from toolwright.store import owners
 from toolwright.store.database import Statement, StoreError
 
 if TYPE_CHECKING:
     from toolwright.runtime.scope import Scope
+    from toolwright.store.ledger import Known
     from toolwright.store.store import Store
 
 log = logging.getLogger("toolwright")
@@ -50,23 +53,28 @@ class Keeper:
         self._due: dict[str, float] = {}
         self._after = ""
         self._warned = False
+        self._damaged: set[str] = set()
         self._verifying: dict[str, asyncio.Task[None]] = {}
         self._quiet: Callable[[], None] = lambda: None
+        self._shared = SharedLimits(scope.parts, store)
 
     async def start(self) -> None:
         """Take up what was left, and begin to look after the rest."""
         store, parts = self._store, self._parts
         parts.logbook = Logbook(store, parts.reaper)
         await store.owners.join(parts.owner)
-        await store.owners.bury(parts.owner)
+        await self._bury()
+        self._shared.open()
         parts.waits.open, parts.outputs.count = await store.pending.count(), await store.artifacts.count()
         parts.waits.watch(await store.pending.next_expiry())
+        await store.spaces.look()
         if parts.outputs.count:
             parts.outputs.show_reader()
 
     async def look(self) -> None:
         """The first look, once calls can run; from then on one at every beat."""
         await self._verify()
+        await self._shared.begin()
         self._quiet = self._store.database.on_announce(self._nudge.set)
         self._task = asyncio.get_running_loop().create_task(self._keep(), name="toolwright keeper")
 
@@ -106,11 +114,13 @@ class Keeper:
             self._nudge.clear()
 
     async def _beat(self) -> None:
-        await self._every(owners.LEASE / 3, "lease", lambda: self._store.owners.renew(self._parts.owner))
+        await self._every(owners.LEASE / 3, "lease", self._shared.renew)
         await self._every(SEAL, "bury", self.bury)
         await self._go_on()
         await self._sweep()
         await self._wake()
+        await self._shared.look_at_breakers()
+        await self._every(SEAL, "slots", self._shared.look_at_slots)
         await self._every(TIDY, "tidy", self._tidy)
         await self._every(SEAL, "write", self._parts.ledger.unwritten.retry)
         await self._every(SEAL, "seal", self._store.audit.seal)
@@ -124,24 +134,37 @@ class Keeper:
 
     async def bury(self) -> bool:
         """Take over from runtimes that are gone."""
-        unknown = await self._store.owners.bury(self._parts.owner)
+        unknown = await self._bury()
         for call in unknown:
             log.warning("Nobody knows whether call %s of %s has happened: its process died.", call.call_id, call.tool)
         if unknown:
             await self._verify()
         return bool(unknown)
 
+    async def _bury(self) -> list[Known]:
+        unknown = await self._store.owners.bury(self._parts.owner)
+        for call in unknown:
+            if steps := unknown_shown(call):
+                await self._store.write(steps)
+        return unknown
+
     async def _go_on(self) -> None:
         """Claim calls that were answered, where their tool is here."""
         found = await self._store.database.read(_READY, {"after": self._after, "most": AT_ONCE})
         self._after = found[-1]["call_id"] if len(found) == AT_ONCE else ""
-        for row in found:
-            await self._take(row["call_id"])
+        for call_id in [row["call_id"] for row in found if row["call_id"] not in self._damaged]:
+            await self._take(call_id)
 
     async def _take(self, call_id: str) -> None:
-        held = await self._store.pending.find(call_id)
-        if held is not None:
-            await take_ready(self._scope, held)
+        try:
+            held = await self._store.pending.find(call_id)
+            if held is not None:
+                await take_ready(self._scope, held)
+        except StoreError:
+            raise
+        except Exception:
+            self._damaged.add(call_id)  # the others go on, and it is told once
+            log.exception("Call %s was answered, but what is kept of it cannot be read", call_id)
 
     async def _sweep(self) -> None:
         """Waits whose time is up, and calls that wait for a call that has ended."""
@@ -163,6 +186,7 @@ class Keeper:
 
     async def _tidy(self) -> None:
         """Forget calls that were made here, waited, and were ended by somebody else."""
+        await self._shared.forget()
         waits = self._parts.waits
         if not (before := set(waits.here)):
             return

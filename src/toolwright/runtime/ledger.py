@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from toolwright.core.canonical import digest
 from toolwright.core.errors import InvalidArguments
-from toolwright.core.outcome import Done, Failed, Outcome
+from toolwright.core.outcome import Done, Failed, Outcome, Pending
 from toolwright.runtime.form import Form
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.known import digest_of, kept_arguments, known, said
@@ -54,7 +54,7 @@ class Ledger:
         if not self._parts.durable and self._kept % (KEPT // 10) == 0:
             from toolwright.store.retention import Retention
 
-            await store.prune(Retention(None, None, None, None, None, None, most_calls=KEPT))
+            await store.prune(Retention(None, None, None, None, None, None, None, most_calls=KEPT))
 
     async def claim(self, invocation: Invocation) -> bool:
         """Write the intent; false if somebody else has. From here on the effect may have happened."""
@@ -63,7 +63,7 @@ class Ledger:
             if (other := self._claims.get(invocation.id, invocation)) is not invocation and other.claims:
                 return False
             self._claims[invocation.id], invocation.claims = invocation, True
-            step, fence = rows.claimed(invocation.id, me, invocation.fence or 0), None
+            step, fence = rows.claimed(invocation.id, me, invocation.fence or 0, invocation.posted), None
             steps = [_expecting(step), *self._intent(invocation)]
         else:
             steps, fence = self._begin(store, invocation), 1
@@ -179,7 +179,8 @@ class Ledger:
             steps = [rows.ended(call_id, text, owner=self._parts.owner, fence=invocation.fence)]
         else:
             steps = [rows.ended_unclaimed(call_id, text)]
-        return [*steps, *self._pushed(invocation, outcome), *self._told(invocation, outcome, text)]
+        told = [*self._pushed(invocation, outcome), *self._told(invocation, outcome, text)]
+        return [*steps, *told, *self._parts.showing(invocation, outcome)]
 
     def _pushed(self, invocation: Invocation, outcome: Done | Failed) -> list[Statement]:
         """Whoever was told to wait finds the result in the inbox; a caller who waits here is told directly."""
@@ -210,17 +211,20 @@ class Ledger:
         told = [store.audit.row("outcome", call_id, name, user=user, detail=detail)]
         if (answered := invocation.answered) is not None:
             detail = {"answer": answered.answer, "weight": answered.weight}
-            told.append(store.audit.row("answer", call_id, name, user=user, by=answered.by, detail=detail))
-            told.append(self._parts.entry(invocation, "settled", answered.answer))
-        return [*told, self._parts.entry(invocation, "ended", code)]
+            told.insert(0, store.audit.row("answer", call_id, name, user=user, by=answered.by, detail=detail))
+            told += self._parts.entry(invocation, "settled", answered.answer)
+        return [*told, *self._parts.entry(invocation, "ended", code)]
 
     async def _stored(self, store: Store, invocation: Invocation, outcome: Done | Failed, text: str) -> Outcome:
         """Somebody else was first, or a write in doubt was kept after all."""
         found = await self.find(invocation.id)
-        if found is not None and found.outcome == text:
+        # An answer is never written twice: where the same outcome is there already, it was somebody else's.
+        if found is not None and found.outcome == text and invocation.answered is None:
             self._over(invocation)
             return outcome
         invocation.lost = True
+        if found is not None and found.outcome is None and found.state != "unknown":
+            return Pending("result", invocation.id, f"{invocation.tool_name} was answered elsewhere and goes on.")
         return outcome if found is None else self.said(found)
 
     async def find(self, call_id: str) -> Known | None:

@@ -20,10 +20,10 @@ class Logbook:
 
     def __init__(self, store: Store, reaper: Reaper) -> None:
         self._store, self._reaper = store, reaper
-        self._lines: list[Statement] = []
+        self._lines: list[list[Statement]] = []
         self._writing = False
 
-    def add(self, line: Statement) -> None:
+    def add(self, line: list[Statement]) -> None:
         """Write a line soon; where the store will not take them, the oldest are given up."""
         self._lines.append(line)
         if len(self._lines) > MOST:
@@ -44,8 +44,13 @@ class Logbook:
             # Taken out first: whoever is cancelled in here, or flushes at the same time, must not write them twice.
             del self._lines[: len(lines)]
             try:
-                await self._store.write(lines)
+                await self._store.write([step for line in sorted(lines, key=_stream) for step in line])
             except StoreError as error:
                 self._lines[:0] = lines
                 log.warning("%d lines of the journal wait to be written: %s", len(self._lines), error)
                 return
+
+
+def _stream(line: list[Statement]) -> str:
+    """In one order, whoever writes: two processes must not each wait for a stream that the other one has."""
+    return str(line[1].params["stream"]) if len(line) > 1 else ""

@@ -33,7 +33,7 @@ from toolwright.runtime.mounts import Mounts
 from toolwright.runtime.outputs import Outputs
 from toolwright.runtime.pipeline import Proceed
 from toolwright.runtime.policy import Policy
-from toolwright.runtime.queues import Line, Queue
+from toolwright.runtime.queues import AnyLine, Line, Queue
 from toolwright.runtime.reaper import GRACE, Reaper
 from toolwright.runtime.results import Results
 from toolwright.runtime.stacks import StackTable
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from toolwright.runtime.ledger import Ledger
     from toolwright.runtime.logbook import Logbook
     from toolwright.runtime.scope import Scope
+    from toolwright.runtime.shared_breaker import SharedBreaker
+    from toolwright.runtime.shared_line import SharedLine
     from toolwright.runtime.stages.middleware import Middleware
     from toolwright.runtime.waiting import WaitingCall
     from toolwright.runtime.waits import Waits
@@ -93,7 +95,7 @@ class Parts:
         self.root: Scope
         self.policy, self.middleware, self.approver = policy, tuple(middleware), approver
         self.defaults, self.clock = defaults, clock
-        self.spaces = spaces
+        self._spaces = spaces
         self.left_out: dict[str, str] = {}
         """Why a provider is not there, by its namespace."""
         self.workspace = workspace or os.environ.get("AGENT_WORKSPACE_ROOT") or os.getcwd()
@@ -110,8 +112,13 @@ class Parts:
         """Under which name this runtime claims calls."""
         self.outputs = Outputs(self)
         self.logbook: Logbook | None = None
-        self.lines = {name: Line(name, queue, clock) for name, queue in queues.items()}
+        self.shared = _shared_lines(queues, self)
+        """The queues whose limit holds over all processes on the store."""
+        local = {name: Line(name, queue, clock) for name, queue in queues.items() if not queue.shared}
+        self.lines: dict[str, AnyLine] = {name: self.shared.get(name) or local[name] for name in queues}
         self._breakers: dict[int, Breaker] = {}
+        self.shared_breakers: dict[str, SharedBreaker] = {}
+        """Of the providers whose health all processes on the store share, by namespace."""
         self._states: dict[tuple[str | None, str | None], dict[str, Any]] = {}
         self.open = False
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -135,7 +142,7 @@ class Parts:
     def stack_for(self, invocation: Invocation) -> Proceed:
         """The stack that a call goes through."""
         scope = invocation.scope
-        stacks = scope.table.get(recallable=invocation.given or invocation.resumed, budgeted=scope.budget is not None)
+        stacks = scope.table.get(scope, recallable=invocation.given or invocation.resumed)
         try:
             return stacks[invocation.name]
         except TypeError:  # models send anything, a list for a name too
@@ -143,7 +150,7 @@ class Parts:
 
     def stack_of(self, listing: Listing, invocation: Invocation) -> Proceed:
         """The stack of a listing that may have left the catalogue."""
-        return self.table.get(recallable=True, budgeted=invocation.scope.budget is not None).of(listing)
+        return self.table.get(invocation.scope, recallable=True).of(listing)
 
     def rebuild(self) -> None:
         """Build stacks anew when next needed; running calls end on the old ones."""
@@ -158,10 +165,19 @@ class Parts:
         """The health of one provider."""
         if id(provider) not in self._breakers:
             limits = self.defaults
-            self._breakers[id(provider)] = Breaker(self.clock, limits.breaker_failures, limits.breaker_pause)
+            self._breakers[id(provider)] = (
+                self._shared_breaker(provider.namespace)
+                if self.durable and provider.namespace
+                else Breaker(self.clock, limits.breaker_failures, limits.breaker_pause)
+            )
         return self._breakers[id(provider)]
 
-    def line_of(self, listing: Listing) -> Line | None:
+    def _shared_breaker(self, namespace: str) -> SharedBreaker:
+        from toolwright.runtime.shared_breaker import SharedBreaker  # loaded by those alone who have a store
+
+        return self.shared_breakers.setdefault(namespace, SharedBreaker(namespace, self))
+
+    def line_of(self, listing: Listing) -> AnyLine | None:
         """The queue of a tool: its own, its provider's, or the default where there is one."""
         named = listing.tool.limits.queue or (listing.provider.queue if listing.provider else None)
         if named is not None:
@@ -173,6 +189,15 @@ class Parts:
             queue = Queue(concurrent=self.defaults.max_concurrent)
             self.lines[DEFAULT_QUEUE] = Line(DEFAULT_QUEUE, queue, self.clock)
         return self.lines[DEFAULT_QUEUE]
+
+    def check_shared(self) -> None:
+        """A limit over several processes needs a place where they meet."""
+        if self.shared and not self.durable:
+            name = next(iter(self.shared))
+            raise DefinitionError(
+                f"The queue {name!r} is shared, and the runtime has no store.",
+                fix="give it one that the processes share, as in Runtime(..., store='toolwright.db').",
+            )
 
     def check_queue(self, name: str, tool: Tool[..., Any]) -> None:
         """A queue that nobody defined would limit nothing."""
@@ -206,6 +231,26 @@ class Parts:
 
         return settle
 
+    @cached_property
+    def spaces(self) -> Spaces | None:
+        """Where visible calls are shown: what the host keeps, or the spaces of the store that was asked for."""
+        if self._spaces is not None or not self.durable:
+            return self._spaces
+        from toolwright.runtime.board import Board
+
+        return Board(self)
+
+    @property
+    def has_spaces(self) -> bool:
+        """Whether anybody uses spaces here."""
+        return self._spaces is not None or (self.store is not None and self.store.spaces.in_use)
+
+    def showing(self, invocation: Invocation, outcome: Outcome) -> list[Statement]:
+        """What shows an outcome, to be put into the transaction that keeps it."""
+        if invocation.posted is None or not self.durable or self._spaces is not None:
+            return []
+        return self.spaces.showing(invocation, outcome)  # type: ignore[union-attr,no-any-return]
+
     async def remembered(self) -> Store:
         """The store that was asked for, or one in memory, made when something must first be remembered."""
         if self.store is None:
@@ -227,14 +272,21 @@ class Parts:
     def sweep(self) -> None:
         """End the waits whose time is up. Replaced by the runtime, which knows how to."""
 
-    def entry(self, invocation: Invocation, kind: Kind, status: str) -> Statement:
-        """A line for the journal of the store."""
+    def entry(self, invocation: Invocation, kind: Kind, status: str) -> list[Statement]:
+        """A line for the journal of the store, and for the stream of its run."""
         assert self.store is not None
-        who = invocation.principal
-        return self.store.journal.entry(
-            kind, invocation.id, invocation.tool_name, status, user=who.user, session=who.session,
-            parent=invocation.parent, latency_ms=invocation.elapsed() * 1000,
-        )  # fmt: skip
+        who, call_id, tool, took = (
+            invocation.principal,
+            invocation.id,
+            invocation.tool_name,
+            invocation.elapsed() * 1000,
+        )
+        line = self.store.journal.entry(
+            kind, call_id, tool, status, user=who.user, session=who.session, parent=invocation.parent, latency_ms=took
+        )
+        if who.turn is None:
+            return [line]
+        return [line, *self.store.streams.of_call(who.turn, kind, call_id, tool, status, took)]
 
     def closed(self) -> bool:
         """Whether it has ended since."""
@@ -272,3 +324,11 @@ class Parts:
         self.rebuild()
         if self.listeners.heard:
             self.listeners.emit(change)
+
+
+def _shared_lines(queues: Mapping[str, Queue], parts: Parts) -> dict[str, SharedLine]:
+    if not any(queue.shared for queue in queues.values()):
+        return {}
+    from toolwright.runtime.shared_line import SharedLine  # loaded by those alone who share one
+
+    return {name: SharedLine(name, queue, parts) for name, queue in queues.items() if queue.shared}

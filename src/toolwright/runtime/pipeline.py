@@ -28,6 +28,8 @@ class Plan:
     """For calls whose id was given, or that waited for somebody."""
     budgeted: bool
     """For calls of a turn that has a budget."""
+    shown: bool
+    """For calls in a space."""
     bare: bool = True
     """Whether nothing between `invoke` and the stage that is being built changes or shares outcomes."""
     ways_out: list[WayOut] = field(default_factory=list)

@@ -49,3 +49,11 @@ def fingerprint(invocation: Invocation) -> str:
         return digest(invocation.listing.name, invocation.arguments, who.user, who.session)
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, or what is no value at all
         raise Unstorable(f"The arguments cannot be compared: {error}.") from error
+
+
+def plain_of(kept: str) -> Mapping[str, Any]:
+    """Kept arguments for people to read; without bytes in them they are plain already."""
+    from toolwright.store.outcomes import arguments_of
+
+    arguments = arguments_of(kept)
+    return arguments if kept.startswith("{") else plain(arguments)

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from math import inf
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from toolwright.core.clock import Clock, Timer
 from toolwright.core.durations import rate
 from toolwright.core.errors import DefinitionError
+from toolwright.store.errors import StoreError
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A limit on calls: `concurrent` at once, and at most `rate` ("30/min") starts."""
+    """A limit on calls: `concurrent` at once, and at most `rate` ("30/min") starts.
+
+    It holds within the runtime or, where it is `shared`, over all processes on the runtime's store together.
+    """
 
     concurrent: int | None = None
     rate: str | None = None
+    shared: bool = False
 
     def __post_init__(self) -> None:
         if self.concurrent is not None and self.concurrent < 1:
@@ -40,12 +46,36 @@ class QueueStatus:
     waiting: int
 
 
+Granted: TypeAlias = asyncio.Future[StoreError | None]
+"""Done when it is one's turn, or when a shared queue cannot be reached: with the reason."""
+Tell: TypeAlias = Callable[[int], None]
+"""Hears one's place in line, if one has to wait at all."""
+
+
+class AnyLine(Protocol):
+    """A queue at work, as the stage sees it."""
+
+    name: str
+    capacity: int | None
+
+    @property
+    def status(self) -> QueueStatus: ...
+    @property
+    def paced(self) -> bool: ...
+    def try_enter(self) -> bool: ...
+    def join(self, tell: Tell | None = None) -> Granted: ...
+    def give_up(self, granted: Granted) -> None: ...
+    async def enter_inside(self) -> StoreError | None: ...
+    def leave(self) -> None: ...
+    def close(self) -> None: ...
+
+
 class Slot:
     """A place that a call holds. Its nested calls run in it, one at a time."""
 
     __slots__ = ("_turn", "left", "line", "outer")
 
-    def __init__(self, line: Line, outer: Slot | None) -> None:
+    def __init__(self, line: AnyLine, outer: Slot | None) -> None:
         self.line, self.outer = line, outer
         """The slot that an ancestor holds, in this queue or another."""
         self.left = False
@@ -63,7 +93,7 @@ class Slot:
 HELD: ContextVar[Slot | None] = ContextVar("toolwright_held_slots", default=None)
 
 
-def held_in(line: Line) -> Slot | None:
+def held_in(line: AnyLine) -> Slot | None:
     """The slot of this very queue that the current call or an ancestor holds."""
     slot = HELD.get()
     while slot is not None and (slot.line is not line or slot.left):
@@ -71,7 +101,7 @@ def held_in(line: Line) -> Slot | None:
     return slot
 
 
-Standing: TypeAlias = OrderedDict[asyncio.Future[None], None]
+Standing: TypeAlias = OrderedDict[Granted, Tell | None]
 """Those in line, first come first; anyone may step out at no cost, even if ten thousand do at once."""
 
 
@@ -104,24 +134,26 @@ class Line:
             self._starts.append(self._clock.now())
         return True
 
-    def join(self, *, needs_slot: bool = True) -> asyncio.Future[None]:
+    def join(self, tell: Tell | None = None, *, needs_slot: bool = True) -> Granted:
         """Stand in line, behind all who came earlier; the future is done when it is one's turn."""
-        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if tell is not None:
+            tell(self.depth + 1)
+        granted: Granted = asyncio.get_running_loop().create_future()
         (self._waiting if needs_slot else self._inside)[granted] = None
         self._advance()
         return granted
 
-    def give_up(self, granted: asyncio.Future[None]) -> None:
+    def give_up(self, granted: Granted) -> None:
         """Whoever stood in line for a slot was cancelled."""
         if self._waiting.pop(granted, granted) is granted and not granted.cancelled():
             self._in_use -= 1  # granted in the very moment of the cancellation
         self._advance()
 
-    async def enter_inside(self) -> None:
+    async def enter_inside(self) -> StoreError | None:
         """Wait for the rate alone, with an ancestor's slot."""
         granted = self.join(needs_slot=False)
         try:
-            await granted
+            return await granted
         finally:
             self._inside.pop(granted, None)
 
@@ -177,7 +209,7 @@ class Line:
             self._timer = None
 
 
-def hold(line: Line) -> Token[Slot | None]:
+def hold(line: AnyLine) -> Token[Slot | None]:
     """Let nested calls know whose slot they may run in, until it is let go."""
     return HELD.set(Slot(line, HELD.get()))
 

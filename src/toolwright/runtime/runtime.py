@@ -160,6 +160,7 @@ class Runtime(Scope):
 
     def _compile(self) -> None:
         """One error that lists every mistake, at the start and never at a call."""
+        self.parts.check_shared()
         errors: list[DefinitionError] = []
         for listing in self.catalogue:
             try:

@@ -50,7 +50,7 @@ class Scope:
         """Rows of calls that are remembered, by tool."""
         self.table = parts.table if own is None else parts.table_for(own)
         self.state = parts.state_of(principal) if state is None else state
-        self._stacks = self.table.get(recallable=False, budgeted=budget is not None)
+        self._stacks = self.table.get(self, recallable=False)
 
     # Calling
 
@@ -154,10 +154,16 @@ class Scope:
         running = [each for each in self.parts.running if self._sees(each) and call_id in (None, each.known_id)]
         for invocation in running:
             invocation.interrupt("cancelled", f"{invocation.tool_name} was cancelled.")
-        waiting = [wait.call_id for wait in await self.pending()] if call_id is None else [call_id]
+        waiting = await self._unended() if call_id is None else [call_id]
         told = "the call was cancelled while it waited."
         ended = [await self.parts.answers.close(self, each, "cancelled", told) for each in waiting]
         return bool(running) or any(isinstance(each, Failed) and each.code == "cancelled" for each in ended)
+
+    async def _unended(self) -> list[str]:
+        """Calls that wait, and those that were answered and have not been taken up yet."""
+        if self.parts.store is None:
+            return []
+        return [wait.call_id for wait in await self.parts.waits.listed(self.principal, grace=0.0)]
 
     def _sees(self, invocation: Invocation) -> bool:
         mine, theirs = self.principal, invocation.principal

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from toolwright.runtime.scope import Scope
 
 log = logging.getLogger("toolwright")
+_PAST = {"approve": "approved", "reject": "rejected", "settle": "settled", "cancel": "cancelled", "expire": "expired"}
 MOST_TRIES = 10
 _EXPECTED = {"approval": ("approve", "reject"), "result": ("settle",), "input": ("settle",)}
 
@@ -85,16 +86,11 @@ async def close(scope: Scope, call_id: str, code: Code, message: str) -> Outcome
     answer: Answer = "expire" if code == "expired" else "cancel"
     try:
         held = await scope.parts.waits.find(call_id, scope.principal)
-        if held is not None and held.is_ready:
-            ending = Verdict.ending(held.rounds[-1], answer, code, message)
-            taken = await _shielded(scope, held, ending)
-            ended = await result_of(taken) if taken is not None else None
-            return _unknown(call_id) if ended is None else ended
     except StoreError as error:
         return unreachable(error)
-    if held is None or held.wait is None:
+    if held is None or not (held.wait or held.is_ready):
         return _unknown(call_id)
-    return await _answer(scope, call_id, Verdict.ending(held.wait, answer, code, message))
+    return await _answer(scope, call_id, Verdict.ending(held.rounds[-1], answer, code, message))
 
 
 async def _answer(scope: Scope, call_id: str, verdict: Verdict) -> Outcome:
@@ -119,6 +115,8 @@ async def _answer_to(scope: Scope, held: Held, verdict: Verdict) -> Outcome | No
     if (going := scope.parts.waits.going.get(held.call.call_id)) is not None:
         same = going.task is not None and verdict.same_as(going.answer, going.weight)
         return await result_of(going.task) if same and going.task else await _refused(scope, held, verdict)
+    if held.is_ready and verdict.answer in ("cancel", "expire"):
+        return await _taken_up(scope, held, verdict.on(held.rounds[-1]))
     if (judged := _judged(scope, held, verdict)) is not None:
         return await _without_effect(scope, held, verdict, judged)
     assert held.wait is not None
@@ -130,14 +128,18 @@ async def _answer_to(scope: Scope, held: Held, verdict: Verdict) -> Outcome | No
 async def _without_effect(scope: Scope, held: Held, verdict: Verdict, judged: Outcome) -> Outcome | None:
     if held.wait is None and isinstance(judged, Failed) and (inner := held.rounds[-1].inner_call) is not None:
         return await _through_inner(scope, held, inner, verdict)  # whose answer was the answer to both
-    if held.is_ready and isinstance(judged, Pending) and (again := await _shielded(scope, held)) is not None:
-        return await result_of(again)
+    if held.is_ready and isinstance(judged, Pending):
+        return await _taken_up(scope, held) or await _refused(scope, held, verdict, judged)
     return await _refused(scope, held, verdict, judged)
 
 
-async def _shielded(scope: Scope, held: Held, ending: Verdict | None = None) -> asyncio.Task[Outcome | None] | None:
+async def _taken_up(scope: Scope, held: Held, ending: Verdict | None = None) -> Outcome | None:
     """Take a call, but not by whoever asks: if he hangs up, the call must not be left taken by nobody."""
-    return await asyncio.shield(scope.parts.reaper.own(take_ready(scope, held, ending)))
+    try:
+        taken = await asyncio.shield(scope.parts.reaper.own(take_ready(scope, held, ending)))
+    except StoreError as error:
+        return unreachable(error)
+    return await result_of(taken) if taken is not None else None
 
 
 def _judged(scope: Scope, held: Held, verdict: Verdict) -> Outcome | None:
@@ -155,7 +157,8 @@ def _judged(scope: Scope, held: Held, verdict: Verdict) -> Outcome | None:
         scope.parts.sweep()
         return Failed("expired", "nobody answered in time.")
     if not fits and wait.inner_call is None:
-        problem = f"Call {held.call.call_id} waits for {wait.waiting_for}, so {verdict.answer} does not fit."
+        verbs = " or ".join(_EXPECTED[wait.waiting_for])
+        problem = f"Call {held.call.call_id} waits for {wait.waiting_for}: {verbs} it, {verdict.answer} does not fit."
         return Failed("conflict", problem)
     return None
 
@@ -189,7 +192,8 @@ def _too_late(held: Held) -> Failed:
     last = held.rounds[-1]
     if held.call.state == "ended" and last.answer == "expire":
         return Failed("expired", "nobody answered in time.")
-    return Failed("conflict", f"Call {held.call.call_id} was answered otherwise already.")
+    answer = _PAST.get(last.answer or "", "answered otherwise")
+    return Failed("conflict", f"Call {held.call.call_id} was {answer} already; the first answer counts.")
 
 
 def _unknown(call_id: str) -> Failed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import product
 from typing import TYPE_CHECKING
 
 from toolwright.catalogue.catalogue import Catalogue
@@ -14,6 +15,7 @@ from toolwright.runtime.pipeline import Plan, Proceed, fold
 
 if TYPE_CHECKING:
     from toolwright.runtime.parts import Parts
+    from toolwright.runtime.scope import Scope
 
 log = logging.getLogger("toolwright")
 
@@ -21,9 +23,10 @@ log = logging.getLogger("toolwright")
 class Stacks(dict[str, Proceed]):
     """Stacks by every name that was called; a name that is not there resolves to the answer that says so."""
 
-    def __init__(self, parts: Parts, own: Catalogue | None, *, recallable: bool, budgeted: bool) -> None:
+    def __init__(self, parts: Parts, own: Catalogue | None, *, recallable: bool, budgeted: bool, shown: bool) -> None:
         super().__init__()
-        self._parts, self._own, self._recallable, self._budgeted = parts, own, recallable, budgeted
+        self._parts, self._own = parts, own
+        self._recallable, self._budgeted, self._shown = recallable, budgeted, shown
 
     def __missing__(self, name: str) -> Proceed:
         if not self._parts.open:
@@ -60,7 +63,7 @@ class Stacks(dict[str, Proceed]):
 
         if not self._parts.open:
             return _closed
-        return fold(Plan(listing, self._parts, self._recallable, self._budgeted), STAGES)
+        return fold(Plan(listing, self._parts, self._recallable, self._budgeted, self._shown), STAGES)
 
     async def unknown(self, invocation: Invocation) -> Outcome:
         """The answer to a name that is not there."""
@@ -70,15 +73,17 @@ class Stacks(dict[str, Proceed]):
 
 
 class StackTable:
-    """The stacks for calls that are recallable or not, in turns with a budget or without."""
+    """The stacks for calls that are recallable or not, in turns with a budget or without, in a space or in none."""
 
     def __init__(self, parts: Parts, own: Catalogue | None = None) -> None:
-        flags = (False, True)
-        self._stacks = {(r, b): Stacks(parts, own, recallable=r, budgeted=b) for r in flags for b in flags}
+        self._stacks = {
+            (r, b, s): Stacks(parts, own, recallable=r, budgeted=b, shown=s)
+            for r, b, s in product((False, True), repeat=3)
+        }
 
-    def get(self, *, recallable: bool, budgeted: bool) -> Stacks:
+    def get(self, scope: Scope, *, recallable: bool) -> Stacks:
         """The stacks for one sort of call."""
-        return self._stacks[recallable, budgeted]
+        return self._stacks[recallable, scope.budget is not None, scope.principal.space is not None]
 
     def clear(self) -> None:
         """Build them anew when next needed."""

@@ -59,11 +59,10 @@ class Verdict:
         return self.answer == answer and self.weight() == weight
 
     def to(self, held: Held, wait: Round, viewer: Principal) -> Answered:
-        """The answer as it is written down."""
-        who, bound = (viewer.user, viewer.session), wait.binding
+        """The answer as it is written down, about the call with the arguments that it goes on with."""
+        who, bound, kept = (viewer.user, viewer.session), wait.binding, self._kept()
         if self.approval is not None and self.approval.arguments is not None:
-            bound = binding_of(self.edited(held).call)
-        kept = self._kept()
+            bound = binding_of(held.call)
         return Answered(held.call.call_id, wait.round, self.answer, self.weight(), kept, self.by, *who, bound)
 
     def edited(self, held: Held) -> Held:
@@ -78,6 +77,13 @@ class Verdict:
         if wait.waiting_for == "approval":
             return cls(answer, approval=Approval(False, reason=message, code=code), by=by)
         return cls(answer, value=Failed(code, message), by=by)
+
+    def on(self, round: Round) -> Verdict:
+        """The same end for another wait."""
+        if self.value is not None and isinstance(self.value, Failed):
+            return self.ending(round, self.answer, self.value.code, self.value.message, self.by)
+        assert self.approval is not None
+        return self.ending(round, self.answer, self.approval.code, self.approval.reason, self.by)
 
     def _kept(self) -> str | None:
         """What whoever goes on with the call needs; edited arguments are in the ledger."""

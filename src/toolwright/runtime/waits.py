@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,14 +13,14 @@ from toolwright.core.events import CallPending
 from toolwright.core.outcome import Outcome, Pending, Wait
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.known import known
-from toolwright.runtime.plain import plain, plain_arguments
+from toolwright.runtime.plain import plain_arguments, plain_of
 from toolwright.runtime.verdict import Going
 from toolwright.runtime.waiting import WaitingCall as WaitingCall
 from toolwright.store import ledger as rows
 from toolwright.store.database import StoreUnavailable, Unexpected, Unstorable
 from toolwright.store.ledger import Known
-from toolwright.store.outcomes import arguments_of, json_text
-from toolwright.store.pending import Held, Round, asked
+from toolwright.store.outcomes import json_text
+from toolwright.store.pending import GRACE, Held, Round, asked
 
 if TYPE_CHECKING:
     from toolwright.runtime.parts import Parts
@@ -71,12 +70,12 @@ class Waits:
             return shown(held, wait).pending()
         return Pending("result", call.call_id, f"{call.tool} was answered and goes on.")
 
-    async def listed(self, viewer: Principal) -> list[WaitingCall]:
+    async def listed(self, viewer: Principal, grace: float = GRACE) -> list[WaitingCall]:
         """The open waits of the viewer, and calls of theirs that were answered and that nobody goes on with."""
         if (store := self._parts.store) is None:
             return []
         try:
-            found = await store.pending.listed(viewer.user, viewer.session)
+            found = await store.pending.listed(viewer.user, viewer.session, grace=grace)
         except Unstorable:  # nothing was ever kept under such a name
             return []
         return [shown(each, each.rounds[-1]) for each in found if each.call.call_id not in self.going]
@@ -88,13 +87,15 @@ class Waits:
         store, call_id = await self._parts.remembered(), invocation.id
         inner = await self._to_follow(pending.call_id, invocation)
         message = pending.message or f"{invocation.listing.name} waits for {pending.waiting_for}."
-        expires_at = None if inner else self._expiry(pending)
+        expires_at = None if inner else pending.expires_at
+        patience = None if inner else self._parts.defaults.pending_ttl or None
         call = self._to_keep(invocation)
         wait = asked(
             call, pending.waiting_for, message, request=json_text(pending.request), note=json_text(pending.state),
-            inner=inner, expires_at=expires_at,
+            inner=inner, expires_at=expires_at, patience=patience,
         )  # fmt: skip
-        steps = [rows.waiting(call), wait, *self._told(store, invocation, pending)]
+        told = [*self._told(store, invocation, pending), *self._parts.showing(invocation, pending)]
+        steps = [rows.waiting(call), wait, *told]
         try:
             results = await store.write(steps)
         except Unexpected:
@@ -104,7 +105,7 @@ class Waits:
                 self._parts.ledger.unwritten.keep(call_id, steps)
             raise
         [asked_at] = results[1]
-        return self._parked(invocation, pending, asked_at["round"], asked_at["created_at"], message, expires_at)
+        return self._parked(invocation, pending, message, **asked_at)
 
     def _to_keep(self, invocation: Invocation) -> Known:
         """What the id stands for never changes, whatever a person or the handler made of the arguments."""
@@ -116,18 +117,25 @@ class Waits:
         return call._replace(fingerprint=before.fingerprint, arguments=asked_with)
 
     def _parked(
-        self, invocation: Invocation, pending: Pending, number: int, at: float, message: str, expires_at: float | None
+        self,
+        invocation: Invocation,
+        pending: Pending,
+        message: str,
+        *,
+        round: int,
+        created_at: float,
+        expires_at: float | None,
     ) -> WaitingCall:
         who, call_id = invocation.principal, invocation.id
         if not invocation.round:
             self.open += 1
-        invocation.round, invocation.fence, invocation.claimed, invocation.claims = number, None, False, False
+        invocation.round, invocation.fence, invocation.claimed, invocation.claims = round, None, False, False
         self.here[call_id] = invocation
         self.going.pop(call_id, None)  # it waits again, and can be answered again
         self.watch(expires_at)
         wait = WaitingCall(
             call_id, invocation.listing.name, plain_arguments(invocation), pending.waiting_for, message,
-            pending.request, expires_at, at, who.user, who.session, number,
+            pending.request, expires_at, created_at, who.user, who.session, round,
         )  # fmt: skip
         self._tell(wait)
         if invocation.on_end is not None:  # whoever answered last time need not wait for the next answer
@@ -142,7 +150,7 @@ class Waits:
         detail = {"waiting_for": pending.waiting_for}
         return [
             store.audit.row("wait", invocation.id, name, user=user, detail=detail),
-            self._parts.entry(invocation, "pending", pending.waiting_for),
+            *self._parts.entry(invocation, "pending", pending.waiting_for),
         ]
 
     async def _to_follow(self, call_id: str, invocation: Invocation) -> str | None:
@@ -155,12 +163,6 @@ class Waits:
             inner = held.wait.inner_call if held.wait else None
             held = await self.find(inner, Principal()) if inner else None
         return first
-
-    def _expiry(self, pending: Pending) -> float | None:
-        ttl = self._parts.defaults.pending_ttl
-        if pending.expires_at is not None:
-            return pending.expires_at
-        return self._parts.clock.time() + ttl if ttl else None
 
     def watch(self, expires_at: float | None) -> None:
         """Wake the sweeper when the next wait has outlived its time."""
@@ -208,12 +210,6 @@ class Waits:
         self.here.pop(invocation.id, None)
         if invocation.round:
             self.open -= 1
-
-
-def plain_of(kept: str) -> Mapping[str, Any]:
-    """Kept arguments for people to read; without bytes in them they are plain already."""
-    arguments = arguments_of(kept)
-    return arguments if kept.startswith("{") else plain(arguments)
 
 
 def shown(held: Held, wait: Round) -> WaitingCall:

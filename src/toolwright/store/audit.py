@@ -198,7 +198,5 @@ def _framed_together(rows: Sequence[tuple[Any, ...]]) -> bytes:
 
 def _framed(values: Sequence[Any]) -> bytes:
     """Canonical JSON: no other list of values gives the same bytes."""
-    try:
-        return to_json(values)
-    except PydanticSerializationError:  # SQLite lets anyone put bytes into a column of text: a change, and no crash
-        return to_json([{"bytes": bytes(each).hex()} if isinstance(each, bytes) else each for each in values])
+    # SQLite lets anyone put bytes into a column of text: a change, and no crash.
+    return to_json([{"bytes": bytes(each).hex()} if isinstance(each, bytes) else each for each in values])

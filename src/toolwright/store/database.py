@@ -69,6 +69,10 @@ class Database(Protocol):
         """Call back when any process may have announced something; gives what ends it."""
         ...
 
+    def on_write(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back when any process may have written something that was announced; gives what ends it."""
+        ...
+
     async def vacuum(self) -> None:
         """Give the space of what was deleted back."""
         ...

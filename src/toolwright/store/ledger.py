@@ -53,10 +53,14 @@ _WAIT = (
 )
 _FIND = f"SELECT {COLUMNS} FROM ledger WHERE call_id = :call_id"
 _MINE = "owner = :owner AND fence = :fence"
-_CLAIM = f"""UPDATE ledger SET state = 'running', owner = :owner, fence = fence + 1
+_CLAIM = f"""UPDATE ledger SET state = 'running', owner = :owner, fence = fence + 1, posted = :posted
     WHERE call_id = :call_id AND (state = 'idle' OR (state = 'taken' AND {_MINE})) RETURNING fence"""
-_TAKE = f"""UPDATE ledger SET state = 'taken', owner = :owner, fence = fence + 1
-    WHERE call_id = :call_id AND state = 'ready' RETURNING {COLUMNS}"""
+_TAKE_TO_END = """UPDATE ledger SET state = 'taken', owner = :owner, fence = fence + 1
+    WHERE call_id = :call_id AND state = 'ready' AND fence = :fence"""
+# An answer holds as long again as there was to give it.
+_TAKE = f"""{_TAKE_TO_END} AND NOT EXISTS (SELECT 1 FROM pending WHERE pending.call_id = ledger.call_id
+        AND pending.round = (SELECT max(round) FROM pending AS other WHERE other.call_id = ledger.call_id)
+        AND pending.answered_at + pending.expires_at - pending.created_at <= {{now}})"""
 _RELEASE = f"""UPDATE ledger SET state = 'idle', owner = NULL
     WHERE call_id = :call_id AND state IN ('taken', 'running') AND {_MINE}"""
 _GIVE_BACK = """UPDATE ledger SET state = 'idle', owner = NULL, fence = fence + 1
@@ -96,14 +100,15 @@ def waiting(call: Known) -> Statement:
     return Statement(_WAIT, row_of(call), expect=1)
 
 
-def claimed(call_id: str, owner: str, fence: int) -> Statement:
+def claimed(call_id: str, owner: str, fence: int, posted: str | None) -> Statement:
     """This owner runs the call, if nobody else does; gives the new fence."""
-    return Statement(_CLAIM, _claim(call_id, owner, fence))
+    return Statement(_CLAIM, {**_claim(call_id, owner, fence), "posted": posted})
 
 
-def taken(call_id: str, owner: str) -> Statement:
-    """This owner goes on with a call that was answered, if it is the first."""
-    return Statement(_TAKE, {"call_id": call_id, "owner": owner})
+def taken(call: Known, owner: str, *, to_end: bool) -> Statement:
+    """This owner goes on with a call that was answered, if it is the first and in time, or ends it."""
+    sql = _TAKE_TO_END if to_end else _TAKE
+    return Statement(f"{sql} RETURNING fence", _claim(call.call_id, owner, call.fence))
 
 
 def goes_on(call_id: str, owner: str | None, arguments: str) -> Statement:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from toolwright.store.database import Row, Statement, Unexpected
@@ -36,6 +37,10 @@ _ASK = """INSERT INTO pending (call_id, round, waiting_for, message, request, no
 _TOLD = """INSERT INTO audit (tx, at, kind, call_id, tool, user_id, detail)
     SELECT {tx}, {now}, 'recovered', call_id, tool, user_id, '{"owner": "' || CAST(:owner AS TEXT) || '"}'
     FROM ledger WHERE owner = :owner AND state IN ('taken', 'running') AND state <> 'ended'"""
+# What it held for the time that its calls ran: places in shared queues, and the one try whether a provider is back.
+_LOCK = "UPDATE queues SET turns = turns + 1 WHERE queue IN (SELECT queue FROM slots WHERE owner = :owner)"
+_FREE = "DELETE FROM slots WHERE owner = :owner"
+_PROBE = "UPDATE breakers SET probed_by = NULL WHERE probed_by = :owner"
 
 
 class Owners:
@@ -51,9 +56,9 @@ class Owners:
         await self._database.hold(owner)
         await self.renew(owner)
 
-    async def renew(self, owner: str) -> None:
-        """Give a sign of life."""
-        await self._database.write([Statement(_JOIN, {"owner": owner, "lease": LEASE})])
+    async def renew(self, owner: str, also: Sequence[Statement] = ()) -> None:
+        """Give a sign of life, and renew whatever else has a lease."""
+        await self._database.write([Statement(_JOIN, {"owner": owner, "lease": LEASE}), *also])
 
     async def leave(self, owner: str) -> None:
         """Work no more; what was begun and not run is for others."""
@@ -90,8 +95,9 @@ class Owners:
         # One that is dead gives no sign of life any more: what it had begun can be given away twice without harm.
         gone = Statement(_GONE, {"owner": owner, "dead": int(dead)}, expect=None if dead else 1)
         steps = [gone, Statement(_TOLD, whose), Statement(_READY, whose), Statement(_UNKNOWN, whose), Statement(_ASK)]
+        held = [Statement(sql, whose) for sql in (_LOCK, _FREE, _PROBE)]
         try:
-            results = await self._database.write(steps)
+            results = await self._database.write([*steps, *held])
         except Unexpected:  # somebody else did it, or it gave a sign of life after all
             return []
         return [Known.of(row) for row in results[3]]

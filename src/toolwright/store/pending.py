@@ -94,13 +94,13 @@ _READY_UNTIL = "pending.answered_at + pending.expires_at - pending.created_at"
 _LISTED = f"""SELECT {COLUMNS}, {_ROUND} FROM pending JOIN ledger ON ledger.call_id = pending.call_id
     WHERE pending.state = 'open' AND pending.inner_call IS NULL
     AND (pending.expires_at IS NULL OR pending.expires_at > {{now}}) AND {_MAY_SEE}
-    UNION ALL SELECT {COLUMNS}, {_ROUND} {_READY} AND pending.answered_at + {GRACE} <= {{now}} AND {_MAY_SEE}
+    UNION ALL SELECT {COLUMNS}, {_ROUND} {_READY} AND pending.answered_at + :grace <= {{now}} AND {_MAY_SEE}
     ORDER BY asked_at, 1 LIMIT :most"""
 _ASK = """INSERT INTO pending
     (call_id, round, waiting_for, message, request, note, inner_call, binding, state, created_at, expires_at)
     VALUES (:call_id, (SELECT coalesce(max(round), 0) + 1 FROM pending WHERE call_id = :call_id),
-    :waiting_for, :message, :request, :note, :inner_call, :binding, 'open', {now}, :expires_at)
-    RETURNING round, created_at"""
+    :waiting_for, :message, :request, :note, :inner_call, :binding, 'open', {now},
+    coalesce(CAST(:expires_at AS {real}), {now} + CAST(:patience AS {real}))) RETURNING round, created_at, expires_at"""
 _ANSWER = f"""UPDATE pending SET state = 'answered', answer = :answer, weight = :weight, value = :value,
     binding = :binding, answered_by = :by_whom, answered_at = {{now}}
     WHERE call_id = :call_id AND round = :round AND state = 'open'
@@ -127,11 +127,13 @@ def asked(
     note: str,
     inner: str | None,
     expires_at: float | None,
+    patience: float | None,
 ) -> Statement:
-    """A new wait; gives its round and when it began."""
+    """A new wait, until a time or for so many seconds; gives its round, when it began and when it will have ended."""
     params = {
         "call_id": call.call_id, "waiting_for": waiting_for, "message": message, "request": request, "note": note,
         "inner_call": inner, "binding": binding_of(call), "expires_at": expires_at,
+        "patience": patience,
     }  # fmt: skip
     return Statement(_ASK, params, expect=1)
 
@@ -171,9 +173,11 @@ class PendingCalls:
         rows = await self._database.read(_HELD, {"call_id": call_id, "user_id": user, "session": session})
         return Held(Known.of(rows[0]), tuple(map(_round, rows))) if rows else None
 
-    async def listed(self, user: str | None = None, session: str | None = None, *, most: int = 1 << 31) -> list[Held]:
+    async def listed(
+        self, user: str | None = None, session: str | None = None, *, most: int = 1 << 31, grace: float = GRACE
+    ) -> list[Held]:
         """The open waits of this user and session, and answered calls that nobody took up, oldest first."""
-        rows = await self._database.read(_LISTED, {"user_id": user, "session": session, "most": most})
+        rows = await self._database.read(_LISTED, {"user_id": user, "session": session, "most": most, "grace": grace})
         return [Held(Known.of(row), (_round(row),)) for row in rows]
 
     async def late(self, most: int = 100) -> Sequence[str]:

@@ -104,6 +104,8 @@ class Postgres:
         self._opened()
         return self._session.on_announce(callback)
 
+    on_write = on_announce
+
     async def vacuum(self) -> None:
         await self.write([Statement("VACUUM")])  # a single statement, hence outside of a transaction
 

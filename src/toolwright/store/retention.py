@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from toolwright.core.errors import DefinitionError
 from toolwright.store.database import Database, Statement
 
 DAY = 86_400.0
@@ -23,10 +24,22 @@ class Retention:
     inbox: float | None = 7 * DAY
     runs: float | None = 90 * DAY
     artifacts: float | None = 7 * DAY
+    events: float | None = 7 * DAY
+    """What happened in spaces and runs: whoever was away for longer is told how much it missed."""
+    messages: float | None = None
     most_calls: int | None = None
     """Calls that have ended, and ids that came to nothing, of which so many are kept, however young."""
     most_artifacts: int | None = None
     most_artifact_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0):
+                raise DefinitionError(
+                    f"Retention({field.name}={value!r}) keeps nothing for so long.",
+                    fix="give seconds or a number from 0 on, or None for ever.",
+                )
 
 
 _OLD = "ended_at < {now} - :age ORDER BY ended_at LIMIT :batch"
@@ -43,6 +56,10 @@ _INBOX = """SELECT id FROM inbox WHERE ended_at < {now} - :age OR (agent = '' AN
     ORDER BY id LIMIT :batch"""
 _RUNS = f"SELECT run_id FROM runs WHERE ended_at IS NOT NULL AND {_OLD}"
 _ARTIFACTS = "SELECT handle FROM artifacts WHERE created_at < {now} - :age ORDER BY created_at LIMIT :batch"
+_EVENTS = "SELECT stream, number FROM events WHERE at < {now} - :age ORDER BY at LIMIT :batch"
+# What shows a call that has not ended is amended yet.
+_MESSAGES = """SELECT message_id FROM messages WHERE created_at < {now} - :age AND NOT EXISTS (SELECT 1 FROM ledger
+    WHERE ledger.call_id = messages.call_id AND ledger.state <> 'ended') ORDER BY created_at LIMIT :batch"""
 _STEPS = {
     "calls": (("pending", "call_id", _CALLS), ("ledger", "call_id", _CALLS)),
     "idle": (("ledger", "call_id", _IDLE),),
@@ -50,6 +67,8 @@ _STEPS = {
     "inbox": (("inbox", "id", _INBOX),),
     "runs": (("runs", "run_id", _RUNS),),
     "artifacts": (("artifacts", "handle", _ARTIFACTS),),
+    "events": (("events", "(stream, number)", _EVENTS),),
+    "messages": (("messages", "message_id", _MESSAGES),),
 }
 
 

@@ -226,7 +226,9 @@ CREATE INDEX IF NOT EXISTS events_by_age ON events (at);
 -- Queues that several processes share: the row is locked while a slot is given out.
 CREATE TABLE IF NOT EXISTS queues (
     queue       TEXT PRIMARY KEY,
-    turns       BIGINT NOT NULL
+    turns       BIGINT NOT NULL,
+    wanted_by   TEXT,                     -- the owner who came in vain: one free place is kept for it, for a moment
+    wanted_until {real}
 );
 
 -- Places in a shared queue that calls hold. A place whose lease has ended, or whose owner is dead, is free.

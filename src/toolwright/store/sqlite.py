@@ -13,6 +13,7 @@ from toolwright.store.database import Row, Statement, StoreUnavailable, Value, c
 from toolwright.store.locks import OwnerFiles, OwnerSet
 from toolwright.store.sqlite_dialect import CLOCK, PATIENCE, execute, rows_of
 from toolwright.store.sqlite_threads import Inline, Threads
+from toolwright.store.sqlite_watch import Watch
 
 IN_MEMORY = ":memory:"
 CACHED = 512
@@ -26,6 +27,7 @@ class Sqlite:
         self._path = path
         self._connect = partial(_connect, path, synchronous, now)
         self._engine: Inline | Threads | None = None
+        self._watch: Watch | None = None
         self._locks: OwnerFiles | OwnerSet = OwnerSet() if path == IN_MEMORY else OwnerFiles(path)
 
     async def open(self) -> Sqlite:
@@ -79,6 +81,14 @@ class Sqlite:
         """Nobody announces between processes that share a file: look from time to time."""
         return lambda: None
 
+    def on_write(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """A file does not tell who has written to it, but that somebody has."""
+        self._watch = self._watch or Watch(self._version)
+        return self._watch.add(callback)
+
+    async def _version(self) -> int:
+        return await self._opened().version()
+
     async def vacuum(self) -> None:
         await self._opened().alone(_vacuum)
 
@@ -88,6 +98,8 @@ class Sqlite:
         return int(row["bytes"])
 
     async def close(self) -> None:
+        if self._watch is not None:
+            await self._watch.close()
         engine, self._engine = self._engine, None
         if engine is not None:
             await engine.close()

@@ -13,6 +13,7 @@ from toolwright.store.database import Row, Value
 CLOCK = "toolwright_now"
 """The function behind `{now}`; each connection brings it along."""
 
+_PLAIN = re.compile(r"INSERT INTO \w+ \([\w\s,]+\)\s+VALUES |UPDATE ledger SET .*\sWHERE call_id = :call_id", re.DOTALL)
 _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 PATIENCE = 30.0
 """Seconds to wait for another process that holds the file."""
@@ -22,7 +23,7 @@ _WORDS = {
     "{blob}": "BLOB",
     "{real}": "REAL",
     "{tx}": "0",  # one writer: numbers are given in the order in which they are kept
-    "{horizon}": "1",
+    "{horizon}": "9223372036854775807",
     "{after}": "id > :id",
     "{order}": "id",
     "{order_down}": "id DESC",
@@ -76,5 +77,5 @@ def light(shape: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=1024)
 def silent(shape: tuple[str, ...]) -> bool:
-    """Whether statements give no rows back."""
-    return all(sql.startswith(("INSERT", "UPDATE")) and "RETURNING" not in sql for sql in shape)
+    """Whether each statement puts in or changes one row, by its key, and gives nothing back."""
+    return all(_PLAIN.match(sql) and "RETURNING" not in sql and "ON CONFLICT" not in sql for sql in shape)

@@ -50,6 +50,9 @@ class Inline:
 
     read = glance = alone
 
+    async def version(self) -> int:
+        return self.commits
+
     async def close(self) -> None:
         with self._lock:
             self._connection.close()
@@ -76,7 +79,7 @@ class Threads:
         """Held while something is handed to the writer, and while the loop uses the writer's connection."""
         self._handed = 0
         """What the writer was handed and has not finished."""
-        self.commits = 0
+        self.commits, self._closed = 0, False
 
     async def open(self) -> None:
         """Start the threads; raises where the file cannot be opened."""
@@ -116,9 +119,16 @@ class Threads:
         job.attempt(self._glance)
         return job.outcome()
 
+    async def version(self) -> int:
+        """Another number whenever anybody has written, in this process or in another."""
+        [(number,)] = await self.glance(lambda connection: connection.execute("PRAGMA data_version").fetchall())
+        return int(number)
+
     async def _decided(self, job: Job) -> Any:
         """However often the caller is cancelled, it goes on only when it is known what became of its write."""
         loop = asyncio.get_running_loop()
+        if self._closed:
+            raise StoreUnavailable("The store is closed.")
         self._enqueue(loop, job)
         cancelled: asyncio.CancelledError | None = None
         while not job.told:
@@ -164,7 +174,7 @@ class Threads:
             return False
         try:
             connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:  # another process is writing: the writer waits for it
+        except sqlite3.Error:  # another process is writing: the writer waits for it, or says what is wrong
             return False
         writes = [job for job in group if isinstance(job, Write)]
         try:
@@ -236,7 +246,7 @@ class Threads:
         with self._mutex:
             for loop in list(self._turns):
                 self._hand(self._turns.pop(loop))
-            self._home = None
+            self._home, self._closed = None, True
         if self._glance is not None:
             self._glance.close()
         for _ in threads[1:]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from toolwright.store.artifacts import Artifacts
 from toolwright.store.audit import Audit
+from toolwright.store.breakers import Breakers
 from toolwright.store.database import Row, Statement
 from toolwright.store.grants import Grants
 from toolwright.store.inbox import Inbox
@@ -20,6 +21,9 @@ from toolwright.store.owners import Owners
 from toolwright.store.pending import PendingCalls
 from toolwright.store.retention import Retention, prune
 from toolwright.store.runs import Runs
+from toolwright.store.slots import Slots
+from toolwright.store.spaces import Spaces
+from toolwright.store.streams import Streams
 
 TABLES = (
     "ledger", "pending", "grants", "inbox", "journal", "audit", "seals", "runs", "artifacts", "notes", "owners",
@@ -37,6 +41,9 @@ class Store:
         self.pending, self.grants, self.inbox = PendingCalls(database), Grants(database), Inbox(database)
         self.journal, self.audit, self.runs = Journal(database), Audit(database), Runs(database)
         self.artifacts, self.notes, self.owners = Artifacts(database), Notes(database), Owners(database)
+        self.slots, self.breakers = Slots(database), Breakers(database)
+        self.streams = Streams(database)
+        self.spaces = Spaces(database, self.streams)
 
     @staticmethod
     def open(
@@ -82,6 +89,7 @@ class Store:
 
     async def close(self) -> None:
         """Finish what was asked, then let go."""
+        await self.streams.close()
         await self.database.close()
 
 

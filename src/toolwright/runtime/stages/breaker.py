@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
 from toolwright.core.outcome import Failed, Outcome
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
+
+if TYPE_CHECKING:
+    from toolwright.runtime.shared_breaker import SharedBreaker
 
 
 def breaker(plan: Plan, proceed: Proceed) -> Proceed:
@@ -17,7 +23,7 @@ def breaker(plan: Plan, proceed: Proceed) -> Proceed:
 
     async def stage(invocation: Invocation) -> Outcome:
         if (wait := state.blocked()) is not None:
-            return Failed("unavailable", f"{name} is down. It is tried again in {wait:.0f} s.", retry_after=wait)
+            return _down(name, wait)
         ended = False
         try:
             outcome = await proceed(invocation)
@@ -29,4 +35,26 @@ def breaker(plan: Plan, proceed: Proceed) -> Proceed:
             state.count(outcome)
         return outcome
 
+    if (shared := plan.parts.shared_breakers.get(provider.namespace)) is None:
+        return stage
+    plan.suspends = True
+    return _asking(shared, name, stage)
+
+
+def _asking(state: SharedBreaker, name: str, proceed: Proceed) -> Proceed:
+    """Of all processes on the store one call at a time tries; while the provider is well, nobody is asked."""
+
+    async def asked(invocation: Invocation) -> Outcome:
+        invocation.suspend()
+        if (wait := await state.probe()) is not None:
+            return _down(name, wait)
+        return await proceed(invocation)
+
+    def stage(invocation: Invocation) -> Coroutine[Any, Any, Outcome]:
+        return asked(invocation) if state.due() else proceed(invocation)
+
     return stage
+
+
+def _down(name: str, wait: float) -> Failed:
+    return Failed("unavailable", f"{name} is down. It is tried again in {wait:.0f} s.", retry_after=wait)

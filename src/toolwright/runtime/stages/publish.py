@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Coroutine
 from typing import Any
 
-from toolwright.core.outcome import Failed, Outcome, Pending
+from toolwright.core.outcome import Outcome
+from toolwright.core.spaces import Spaces
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
-from toolwright.runtime.plain import plain_arguments
 
 log = logging.getLogger("toolwright")
 
@@ -18,51 +19,55 @@ def publish(plan: Plan, proceed: Proceed) -> Proceed:
     spaces, name = plan.parts.spaces, plan.listing.name
     if spaces is None or not plan.listing.tool.visible:
         return proceed
+    if not plan.shown:
+        return _nowhere(plan, proceed)
     plan.suspends, plan.bare = True, False
+    from toolwright.runtime.board import message_of, status_of  # loaded by those alone who have spaces
 
     async def stage(invocation: Invocation) -> Outcome:
-        space = invocation.principal.space
-        if space is None:
-            log.warning("%s is visible, but no space is active: its result is shown nowhere.", name)
-            return await proceed(invocation)
+        space = invocation.principal.space or ""
         invocation.suspend()
-        posted = invocation.posted
-        if posted is None:
-            posted = invocation.posted = await spaces.post(space, _message(invocation, "running"))
-        else:
-            await _amend(space, posted, _message(invocation, "running"))
+        if invocation.posted is None:
+            invocation.posted = await _post(spaces, name, space, message_of(invocation, "running"))
+        elif invocation.answered is None:  # else it ends with the answer, and is shown with that
+            await show(invocation, space, "running")
         try:
             outcome = await proceed(invocation)
         except BaseException:
-            await _amend(space, posted, _message(invocation, "error", "cancelled"))
+            await show(invocation, space, "error", "cancelled")
             raise
-        await _amend(space, posted, _message(invocation, _status(outcome), outcome.text))
+        await show(invocation, space, status_of(outcome), outcome.text)
         return outcome
 
-    async def _amend(space: str, posted: str, message: dict[str, Any]) -> None:
+    async def show(invocation: Invocation, space: str, status: str, result: Any = None) -> None:
         """What happened has happened, even where it cannot be shown."""
+        if invocation.posted is None or invocation.shown == status:
+            return
+        invocation.shown = status
         try:
-            await spaces.amend(space, posted, message)
+            await spaces.amend(space, invocation.posted, message_of(invocation, status, result))
         except Exception:
             log.exception("The message of %s could not be amended", name)
 
     return stage
 
 
-def _status(outcome: Outcome) -> str:
-    if isinstance(outcome, Pending):
-        return "requires_action"
-    return "error" if isinstance(outcome, Failed) else "complete"
+def _nowhere(plan: Plan, proceed: Proceed) -> Proceed:
+    """No space is active; worth a word where there are spaces at all."""
+    parts, name = plan.parts, plan.listing.name
+
+    def stage(invocation: Invocation) -> Coroutine[Any, Any, Outcome]:
+        if parts.has_spaces:
+            log.warning("%s is visible, but no space is active: its result is shown nowhere.", name)
+        return proceed(invocation)
+
+    return stage
 
 
-def _message(invocation: Invocation, status: str, result: Any = None) -> dict[str, Any]:
-    return {
-        "type": "tool_call",
-        "toolName": invocation.listing.name,
-        "args": plain_arguments(invocation),
-        "result": result,
-        "status": status,
-        "toolCallId": invocation.id,
-        "runId": invocation.principal.turn,
-        "display": dict(invocation.listing.tool.face.display),
-    }
+async def _post(spaces: Spaces, name: str, space: str, message: dict[str, Any]) -> str | None:
+    """Whether it can be shown decides nothing: the call runs."""
+    try:
+        return await spaces.post(space, message)
+    except Exception as error:  # noqa: BLE001 - a host's spaces may raise anything
+        log.warning("%s is shown nowhere: it could not be posted to space %r: %s", name, space, error)
+        return None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from time import perf_counter
 
 from toolwright.core.events import CallQueued
-from toolwright.core.outcome import Outcome
+from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
-from toolwright.runtime.queues import Line, Slot, held_in, hold, let_go
+from toolwright.runtime.queues import AnyLine, Granted, Slot, held_in, hold, let_go
+from toolwright.store.errors import StoreError
 
 UNQUEUED = frozenset({"internal", "agent", "client", "external", "hosted"})
 """Kinds that never hold a slot: they wait for others, and could wait for themselves."""
@@ -31,11 +33,13 @@ def queue(plan: Plan, proceed: Proceed) -> Proceed:
         if not line.try_enter():
             began, granted = perf_counter(), _stand_in(invocation, line)
             try:
-                await granted
+                error = await granted
             except asyncio.CancelledError:
                 line.give_up(granted)
                 raise
             invocation.queued += perf_counter() - began
+            if error is not None:
+                return _unreachable(invocation, line, error)
         if not nests:
             try:
                 return await proceed(invocation)
@@ -52,8 +56,8 @@ def queue(plan: Plan, proceed: Proceed) -> Proceed:
         """A nested call runs in its ancestor's slot: taking another could wait for the ancestor itself."""
         invocation.suspend()
         async with slot.turn:
-            if line.paced:
-                await line.enter_inside()
+            if line.paced and (error := await line.enter_inside()) is not None:
+                return _unreachable(invocation, line, error)
             token = hold(line)
             try:
                 return await proceed(invocation)
@@ -63,11 +67,24 @@ def queue(plan: Plan, proceed: Proceed) -> Proceed:
     return stage
 
 
-def _stand_in(invocation: Invocation, line: Line) -> asyncio.Future[None]:
-    parts = invocation.scope.parts
-    if parts.listeners.heard:
-        parts.listeners.emit(
-            CallQueued(invocation.id, invocation.listing.name, line.name, line.depth + 1, parts.clock.time())
-        )
+def _stand_in(invocation: Invocation, line: AnyLine) -> Granted:
+    tell = partial(_tell, invocation, line.name) if invocation.scope.parts.listeners.heard else None
     invocation.suspend()
-    return line.join()
+    return line.join(tell)
+
+
+def _tell(invocation: Invocation, queue: str, position: int) -> None:
+    parts = invocation.scope.parts
+    parts.listeners.emit(CallQueued(invocation.id, invocation.listing.name, queue, position, parts.clock.time()))
+
+
+def _unreachable(invocation: Invocation, line: AnyLine, error: StoreError) -> Outcome:
+    """The limit would not hold if the call ran all the same."""
+    name = invocation.listing.name
+    if not invocation.resumed or invocation.claimed or invocation.fence is None:
+        return Failed("unavailable", f"{name} was not run, because its queue {line.name!r} cannot be reached: {error}")
+    from toolwright.store.ledger import put_back  # loaded by those alone who have a store
+
+    parts, invocation.elsewhere = invocation.scope.parts, True  # somebody said yes, and that holds
+    parts.ledger.unwritten.keep(invocation.id, [put_back(invocation.id, parts.owner, invocation.fence)])
+    return Pending("result", invocation.id, f"{name} goes on when the store is back: {error}")

@@ -72,7 +72,8 @@ def record(plan: Plan, proceed: Proceed) -> Proceed:
         waits_on = isinstance(outcome, Pending) or (invocation.round and not invocation.closed)
         if logbook is not None and not invocation.journalled and not waits_on:
             logbook.add(parts.entry(invocation, "ended", "ok" if outcome.ok else _status(outcome)))
-        if listeners.heard and parts.auto_complete:
+        unheard = invocation.lost and invocation.resumed  # another answer was first, and that one's end is told
+        if listeners.heard and parts.auto_complete and not unheard:
             listeners.emit(_make(CallEnded, (call_id, name, outcome, now())))
 
     def tell_start(invocation: Invocation) -> None:

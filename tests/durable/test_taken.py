@@ -1,0 +1,257 @@
+"""A call that was answered and that nobody has taken up yet runs once, in time and as it was asked about, or never."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.durable.bank import Bank, done, failed, id_of, pending, read, state, until, write
+from toolwright import Context, Failed, Outcome, Pending, Provider, Queue, Runtime, Tool, tool
+from toolwright.core.events import CallEnded, CallSettled
+from toolwright.runtime.answer import take_ready
+from toolwright.store.database import StoreUnavailable
+from toolwright.store.store import Store
+
+pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
+TO = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
+ASKS = [{"tools": "wire__*", "decision": "ask"}]
+
+
+class Wire(Provider):
+    """Asks for a pin before it does anything."""
+
+    namespace, kind = "wire", "mcp"
+
+    def __init__(self, *, patience: float | None = None, start: float = 0.0) -> None:
+        self.log: list[tuple[Any, ...]] = []
+        self._patience, self._start = patience, start
+
+    async def start(self) -> None:
+        await asyncio.sleep(self._start)
+
+    async def tools(self) -> list[Tool[..., Any]]:
+        return [tool.external("send", "Send money.", parameters=TO).evolve(kind="mcp", handler=None)]
+
+    async def invoke(self, call: Any, context: Any) -> Outcome:
+        self.log.append(("invoked", call.arguments["to"], call.user))
+        waits = {} if self._patience is None else {"patience": self._patience}
+        return Pending("input", message="The pin?", state=1, **waits)
+
+    async def resume(self, call: Any, state: Any, answer: Any) -> Any:
+        self.log.append(("resumed", call.arguments["to"], call.user, answer))
+        return f"sent to {call.arguments['to']}"
+
+
+async def approved(address: str, bank: Bank, call_id: str = "c1", **who: str) -> None:
+    """Approved where its tool is not, so that it is for others to go on with."""
+    async with Runtime(bank, store=address) as runtime:
+        pending(await runtime.scope(**who).call("transfer", {"amount": 5}, call_id=call_id))
+    async with Runtime(store=address) as without_the_tool:
+        pending(await without_the_tool.approve(call_id), "result")
+
+
+async def ended(runtime: Runtime, call_id: str = "c1") -> bool:
+    return await state(runtime, call_id) == "ended"
+
+
+@pytest.mark.parametrize("start", [0.0, 0.05])
+async def test_an_answer_that_nobody_acted_on_in_time_runs_nothing(address: str, start: float) -> None:
+    bank = Bank()
+    await approved(address, bank)
+    async with Runtime(store=address) as runtime:
+        ago = "created_at = created_at - 9e5, expires_at = expires_at - 9e5, answered_at = answered_at - 9e5"
+        await write(runtime, f"UPDATE pending SET {ago}")
+    async with Runtime(bank, Wire(start=start), store=address) as runtime:
+        await until(lambda: ended(runtime))
+        failed(await runtime.approve("c1"), "expired")
+
+    assert bank.ran == []
+
+
+@pytest.mark.parametrize("change", ["""arguments = '{"to": "mallory"}'""", "user_id = 'root'", "session = 's2'"])
+async def test_an_answer_to_a_question_is_for_the_call_that_asked_it(address: str, change: str) -> None:
+    wire = Wire()
+    async with Runtime(wire, store=address, policy=ASKS) as runtime:
+        call_id = id_of(await runtime.scope(user="ann").call("wire__send", {"to": "ann"}))
+        pending(await runtime.approve(call_id), "input")
+        await write(runtime, f"UPDATE ledger SET {change}")
+    async with Runtime(again := Wire(), store=address, policy=ASKS) as runtime:
+        failed(await runtime.settle(call_id, "1234"), "conflict")
+
+    assert wire.log == [("invoked", "ann", "ann")]
+    assert again.log == []
+
+
+async def test_a_runtime_that_was_paused_before_it_took_a_call_finds_that_it_has_gone_on(address: str) -> None:
+    wire = Wire()
+    async with Runtime(wire, store=address, policy=ASKS) as runtime:
+        call_id = id_of(await runtime.call("wire__send", {"to": "ann"}))
+    async with Runtime(store=address, policy=ASKS) as without_it:
+        pending(await without_it.approve(call_id), "result")
+        stale = await without_it.store.pending.find(call_id)
+        async with Runtime(wire, store=address, policy=ASKS):
+            await until(lambda: wire.log)
+            await until(lambda: _waits(without_it, call_id))
+        pending(await without_it.settle(call_id, "1234"), "result")
+        await without_it.add(wire)
+        taken = await take_ready(without_it, stale)
+        await until(lambda: ended(without_it, call_id))
+
+    assert taken is None
+    assert wire.log == [("invoked", "ann", None), ("resumed", "ann", None, "1234")]
+
+
+async def _waits(runtime: Runtime, call_id: str) -> bool:
+    return await state(runtime, call_id) == "waiting"
+
+
+async def test_a_take_that_may_have_been_kept_is_put_right(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bank, lost = Bank(), []
+    await approved(address, bank)
+    kept = Store.write
+
+    async def losing(self: Store, statements: Any) -> Any:
+        results = await kept(self, statements)
+        if not lost and any("state = 'taken'" in step.sql and "state = 'ready'" in step.sql for step in statements):
+            lost.append(True)
+            raise StoreUnavailable("The connection was lost.")
+        return results
+
+    monkeypatch.setattr(Store, "write", losing)
+    async with Runtime(bank, store=address) as runtime:
+        await until(lambda: ended(runtime))
+
+    assert lost
+    assert bank.ran == [(5, "ann")]
+
+
+async def test_one_damaged_call_stops_no_other(address: str, caplog: pytest.LogCaptureFixture) -> None:
+    bank = Bank()
+    for call_id in ("c1", "c2", "c3"):
+        await approved(address, bank, call_id)
+    async with Runtime(store=address) as runtime:
+        await write(runtime, "UPDATE pending SET answer = 'settle', value = '{}' WHERE call_id = 'c2'")
+    async with Runtime(bank, store=address) as runtime:
+        await until(lambda: ended(runtime, "c1"))
+        await until(lambda: ended(runtime, "c3"))
+        await until(lambda: _all_sealed(runtime))
+
+    assert len(bank.ran) == 2
+    assert caplog.text.count("cannot be read") == 1
+
+
+async def _all_sealed(runtime: Runtime) -> bool:
+    return (await runtime.store.audit.verify()).unsealed == 0
+
+
+async def test_cancelling_everything_ends_what_was_answered_a_moment_ago(address: str) -> None:
+    bank = Bank()
+    await approved(address, bank, user="ann")
+    async with Runtime(store=address) as runtime:
+        assert not await runtime.scope(user="eve").cancel()
+        assert await runtime.scope(user="ann").cancel()
+    async with Runtime(bank, store=address) as runtime:
+        failed(await runtime.approve("c1"), "cancelled")
+
+    assert bank.ran == []
+
+
+async def test_cancelling_a_call_ends_the_one_that_it_waits_for(address: str) -> None:
+    bank = Bank()
+
+    @tool
+    async def outer(ctx: Context) -> Any:
+        """Transfer by another tool."""
+        return await ctx.call("transfer", {"amount": 5})
+
+    async with Runtime(bank, outer, store=address) as runtime:
+        call_id = id_of(await runtime.call("outer", call_id="o1"))
+    async with Runtime(store=address) as without_the_tools:
+        await without_the_tools.approve(call_id)
+        assert await without_the_tools.cancel(call_id)
+        states = await read(without_the_tools, "SELECT state FROM ledger")
+    async with Runtime(bank, outer, store=address) as runtime:
+        failed(await runtime.call("outer", call_id="o1"), "cancelled")
+
+    assert [row["state"] for row in states] == ["ended", "ended"]
+    assert bank.ran == []
+
+
+async def test_edited_bytes_are_what_runs_after_a_restart(address: str) -> None:
+    put: list[bytes] = []
+    hold, held = asyncio.Event(), asyncio.Event()
+
+    @tool(effects={"write"}, confirm=True, queue="one")
+    async def keep(data: bytes) -> None:
+        """Keep bytes."""
+        put.append(data)
+
+    @tool(queue="one")
+    async def block() -> None:
+        """Hold the only slot."""
+        held.set()
+        await hold.wait()
+
+    queues = {"one": Queue(1)}
+    async with Runtime(keep, block, store=address, queues=queues) as runtime:
+        pending(await runtime.call("keep", {"data": b"old"}, call_id="c1"))
+        blocking = asyncio.create_task(runtime.call("block"))
+        await held.wait()
+        approving = asyncio.create_task(runtime.approve("c1", arguments={"data": b"new"}))
+        await until(lambda: runtime.queues()["one"].waiting)
+    pending(await approving, "result")
+    await blocking
+    async with Runtime(keep, block, store=address, queues=queues) as runtime:
+        await until(lambda: ended(runtime))
+
+    assert put == [b"new"]
+
+
+async def test_a_caller_who_waits_is_never_told_that_nobody_knows(address: str) -> None:
+    async with Runtime(Wire(), store=address) as one, Runtime(Wire(patience=20.0), store=address) as other:
+        for number in range(5):
+            call_id = f"c{number}"
+            calling = asyncio.create_task(other.call("wire__send", {"to": "ann"}, call_id=call_id))
+            await until(lambda call_id=call_id: _waits(other, call_id))
+            refused = Failed("failed", "no pin")
+            await asyncio.gather(one.settle(call_id, "1234"), other.settle(call_id, refused))
+            outcome = await asyncio.wait_for(calling, 10)
+            await until(lambda call_id=call_id: ended(one, call_id))
+
+            assert isinstance(outcome, Pending) or outcome.text in ("sent to ann", refused.text)
+
+
+async def test_of_two_who_say_the_same_one_is_heard(address: str) -> None:
+    bank, events = Bank(), []
+    async with Runtime(bank, store=address) as one, Runtime(bank, store=address) as other:
+        for runtime in (one, other):
+            runtime.listen(events.append)
+        for number in range(10):
+            call_id = f"c{number}"
+            await one.call("transfer", {"amount": 5}, call_id=call_id)
+            events.clear()
+            await asyncio.gather(one.reject(call_id, by="ann"), other.reject(call_id, by="bob"))
+            [answer] = await read(one, f"SELECT by_whom FROM audit WHERE kind = 'answer' AND call_id = '{call_id}'")
+
+            assert [event.by for event in events if isinstance(event, CallSettled)] == [answer["by_whom"]]
+            assert len([event for event in events if isinstance(event, CallEnded)]) == 1
+
+
+async def test_a_first_answer_comes_before_what_it_led_to(address: str) -> None:
+    async with Runtime(Bank(), store=address) as runtime:
+        await runtime.call("transfer", {"amount": 5}, call_id="c1")
+        await runtime.reject("c1")
+        rows = await read(runtime, "SELECT kind FROM audit WHERE call_id = 'c1' ORDER BY tx, id")
+
+    assert [row["kind"] for row in rows] == ["wait", "answer", "outcome"]
+
+
+async def test_a_call_that_was_approved_and_ends_well_is_done(address: str) -> None:
+    bank = Bank()
+    await approved(address, bank)
+    async with Runtime(bank, store=address) as runtime:
+        await until(lambda: ended(runtime))
+
+        assert done(await runtime.approve("c1")) == "sent 5 to ann"

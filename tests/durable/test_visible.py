@@ -1,0 +1,242 @@
+"""A visible call is one message in its space, whoever answers it and wherever it goes on; nobody is woken by it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from tests.durable.bank import Bank, ask, died, done, failed, id_of, pending, read, until
+from tests.durable.child import refund
+from toolwright import Runtime, Store, tool
+from toolwright.store.messages import Message
+from toolwright.store.streams import of_run, of_space
+
+pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
+
+
+async def team(address: str) -> None:
+    async with Store.open(address) as store:
+        await store.spaces.create("team")
+        await store.spaces.join("team", "helper", "agent")
+        await store.spaces.join("team", "critic", "agent")
+
+
+async def shown(runtime: Runtime) -> Message:
+    """The one message of the space."""
+    assert runtime.store is not None
+    [message] = await runtime.store.spaces.history("team")
+    return message
+
+
+async def streamed(runtime: Runtime, stream: str = of_space("team")) -> list[tuple[str, Any]]:
+    """What was told of it, and how it stood each time."""
+    assert runtime.store is not None
+    return [
+        (event.kind, event.data.get("content", event.data)["status"])
+        for event in await runtime.store.streams.read(stream)
+    ]
+
+
+async def test_approved_with_edited_arguments_in_another_process_and_failed_it_is_one_message(address, child):
+    await team(address)
+    async with Runtime(refund, store=address) as runtime:
+        scope = runtime.scope(space="team", agent="helper", turn="run-1")
+        call_id = id_of(await scope.call("refund", {"amount": 5}))
+        waiting = await shown(runtime)
+        async with child("approve_edited", address, call_id, "500") as process:
+            told = await process.says()
+        ended = await shown(runtime)
+        stream = await streamed(runtime)
+        woken = await runtime.store.inbox.count("critic")
+
+    assert told["failed"] == "failed"
+    assert (waiting.content["status"], waiting.content["args"]) == ("requires_action", {"amount": 5})
+    assert (ended.message_id, ended.number, ended.call_id) == (waiting.message_id, 1, call_id)
+    assert (ended.content["status"], ended.content["args"]) == ("error", {"amount": 500})
+    assert "500 is more than there is" in ended.content["result"]
+    assert (ended.content["toolName"], ended.content["toolCallId"], ended.content["runId"]) == (
+        "refund",
+        call_id,
+        "run-1",
+    )
+    assert stream == [
+        ("tool-call.start", "running"),
+        ("message.amended", "requires_action"),
+        ("message.amended", "running"),
+        ("tool-call.error", "error"),
+    ]
+    assert woken == 0
+
+
+async def test_a_call_that_simply_runs_is_shown_from_running_to_complete(address):
+    await team(address)
+    bank = Bank()
+    async with Runtime(bank, store=address) as runtime:
+        scope = runtime.scope(space="team", agent="helper", turn="run-1")
+        done(await scope.call("pay", {"amount": 5}))
+        message, stream, run = await shown(runtime), await streamed(runtime), await streamed(runtime, of_run("run-1"))
+
+    assert stream == [("tool-call.start", "running"), ("tool-call.complete", "complete")]
+    assert (message.content["result"], message.sender_id) == ("sent 5 to ann", "helper")
+    assert run == [("call.ended", "ok")]
+
+
+async def test_a_call_that_only_reads_is_shown_as_well(address):
+    @tool(effects={"read"})
+    async def look(at: str) -> str:
+        """Look at something."""
+        return f"seen {at}"
+
+    await team(address)
+    async with Runtime(look, store=address) as runtime:
+        scope = runtime.scope(space="team", turn="run-1")
+        done(await scope.call("look", {"at": "home"}))
+        message, stream = await shown(runtime), await streamed(runtime)
+        run = await until(lambda: streamed(runtime, of_run("run-1")))
+
+    assert stream == [("tool-call.start", "running"), ("tool-call.complete", "complete")]
+    assert message.content["result"] == "seen home"
+    assert run == [("call.ended", "ok")]
+
+
+async def test_an_answer_and_what_is_shown_of_it_are_kept_together(address):
+    await team(address)
+    async with Runtime(ask(), store=address) as runtime:
+        call_id = id_of(await runtime.scope(space="team", agent="helper", turn="run-1").call("ask"))
+    async with Runtime(store=address) as without_the_tool:
+        done(await without_the_tool.settle(call_id, "blue"))
+        message, stream = await shown(without_the_tool), await streamed(without_the_tool)
+        run = await streamed(without_the_tool, of_run("run-1"))
+        (item,) = await without_the_tool.store.inbox.drain("helper")
+
+    assert (message.content["status"], message.content["result"]) == ("complete", "blue")
+    assert stream == [
+        ("tool-call.start", "running"),
+        ("message.amended", "requires_action"),
+        ("tool-call.complete", "complete"),
+    ]
+    assert run == [("call.pending", "result"), ("call.settled", "settle"), ("call.ended", "ok")]
+    assert item.data["result"] == "blue"
+
+
+@pytest.mark.parametrize("verb", ["reject", "cancel"])
+async def test_a_call_that_does_not_go_on_is_shown_as_an_error(address, verb):
+    await team(address)
+    bank = Bank()
+    async with Runtime(bank, store=address) as runtime:
+        call_id = id_of(await runtime.scope(space="team").call("transfer", {"amount": 5}))
+        await (runtime.reject(call_id, "no money") if verb == "reject" else runtime.cancel(call_id))
+        message, stream = await shown(runtime), await streamed(runtime)
+
+    assert message.content["status"] == "error"
+    assert [status for _, status in stream] == ["running", "requires_action", "error"]
+    assert bank.ran == []
+
+
+async def test_a_call_whose_process_died_asks_for_a_person(address):
+    await team(address)
+    bank = Bank()
+    bank.gate.clear()
+    async with Runtime(bank, store=address) as runtime:
+        calling = asyncio.create_task(runtime.scope(space="team").call("pay", {"amount": 5}, call_id="c1"))
+        await bank.started.wait()
+        await died(runtime, "c1")
+        async with Runtime(store=address) as other:
+            await until(lambda: _has_status(other, "requires_action"))
+            done(await other.settle("c1", "it was paid"))
+            message = await shown(other)
+        bank.gate.set()
+        assert done(await calling) == "it was paid"  # what is kept is what counts
+        after = await shown(runtime)
+
+    assert (message.content["status"], message.content["result"]) == ("complete", "it was paid")
+    assert after.content == message.content
+
+
+async def _has_status(runtime: Runtime, status: str) -> bool:
+    return (await shown(runtime)).content["status"] == status
+
+
+async def test_without_an_active_space_nothing_is_posted_and_it_is_logged(address, caplog):
+    await team(address)
+    with caplog.at_level(logging.WARNING, "toolwright"):
+        async with Runtime(Bank(), store=address) as runtime:
+            done(await runtime.call("pay", {"amount": 5}))
+            assert await read(runtime, "SELECT number FROM messages") == []
+            assert await runtime.store.streams.last(of_space("team")) == 0
+
+    assert "no space is active" in caplog.text
+
+
+async def test_a_space_that_is_not_there_stops_no_call(address, caplog):
+    bank = Bank()
+    with caplog.at_level(logging.WARNING, "toolwright"):
+        async with Runtime(bank, store=address) as runtime:
+            done(await runtime.scope(space="nowhere").call("pay", {"amount": 5}))
+            pending(await runtime.scope(space="nowhere").call("transfer", {"amount": 5}))
+
+    assert "no space nowhere" in caplog.text
+    assert bank.ran == [(5, "ann")]
+
+
+async def test_a_message_that_is_gone_stops_no_outcome(address):
+    await team(address)
+    async with Runtime(ask(), store=address) as runtime:
+        call_id = id_of(await runtime.scope(space="team").call("ask"))
+        await runtime.store.write([_gone()])
+        assert done(await runtime.settle(call_id, "blue")) == "blue"
+        assert await streamed(runtime) == [("tool-call.start", "running"), ("message.amended", "requires_action")]
+        assert await runtime.store.streams.last(of_space("team")) == 2
+
+
+def _gone() -> Any:
+    from toolwright.store.database import Statement
+
+    return Statement("DELETE FROM messages")
+
+
+async def test_tools_that_are_not_visible_show_nothing(address):
+    hidden = tool(effects={"write"}, visible=False, name="hidden")(_nothing)
+    await team(address)
+    async with Runtime(hidden, store=address) as runtime:
+        done(await runtime.scope(space="team").call("hidden"))
+        assert await runtime.store.spaces.history("team") == []
+
+
+async def _nothing() -> None:
+    """Do nothing."""
+
+
+async def test_a_second_runtime_follows_what_the_first_one_does(address):
+    await team(address)
+    bank = Bank()
+    async with Runtime(bank, store=address) as first, Runtime(store=address) as second:
+        kinds: list[str] = []
+
+        async def follow() -> None:
+            async with aclosing(second.store.streams.follow(of_space("team"))) as stream:
+                async for event in stream:
+                    kinds.append(event.kind)
+                    if event.kind == "tool-call.complete":
+                        return
+
+        following = asyncio.create_task(follow())
+        call_id = id_of(await first.scope(space="team").call("transfer", {"amount": 5}))
+        done(await first.approve(call_id))
+        await asyncio.wait_for(following, 10)
+
+    assert kinds == ["tool-call.start", "message.amended", "message.amended", "tool-call.complete"]
+
+
+async def test_a_no_from_nobody_else_leaves_the_message_as_it_is(address):
+    await team(address)
+    async with Runtime(Bank(), store=address) as runtime:
+        call_id = id_of(await runtime.scope(space="team", user="ann").call("transfer", {"amount": 5}))
+        failed(await runtime.scope(user="eve").reject(call_id), "not_found")
+        message = await shown(runtime)
+
+    assert message.content["status"] == "requires_action"

@@ -1,0 +1,44 @@
+"""Limits that hold across processes: each story is told on a SQLite file and on PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.durable.conftest import Child, fresh
+from toolwright.store import postgres as driver
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database that can be opened again, and twice at once."""
+    return fresh(request.param, request, tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server of the tests has only just started, and yet everybody is back."""
+    monkeypatch.setattr(driver, "SETTLING", 0.0)
+
+
+@pytest.fixture
+def child() -> Callable[..., Any]:
+    """Start another process: `async with child("pause", address) as process`."""
+
+    @asynccontextmanager
+    async def start(*story: str) -> AsyncIterator[Child]:
+        pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.shared.child", *story, **pipes)
+        started = Child(process)
+        try:
+            yield started
+        finally:
+            await started.kill()
+
+    return start
