@@ -58,7 +58,8 @@ async def _on_postgres(folder: Path, rounds: int, count: int) -> list[Row]:
 async def _on(database: str, address: str, rounds: int, count: int) -> list[Row]:
     queues = {"shared": Queue(concurrent=4, shared=True), "local": Queue(concurrent=4)}
     async with Runtime(through_the_store, through_memory, store=address, queues=queues) as runtime:
-        assert (store := runtime.store) is not None
+        store = runtime.store
+        assert store is not None
         written = await ratio(lambda: _slots(store, count), lambda: _rows(store, count), rounds=rounds)
         alone = await ratio(lambda: _calls(runtime, 1, count), lambda: _calls(runtime, 1, count, False), rounds=rounds)
         many, few = CALLERS * count, max(rounds // 3, 1)

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.durable.bank import failed, read, state, until
+from tests.durable.conftest import fresh
 from toolwright import Context, Done, Queue, Runtime, Store, tool
 from toolwright.runtime import keeper
-from toolwright.store import owners
+from toolwright.store import owners, postgres_pool
 
 pytestmark = pytest.mark.timeout(60)  # processes start, and the first test on PostgreSQL starts the server
 CALLS, LIMIT = 800, 4
@@ -170,3 +171,27 @@ async def test_whoever_works_for_longer_than_a_lease_keeps_its_slot(
         gate.set()
 
         assert await working == await waiting == Done("done")
+
+
+async def test_who_is_cut_off_in_the_middle_of_a_turn_holds_nobody_up_for_long(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_pool, "PATIENCE", 0.3)
+    address = fresh("postgres", request, tmp_path)
+
+    @tool(queue="narrow", effects={"read"})
+    async def work() -> str:
+        """Work."""
+        return "done"
+
+    async with Runtime(work, store=address, queues={"narrow": Queue(concurrent=1, shared=True)}) as runtime:
+        await runtime.call("work")
+        pool = postgres_pool.Pool(address, 1)
+        async with pool.connection() as silent:
+            await silent.execute("BEGIN")
+            await silent.execute("UPDATE queues SET turns = turns + 1")
+            outcome = await runtime.call("work")
+        await pool.close()
+
+    assert outcome == Done("done")
+    assert outcome.meta.queued_ms > 100

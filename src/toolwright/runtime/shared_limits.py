@@ -23,7 +23,7 @@ class SharedLimits:
     def open(self) -> None:
         """The store is there."""
         for line in self._parts.shared.values():
-            line.open()
+            line.open(self._store)
 
     async def begin(self) -> None:
         """Providers that are down for others are down from the first call on."""

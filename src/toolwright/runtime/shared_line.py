@@ -63,20 +63,18 @@ class SharedLine:
         self._stir = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closed = True
-        self._quiet: Callable[[], None] | None = None
+        self._quiet: Callable[[], None] = lambda: None
 
-    def open(self) -> None:
-        """The store is there."""
-        self._closed = False
+    def open(self, store: Store) -> None:
+        """The store is there, and says when another process gave a slot back, if it can."""
+        self._closed, self._quiet = False, store.database.on_announce(self._stir.set)
 
     def close(self) -> None:
         """Nobody is let in any more. What is held is given back when the runtime leaves its store."""
         self._closed = True
         if self._task is not None:
             self._task.cancel()
-        if self._quiet is not None:
-            self._quiet()
-            self._quiet = None
+        self._quiet()
         self._held.clear()
         self._back.clear()
 
@@ -157,8 +155,6 @@ class SharedLine:
         self._stir.set()
         if self._task is None and not self._closed:
             self._task = self._parts.reaper.own(self._serve())
-            if self._quiet is None and self._parts.store is not None:
-                self._quiet = self._parts.store.database.on_announce(self._stir.set)
 
     async def _serve(self) -> None:
         try:

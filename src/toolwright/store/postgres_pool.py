@@ -89,7 +89,13 @@ class Pool:
         from psycopg import AsyncConnection
         from psycopg.rows import dict_row
 
-        return await AsyncConnection.connect(self._url, autocommit=True, row_factory=dict_row)
+        connection = await AsyncConnection.connect(self._url, autocommit=True, row_factory=dict_row)
+        try:  # whoever is paused or cut off in the middle of a write has locks that all others wait for
+            await connection.execute(f"SET idle_in_transaction_session_timeout = {PATIENCE * 1000:.0f}")
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
 
     async def _give_back(self, connection: AsyncConnection[Row]) -> None:
         from psycopg.pq import TransactionStatus

@@ -1,0 +1,18 @@
+"""Two hundred readers come and go while three processes post: each sees every message once, and in order."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.store.readers import read_while_posted
+
+pytestmark = pytest.mark.timeout(120)
+
+
+async def test_each_reader_sees_every_message_once_and_in_order(shared_address):
+    messages = 600 if shared_address.startswith("postgres") else 5_000  # as many on both with scripts/readers
+    found = await read_while_posted(shared_address, readers=200, writers=3, messages=messages)
+
+    assert found.problems == []
+    assert found.posted >= messages - 3
+    assert sum(reader.visits for reader in found.readers) > 2 * 200
