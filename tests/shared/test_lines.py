@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.durable.bank import failed, read, until
+from tests.durable.bank import failed, read, until, write
 from tests.shared.narrow import Broken, Gate, free, narrow, slots
 from toolwright import Context, DefinitionError, Done, Pending, Queue, Runtime, Tool, tool
 from toolwright.core.events import CallQueued
-from toolwright.runtime import shared_line
+from toolwright.runtime import keeper, shared_line
 from toolwright.store.database import StoreUnavailable
+from toolwright.testing import ManualClock
 
 pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
 
@@ -262,3 +264,40 @@ async def test_a_shared_queue_needs_a_store(request: pytest.FixtureRequest) -> N
             pass
 
     assert "store='toolwright.db'" in str(caught.value)
+
+
+@pytest.mark.parametrize("days", [1, -1])
+async def test_a_clock_that_jumps_takes_nobodys_slot_away_and_stops_nobody(
+    tmp_path: Path, days: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "SEAL", 0.05)
+    gate, clock = Gate(), ManualClock()
+    options = narrow(str(tmp_path / "store.db")) | {"clock": clock, "defaults": {"tool_timeout": None}}
+    async with Runtime(gate.tool, **options) as here, Runtime(gate.tool, **options) as other:
+        first = asyncio.create_task(here.call("work", {"number": 1}))
+        await until(lambda: gate.inside)
+        second = asyncio.create_task(other.call("work", {"number": 2}))
+        await until(lambda: _is_wanted(here))
+        clock._now += days * 86_400  # nobody's timers ring: the machine was set to another day
+        await asyncio.sleep(0.4)
+        at_once = gate.most
+        gate.open.set()
+
+        assert [await first, await second] == [Done(1), Done(2)]
+        assert at_once == gate.most == 1
+
+
+async def _is_wanted(runtime: Runtime) -> bool:
+    return bool(await read(runtime, "SELECT 1 AS found FROM queues WHERE wanted_by IS NOT NULL"))
+
+
+async def test_a_slot_of_an_owner_whom_nobody_knows_is_free_when_its_lease_has_ended(address: str) -> None:
+    gate = Gate()
+    gate.open.set()
+    async with Runtime(gate.tool, **narrow(address)) as runtime:
+        left = "INSERT INTO slots (slot_id, queue, owner, lease_until) VALUES (:id, 'narrow', 'f00', {now} + :lease)"
+        await write(runtime, left, id="s1", lease=0.3)
+        began = asyncio.get_running_loop().time()
+
+        assert await runtime.call("work", {"number": 1}) == Done(1)
+        assert asyncio.get_running_loop().time() - began > 0.2

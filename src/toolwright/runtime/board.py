@@ -52,7 +52,7 @@ class Board:
         if posted is None or space is None:
             return []
         invocation.shown = status_of(outcome)
-        return _amended(space, posted, message_of(invocation, invocation.shown, outcome.text))
+        return _amended(space, posted, message_of(invocation, invocation.shown, outcome))
 
 
 def unknown_shown(call: Known) -> list[Statement]:
@@ -63,7 +63,8 @@ def unknown_shown(call: Known) -> list[Statement]:
         return []
     message = {
         "type": "tool_call", "toolName": call.tool, "args": plain_of(call.arguments),
-        "result": unknown_effect(call.tool, call.call_id).text, "status": "requires_action",
+        "result": None, "status": "requires_action", "waitingFor": "result",
+        "message": unknown_effect(call.tool, call.call_id).message,
         "toolCallId": call.call_id, "runId": context.get("turn"), "senderId": call.agent, "display": {},
     }  # fmt: skip
     return _amended(space, posted, message)
@@ -80,14 +81,17 @@ def status_of(outcome: Outcome) -> str:
     return "error" if isinstance(outcome, Failed) else "complete"
 
 
-def message_of(invocation: Invocation, status: str, result: Any = None) -> dict[str, Any]:
+def message_of(invocation: Invocation, status: str, outcome: Outcome | None = None) -> dict[str, Any]:
     """A call as its message shows it."""
+    waits = isinstance(outcome, Pending)
     return {
         "type": "tool_call",
         "toolName": invocation.listing.name,
         "args": plain_arguments(invocation),
-        "result": result,
+        "result": None if outcome is None or waits else outcome.text,
         "status": status,
+        "waitingFor": outcome.waiting_for if isinstance(outcome, Pending) else None,
+        "message": outcome.message if isinstance(outcome, Pending) else None,
         "toolCallId": invocation.id,
         "runId": invocation.principal.turn,
         "senderId": invocation.principal.agent,

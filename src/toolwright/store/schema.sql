@@ -231,7 +231,7 @@ CREATE TABLE IF NOT EXISTS queues (
     wanted_until {real}
 );
 
--- Places in a shared queue that calls hold. A place whose lease has ended, or whose owner is dead, is free.
+-- Places in a shared queue that calls hold, until their owner is gone; of one nobody knows, until the lease has ended.
 CREATE TABLE IF NOT EXISTS slots (
     slot_id     TEXT PRIMARY KEY,
     queue       TEXT NOT NULL,

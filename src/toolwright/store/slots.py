@@ -29,7 +29,9 @@ _LOCK = f"""INSERT INTO queues (queue, turns) VALUES (:queue, 1)
     wanted_by = CASE WHEN queues.wanted_by <> :owner AND {_LIVE} THEN queues.wanted_by
         WHEN :wants = 1 THEN CAST(:owner AS TEXT) END
     RETURNING wanted_by"""
-_IN_USE = "(SELECT count(*) FROM slots WHERE queue = :queue AND lease_until > {now})"
+# A lease alone would free all slots at once when the clock jumps: whoever is late counts until it is taken for gone.
+_HELD = "(lease_until > {now} OR EXISTS (SELECT 1 FROM owners WHERE owners.owner = slots.owner))"
+_IN_USE = f"(SELECT count(*) FROM slots WHERE queue = :queue AND {_HELD})"
 _WANTED = f"(SELECT count(*) FROM queues WHERE queue = :queue AND wanted_by <> :owner AND {_LIVE})"
 _RECENT = "(SELECT count(*) FROM starts WHERE queue = :queue AND at > {now} - :period)"
 _TAKE = f"""INSERT INTO slots (slot_id, queue, owner, lease_until)
@@ -48,8 +50,8 @@ _PAUSE = """(SELECT at + :period - {now} FROM starts WHERE queue = :queue AND at
     ORDER BY at DESC LIMIT 1 OFFSET :nth) AS pause"""
 _TOUCH = "UPDATE queues SET turns = turns + 1 WHERE queue = :queue"
 _RENEW = "UPDATE slots SET lease_until = {now} + :lease WHERE owner = :owner"
-_COUNT = "SELECT queue, count(*) AS in_use FROM slots WHERE lease_until > {now} GROUP BY queue"
-_ABANDONED = "DELETE FROM slots WHERE lease_until < {now} - :age"
+_COUNT = f"SELECT queue, count(*) AS in_use FROM slots WHERE {_HELD} GROUP BY queue"
+_ABANDONED = f"DELETE FROM slots WHERE NOT {_HELD} AND lease_until < {{now}} - :age"
 
 
 class Limit(NamedTuple):

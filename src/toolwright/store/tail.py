@@ -14,6 +14,8 @@ from toolwright.store.database import Database, StoreError
 log = logging.getLogger("toolwright")
 KEPT = 1_000
 """Events of a stream that are kept at hand; whoever is further behind reads by itself."""
+FEW = 2
+"""Streams up to which it is quicker to read on than to ask first whether there is anything."""
 AT_ONCE = 200
 """Streams whose ends one query finds."""
 PATIENCE = 1.0
@@ -122,8 +124,13 @@ class Tail(Generic[E]):
 
     async def _catch_up(self) -> None:
         """The first look at a stream only finds its end: whoever wants what is before it reads that itself."""
-        ends = await self._ends(list(self._channels))
-        for stream, channel in list(self._channels.items()):
+        channels = list(self._channels.items())
+        if len(channels) <= FEW and all(channel.last is not None for _, channel in channels):
+            for stream, channel in channels:
+                await self._read_on(stream, channel)
+            return
+        ends = await self._ends([stream for stream, _ in channels])
+        for stream, channel in channels:
             if channel.last is None and stream in ends:
                 channel.last = ends[stream]
                 channel.add([])

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from toolwright.core.outcome import Outcome
+from toolwright.core.outcome import Failed, Outcome
 from toolwright.core.spaces import Spaces
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
@@ -34,18 +34,18 @@ def publish(plan: Plan, proceed: Proceed) -> Proceed:
         try:
             outcome = await proceed(invocation)
         except BaseException:
-            await show(invocation, space, "error", "cancelled")
+            await show(invocation, space, "error", Failed("cancelled", f"{name} was cancelled."))
             raise
-        await show(invocation, space, status_of(outcome), outcome.text)
+        await show(invocation, space, status_of(outcome), outcome)
         return outcome
 
-    async def show(invocation: Invocation, space: str, status: str, result: Any = None) -> None:
+    async def show(invocation: Invocation, space: str, status: str, outcome: Outcome | None = None) -> None:
         """What happened has happened, even where it cannot be shown."""
         if invocation.posted is None or invocation.shown == status:
             return
         invocation.shown = status
         try:
-            await spaces.amend(space, invocation.posted, message_of(invocation, status, result))
+            await spaces.amend(space, invocation.posted, message_of(invocation, status, outcome))
         except Exception:
             log.exception("The message of %s could not be amended", name)
 
