@@ -115,8 +115,7 @@ async def test_one_call_tries_in_all_runtimes_and_its_answer_closes_the_breaker_
         await opened(server, here, other)
         server.up = True
         server.gate.clear()
-        await until(lambda: _is_due(here))
-        await asyncio.sleep(0.02)
+        await until(lambda: all(runtime.parts.shared_breakers["server"].due() for runtime in (here, other)))
         calls = [asyncio.create_task(runtime.call("server__ask")) for _ in range(5) for runtime in (here, other)]
         await until(lambda: sum(call.done() for call in calls) == 9)
         tried = server.calls

@@ -51,20 +51,44 @@ async def test_the_first_to_come_is_the_first_to_run(address: str, monkeypatch: 
     assert gate.most == 1
 
 
+def working(name: str, ran: list[str], seconds: float) -> Tool[..., Any]:
+    """A tool that tells in whose runtime it ran."""
+
+    @tool(queue="narrow", effects={"read"})
+    async def work() -> None:
+        """Work."""
+        ran.append(name)
+        await asyncio.sleep(seconds)
+
+    return work
+
+
+async def test_of_two_who_are_equally_busy_nobody_is_left_far_behind(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_line, "HANDED_ON", 0.05)
+    ran: list[str] = []
+    options = narrow(address, 4)
+    async with (
+        Runtime(working("one", ran, 0.004), **options) as one,
+        Runtime(working("two", ran, 0.004), **options) as two,
+    ):
+        both = [asyncio.gather(*(runtime.call("work") for _ in range(400))) for runtime in (one, two)]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        shares = sorted([ran.count("one"), ran.count("two")])
+        await asyncio.gather(*both)
+
+    assert shares[1] == 400
+    assert shares[0] > 100
+
+
 async def test_a_busy_process_lets_another_have_its_turn(address: str) -> None:
     ran: list[str] = []
-
-    def working(name: str) -> Tool[..., Any]:
-        @tool(queue="narrow", effects={"read"})
-        async def work() -> None:
-            """Work."""
-            ran.append(name)
-            await asyncio.sleep(0.01)
-
-        return work
-
     options = narrow(address)
-    async with Runtime(working("busy"), **options) as busy, Runtime(working("quiet"), **options) as quiet:
+    async with (
+        Runtime(working("busy", ran, 0.01), **options) as busy,
+        Runtime(working("quiet", ran, 0.01), **options) as quiet,
+    ):
         many = asyncio.gather(*(busy.call("work") for _ in range(200)))
         await until(lambda: len(ran) > 5)
         await asyncio.gather(*(quiet.call("work") for _ in range(3)))
@@ -296,8 +320,23 @@ async def test_a_slot_of_an_owner_whom_nobody_knows_is_free_when_its_lease_has_e
     gate.open.set()
     async with Runtime(gate.tool, **narrow(address)) as runtime:
         left = "INSERT INTO slots (slot_id, queue, owner, lease_until) VALUES (:id, 'narrow', 'f00', {now} + :lease)"
-        await write(runtime, left, id="s1", lease=0.3)
         began = asyncio.get_running_loop().time()
+        await write(runtime, left, id="s1", lease=0.3)
 
         assert await runtime.call("work", {"number": 1}) == Done(1)
-        assert asyncio.get_running_loop().time() - began > 0.2
+        assert asyncio.get_running_loop().time() - began > 0.25
+
+
+def test_a_runtime_can_be_opened_again_on_another_loop(tmp_path: Path) -> None:
+    gate = Gate()
+    runtime = Runtime(gate.tool, **narrow(str(tmp_path / "store.db")))
+
+    async def work() -> list[Any]:
+        gate.open = asyncio.Event()
+        async with runtime:
+            calls = [asyncio.create_task(runtime.call("work", {"number": n})) for n in range(3)]
+            await until(lambda: gate.inside)
+            gate.open.set()
+            return await asyncio.gather(*calls)
+
+    assert asyncio.run(work()) == asyncio.run(work()) == [Done(0), Done(1), Done(2)]

@@ -67,6 +67,7 @@ class SharedLine:
 
     def open(self, store: Store) -> None:
         """The store is there, and says when another process gave a slot back, if it can."""
+        self._stir = asyncio.Event()  # of the loop that the runtime lives on now
         self._closed, self._quiet = False, store.database.on_announce(self._stir.set)
 
     def close(self) -> None:
@@ -187,7 +188,7 @@ class SharedLine:
     def _asked(self) -> int:
         """How many slots could be of use here."""
         room = AT_ONCE if self.capacity is None else self.capacity - len(self._held)
-        return min(len(self._waiting), room, AT_ONCE)
+        return max(min(len(self._waiting), room, AT_ONCE), 0)
 
     async def _look(self) -> float:
         """Seconds to rest where a turn would be in vain. Whoever is first to come in vain is the next to get a slot."""
@@ -211,7 +212,7 @@ class SharedLine:
         if not self._full:
             return 0.0
         self._tell_the_first()
-        return POLL if looked else 0.0
+        return POLL if looked and not given.slots else 0.0  # whoever got one looks at once: it is to ask for more
 
     async def _written(self, store: Store, ids: list[str], starts: int) -> Given:
         since, back = monotonic(), [slot.slot_id for slot in self._back]
@@ -226,7 +227,8 @@ class SharedLine:
             raise
         self._give_out(given, since)
         if back and given.wanted:
-            await store.slots.announce()
+            with suppress(StoreError):  # then they find out when they next look
+                await store.slots.announce()
         return given
 
     def _give_out(self, given: Given, since: float) -> None:
