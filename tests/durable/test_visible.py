@@ -158,7 +158,7 @@ async def test_a_call_whose_process_died_asks_for_a_person(address):
 
 
 async def _has_status(runtime: Runtime, status: str) -> bool:
-    return (await shown(runtime)).content["status"] == status
+    return await statuses(runtime) == [status]
 
 
 async def test_without_an_active_space_nothing_is_posted_and_it_is_logged(address, caplog):
@@ -240,3 +240,89 @@ async def test_a_no_from_nobody_else_leaves_the_message_as_it_is(address):
         message = await shown(runtime)
 
     assert message.content["status"] == "requires_action"
+
+
+async def statuses(runtime: Runtime) -> list[str]:
+    assert runtime.store is not None
+    return [message.content["status"] for message in await runtime.store.spaces.history("team")]
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_call_that_is_cancelled_while_it_is_posted_is_not_shown_as_running_for_ever(address, turns):
+    @tool(effects={"read"})
+    async def look() -> str:
+        """Look around."""
+        await asyncio.sleep(10)
+        return "seen"
+
+    await team(address)
+    async with Runtime(look, store=address) as runtime:
+        calling = asyncio.create_task(runtime.scope(space="team").call("look"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        calling.cancel()
+        await asyncio.wait([calling])
+    async with Runtime(store=address) as runtime:
+        assert await statuses(runtime) in ([], ["error"])
+
+
+async def test_the_same_id_at_once_in_two_runtimes_is_one_message(address):
+    bank = Bank()
+    bank.gate.clear()
+    await team(address)
+    async with Runtime(bank, store=address) as one, Runtime(bank, store=address) as other:
+        calls = [
+            asyncio.create_task(runtime.scope(space="team").call("pay", {"amount": 5}, call_id="c1"))
+            for runtime in (one, other)
+        ]
+        await bank.started.wait()
+        await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        bank.gate.set()
+        await asyncio.gather(*calls)
+
+        assert await statuses(one) == ["complete"]
+    assert bank.ran == [(5, "ann")]
+
+
+async def test_whoever_answers_second_does_not_touch_the_message(address):
+    await team(address)
+    bank = Bank()
+    async with Runtime(bank, store=address) as one, Runtime(bank, store=address) as other:
+        for number in range(8):
+            call_id = f"c{number}"
+            await one.scope(space="team").call("transfer", {"amount": 5}, call_id=call_id)
+            await asyncio.gather(one.approve(call_id), other.reject(call_id))
+        ends = [kind for kind, _ in await streamed(one) if kind in ("tool-call.complete", "tool-call.error")]
+        last = {}
+        for event in await one.store.streams.read(of_space("team")):
+            last[event.data["messageId"]] = event.kind
+
+        assert set(await statuses(one)) <= {"complete", "error"}
+    assert len(ends) == 8
+    assert set(last.values()) <= {"tool-call.complete", "tool-call.error"}
+
+
+async def test_a_caller_who_leaves_does_not_end_what_is_shown(address):
+    await team(address)
+    async with Runtime(ask(reply="wait"), store=address) as runtime:
+        calling = asyncio.create_task(runtime.scope(space="team").call("ask", call_id="c1"))
+        await until(lambda: _has_status(runtime, "requires_action"))
+        calling.cancel()
+        await asyncio.wait([calling])
+
+        assert await statuses(runtime) == ["requires_action"]
+        done(await runtime.settle("c1", "blue"))
+        assert await statuses(runtime) == ["complete"]
+        assert "tool-call.error" not in [kind for kind, _ in await streamed(runtime)]
+
+
+async def test_arguments_that_cannot_be_shown_stop_no_call(address):
+    @tool(effects={"read"})
+    async def look(at: Any) -> str:
+        """Look at something."""
+        return "seen"
+
+    await team(address)
+    async with Runtime(look, store=address) as runtime:
+        assert done(await runtime.scope(space="team").call("look", {"at": object()})) == "seen"
+        assert await statuses(runtime) == []

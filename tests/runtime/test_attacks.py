@@ -593,7 +593,7 @@ async def test_names_ids_and_limits_without_number_are_not_kept():
         for n in range(300):
             assert (await runtime.call(f"<|{n}|>pause<|{n}|>")).ok
             assert (await runtime.call("long", {"n": n})).ok
-        assert len(runtime.parts.table.get(recallable=False, budgeted=False)) < 10
+        assert len(runtime.parts.table.get(runtime, recallable=False)) < 10
         timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]
         assert len(timers) < 100
 

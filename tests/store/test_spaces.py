@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.durable.bank import until
 from toolwright import InvalidArguments, NotFound, Store
 from toolwright.core.events import Missed
+from toolwright.store.database import Statement, StoreUnavailable
 from toolwright.store.messages import call_posted
 from toolwright.store.streams import StreamEvent, of_space
 
@@ -231,7 +233,6 @@ async def test_a_follower_is_told_how_much_is_kept_no_longer(address):
 
 
 def _forgotten(number: int) -> Any:
-    from toolwright.store.database import Statement
 
     return Statement("DELETE FROM events WHERE number <= :number", {"number": number})
 
@@ -284,3 +285,74 @@ async def test_any_text_comes_back_exactly(address, text):
         assert (await store.spaces.message(message.message_id)).content == text
         assert isinstance(event, StreamEvent)
         assert event.data["content"] == text
+
+
+async def test_a_follower_hears_that_the_store_was_closed(address):
+    store = await Store.open(address)
+    await team(store)
+    following = asyncio.create_task(events(store, 2))
+    await store.spaces.post("team", 1, sender="ann")
+    await asyncio.sleep(0.05)
+    await store.close()
+
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await asyncio.wait_for(following, 5)
+
+
+async def test_one_stream_that_cannot_be_read_stops_no_other(address, caplog):
+    async with Store.open(address) as store:
+        await team(store)
+        await store.spaces.create("other")
+        await store.spaces.join("other", "ann")
+        broken, sound = asyncio.create_task(events(store, 5)), asyncio.create_task(events(store, 3, space="other"))
+        for number in range(3):
+            await store.spaces.post("other", number, sender="ann")
+            if number == 0:
+                await store.streams.add(of_space("team"), "message", {})
+                broken_event = "UPDATE events SET data = 'x' WHERE stream = :stream"
+                await store.write([Statement(broken_event, {"stream": of_space("team")})])
+
+        assert [event.data["content"] for event in await sound] == [0, 1, 2]
+        broken.cancel()
+        await asyncio.wait([broken])
+
+
+async def test_events_that_are_forgotten_under_a_follower_come_neither_twice_nor_silently(address):
+    async with Store.open(address) as store:
+        await team(store)
+        found: list[Any] = []
+
+        async def follow() -> None:
+            async with aclosing(store.streams.follow(of_space("team"))) as stream:
+                async for event in stream:
+                    found.append(event)
+                    if isinstance(event, StreamEvent) and event.number == 10:
+                        return
+
+        following = asyncio.create_task(follow())
+        for number in range(1, 6):
+            await store.spaces.post("team", number, sender="ann")
+        await until(lambda: len(found) == 5)
+        store.streams._tail._read = _nothing  # it does not come to read for a while
+        for number in range(6, 9):
+            await store.spaces.post("team", number, sender="ann")
+        await store.write([_forgotten(8)])
+        store.streams._tail._read = store.streams.read
+        for number in range(9, 11):
+            await store.spaces.post("team", number, sender="ann")
+        await asyncio.wait_for(following, 10)
+
+    numbers = [event.number for event in found if isinstance(event, StreamEvent)]
+    assert numbers == [1, 2, 3, 4, 5, 9, 10]
+    assert [event for event in found if isinstance(event, Missed)] == [Missed(3)]
+
+
+async def _nothing(stream: str, after: int, limit: int) -> list[Any]:
+    return []
+
+
+async def test_a_space_that_is_not_there_is_said_to_be_missing(address):
+    async with Store.open(address) as store:
+        for look in (store.spaces.history, store.spaces.members, store.spaces.find):
+            with pytest.raises(NotFound, match="no space nowhere"):
+                await look("nowhere")

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from toolwright.core.errors import NotFound
 from toolwright.core.ids import new_id
 from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.runtime.known import unknown_effect
-from toolwright.runtime.plain import plain_arguments, plain_of
-from toolwright.store.database import Statement, Unexpected
-from toolwright.store.messages import amended, call_posted
+from toolwright.runtime.plain import plain_arguments
+from toolwright.store.database import Statement, StoreUnavailable, Unexpected
+from toolwright.store.messages import amended, call_posted, of_call, unless_it_waits, while_unknown
 from toolwright.store.spaces import no_space
 
 if TYPE_CHECKING:
     from toolwright.runtime.invocation import Invocation
     from toolwright.runtime.parts import Parts
     from toolwright.store.ledger import Known
+    from toolwright.store.store import Store
     from toolwright.store.streams import Kind
 
 _KINDS: Mapping[str, Kind] = {"complete": "tool-call.complete", "error": "tool-call.error"}
@@ -36,14 +40,27 @@ class Board:
         try:
             await store.write(call_posted(space, message, message_id=message_id, call_id=call_id, agent=agent))
         except Unexpected:
-            raise no_space(space) from None
+            return await self._shown_already(store, space, call_id)
+        except (asyncio.CancelledError, StoreUnavailable):  # it may be there, and nobody else knows of it
+            ended = {**message, "status": "error", "result": f"{message['toolName']} did not run."}
+            self._parts.ledger.unwritten.keep(f"shown {message_id}", _amended(space, message_id, ended))
+            raise
         store.streams.look()
         return message_id
 
+    async def _shown_already(self, store: Store, space: str, call_id: str) -> str:
+        step = of_call(space, call_id)
+        if not (found := await store.database.read(step.sql, step.params)):
+            raise no_space(space)
+        return str(found[0]["message_id"])
+
     async def amend(self, space: str, message_id: str, message: Mapping[str, Any]) -> None:
-        """Show how it stands now."""
-        store = await self._parts.remembered()
-        await store.write(_amended(space, message_id, message))
+        """Show how it stands now. A caller may have left a call that still waits: that has not ended."""
+        store, steps = await self._parts.remembered(), _amended(space, message_id, message)
+        if message["status"] in _KINDS:
+            steps.insert(0, unless_it_waits(message["toolCallId"]))
+        with suppress(Unexpected):
+            await store.write(steps)
         store.streams.look()
 
     def showing(self, invocation: Invocation, outcome: Outcome) -> list[Statement]:
@@ -51,23 +68,20 @@ class Board:
         space, posted = invocation.principal.space, invocation.posted
         if posted is None or space is None:
             return []
-        invocation.shown = status_of(outcome)
-        return _amended(space, posted, message_of(invocation, invocation.shown, outcome))
+        return _amended(space, posted, message_of(invocation, status_of(outcome), outcome))
 
 
-def unknown_shown(call: Known) -> list[Statement]:
-    """What shows that nobody knows whether a call has happened."""
+async def show_unknown(store: Store, call: Known) -> None:
+    """Say in its message that nobody knows whether a call has happened, unless somebody does by now."""
     context = json.loads(call.context)
-    space, posted = context.get("space"), call.posted
-    if posted is None or space is None:
-        return []
-    message = {
-        "type": "tool_call", "toolName": call.tool, "args": plain_of(call.arguments),
-        "result": None, "status": "requires_action", "waitingFor": "result",
-        "message": unknown_effect(call.tool, call.call_id).message,
-        "toolCallId": call.call_id, "runId": context.get("turn"), "senderId": call.agent, "display": {},
-    }  # fmt: skip
-    return _amended(space, posted, message)
+    if call.posted is None or (space := context.get("space")) is None:
+        return
+    with suppress(NotFound, Unexpected):
+        message = await store.spaces.message(call.posted)
+        if message.content["status"] == "running":
+            asks = {"status": "requires_action", "waitingFor": "result"}
+            told = {**message.content, **asks, "message": unknown_effect(call.tool, call.call_id).message}
+            await store.write([while_unknown(call.call_id), *_amended(space, call.posted, told)])
 
 
 def _amended(space: str, message_id: str, message: Mapping[str, Any]) -> list[Statement]:

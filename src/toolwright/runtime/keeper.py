@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from toolwright.runtime import settle
 from toolwright.runtime.answer import take_ready, tell_followers
-from toolwright.runtime.board import unknown_shown
+from toolwright.runtime.board import show_unknown
 from toolwright.runtime.logbook import Logbook
 from toolwright.runtime.shared_limits import SharedLimits
 from toolwright.runtime.verify import verify
@@ -24,7 +24,6 @@ from toolwright.store.database import Statement, StoreError
 
 if TYPE_CHECKING:
     from toolwright.runtime.scope import Scope
-    from toolwright.store.ledger import Known
     from toolwright.store.store import Store
 
 log = logging.getLogger("toolwright")
@@ -63,7 +62,7 @@ class Keeper:
         store, parts = self._store, self._parts
         parts.logbook = Logbook(store, parts.reaper)
         await store.owners.join(parts.owner)
-        await self._bury()
+        await store.owners.bury(parts.owner)
         self._shared.open()
         parts.waits.open, parts.outputs.count = await store.pending.count(), await store.artifacts.count()
         parts.waits.watch(await store.pending.next_expiry())
@@ -134,19 +133,12 @@ class Keeper:
 
     async def bury(self) -> bool:
         """Take over from runtimes that are gone."""
-        unknown = await self._bury()
+        unknown = await self._store.owners.bury(self._parts.owner)
         for call in unknown:
             log.warning("Nobody knows whether call %s of %s has happened: its process died.", call.call_id, call.tool)
         if unknown:
             await self._verify()
         return bool(unknown)
-
-    async def _bury(self) -> list[Known]:
-        unknown = await self._store.owners.bury(self._parts.owner)
-        for call in unknown:
-            if steps := unknown_shown(call):
-                await self._store.write(steps)
-        return unknown
 
     async def _go_on(self) -> None:
         """Claim calls that were answered, where their tool is here."""
@@ -208,6 +200,7 @@ class Keeper:
         try:
             held = await self._store.pending.find(call_id)
             if held is not None:
+                await show_unknown(self._store, held.call)
                 await verify(self._scope, held)
         except StoreError as error:
             log.warning("What became of call %s is still unknown: %s", call_id, error)

@@ -158,12 +158,13 @@ class Ledger:
             raise
         finally:
             invocation.claims = False
-        self._over(invocation)
+        self._over(invocation, outcome)
         await self._make_room(store)
         return outcome
 
-    def _over(self, invocation: Invocation) -> None:
+    def _over(self, invocation: Invocation, outcome: Outcome) -> None:
         self._parts.waits.over(invocation)
+        self._parts.was_shown(invocation, outcome)
         if invocation.on_settled is not None:
             invocation.on_settled(invocation)
 
@@ -220,7 +221,7 @@ class Ledger:
         found = await self.find(invocation.id)
         # An answer is never written twice: where the same outcome is there already, it was somebody else's.
         if found is not None and found.outcome == text and invocation.answered is None:
-            self._over(invocation)
+            self._over(invocation, outcome)
             return outcome
         invocation.lost = True
         if found is not None and found.outcome is None and found.state != "unknown":

@@ -251,6 +251,13 @@ class Parts:
             return []
         return self.spaces.showing(invocation, outcome)  # type: ignore[union-attr,no-any-return]
 
+    def was_shown(self, invocation: Invocation, outcome: Outcome) -> None:
+        """That is written: its message says so."""
+        if invocation.posted is not None and self._spaces is None:
+            from toolwright.runtime.board import status_of
+
+            invocation.shown = status_of(outcome)
+
     async def remembered(self) -> Store:
         """The store that was asked for, or one in memory, made when something must first be remembered."""
         if self.store is None:

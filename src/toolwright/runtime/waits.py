@@ -131,6 +131,7 @@ class Waits:
             self.open += 1
         invocation.round, invocation.fence, invocation.claimed, invocation.claims = round, None, False, False
         self.here[call_id] = invocation
+        self._parts.was_shown(invocation, pending)
         self.going.pop(call_id, None)  # it waits again, and can be answered again
         self.watch(expires_at)
         wait = WaitingCall(

@@ -19,8 +19,14 @@ COLUMNS = """message_id, space_id, number, sender_id, sender_name, sender_kind, 
 _NEXT = "UPDATE spaces SET messages = messages + 1 WHERE space_id = :space_id"
 _INSERT = """INSERT INTO messages (message_id, space_id, number, content, sender_id, sender_name, sender_kind, call_id,
     reply_to, created_at) SELECT :message_id, :space_id, spaces.messages, :content,"""
-_POST_CALL = f"""{_INSERT} :sender_id, :sender_name, 'agent', :call_id, NULL, {{now}}
-    FROM spaces WHERE spaces.space_id = :space_id"""
+_POST_CALL = f"""{_INSERT} :sender_id, coalesce((SELECT name FROM members WHERE members.space_id = :space_id
+        AND members.member_id = :sender_id), :sender_name), 'agent', :call_id, NULL, {{now}}
+    FROM spaces WHERE spaces.space_id = :space_id ON CONFLICT DO NOTHING"""
+_OF_CALL = "SELECT message_id FROM messages WHERE call_id = :call_id AND space_id = :space_id"
+# Locks the call, so that nobody ends it meanwhile.
+_WAITS_NOT = """SELECT 1 AS ended WHERE NOT EXISTS
+    (SELECT 1 FROM ledger WHERE call_id = :call_id AND state IN ('waiting', 'ready', 'unknown'))"""
+_STILL_UNKNOWN = "UPDATE ledger SET state = 'unknown' WHERE call_id = :call_id AND state = 'unknown'"
 # A member, under the name that it has here; what it replies to is a message of this space, and no visible call.
 _POST = f"""{_INSERT} members.member_id, members.name, members.kind, NULL, :reply_to, {{now}}
     FROM spaces JOIN members ON members.space_id = spaces.space_id
@@ -91,7 +97,7 @@ def posted(message: Message) -> list[Statement]:
 def call_posted(
     space_id: str, content: Mapping[str, Any], *, message_id: str, call_id: str, agent: str | None
 ) -> list[Statement]:
-    """A visible call becomes a message: it is shown and streamed, and wakes nobody."""
+    """A visible call becomes a message: it is shown and streamed, and wakes nobody. A call has one, however often."""
     about: dict[str, Value] = {
         "message_id": message_id, "space_id": space_id, "content": json_text(content), "sender_id": agent,
         "sender_name": agent or "", "call_id": call_id,
@@ -115,3 +121,18 @@ def _told(space_id: str, kind: Kind, told: Mapping[str, Any]) -> list[Statement]
     rest = json_text(told)[1:]
     about: dict[str, Value] = {"stream": of_space(space_id), "message_id": told["messageId"]}
     return [Statement(_TURN, about), Statement(_TELL, {**about, "kind": kind, "rest": rest}), ANNOUNCED]
+
+
+def of_call(space_id: str, call_id: str) -> Statement:
+    """The message that shows a call already."""
+    return Statement(_OF_CALL, {"space_id": space_id, "call_id": call_id})
+
+
+def unless_it_waits(call_id: str) -> Statement:
+    """Undoes what is written together with it, where the call still waits for somebody."""
+    return Statement(_WAITS_NOT, {"call_id": call_id}, 1)
+
+
+def while_unknown(call_id: str) -> Statement:
+    """Undoes what is written together with it, where it is known by now what became of the call."""
+    return Statement(_STILL_UNKNOWN, {"call_id": call_id}, 1)

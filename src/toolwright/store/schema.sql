@@ -204,6 +204,7 @@ CREATE TABLE IF NOT EXISTS messages (
     amended_at  {real},
     UNIQUE (space_id, number)
 );
+CREATE UNIQUE INDEX IF NOT EXISTS messages_of_call ON messages (call_id) WHERE call_id IS NOT NULL;
 CREATE INDEX IF NOT EXISTS messages_by_age ON messages (created_at);
 
 -- What happens in a space or in a run, numbered without gaps: the row of its stream is locked until an event is kept.

@@ -96,7 +96,10 @@ class Spaces:
 
     async def members(self, space_id: str) -> list[Member]:
         """Who is in a space, the first to join first."""
-        return [Member(**row) for row in await self._database.read(_MEMBERS, {"space_id": space_id})]
+        rows = await self._database.read(_MEMBERS, {"space_id": space_id})
+        if not rows:
+            await self.find(space_id)
+        return [Member(**row) for row in rows]
 
     async def post(self, space_id: str, content: Any, *, sender: str, reply_to: str | None = None) -> Message:
         """A member says something: the other agents in the space find it in their inbox."""
@@ -136,8 +139,11 @@ class Spaces:
     ) -> list[Message]:
         """The newest messages, oldest first; page back with `before`, or on with `after` a message's number."""
         most = min(max(limit, 0), LARGEST_PAGE)
-        params: dict[str, Value] = {"space_id": space_id, "before": before or 1 << 62, "after": after or 0}
-        rows = await self._database.read(_BACK if after is None else _ON, {**params, "limit": most})
+        end = 1 << 62 if before is None else before
+        params: dict[str, Value] = {"space_id": space_id, "before": end, "after": after or 0, "limit": most}
+        rows = await self._database.read(_BACK if after is None else _ON, params)
+        if not rows:
+            await self.find(space_id)
         return sorted(map(Message.of, rows), key=lambda message: message.number)
 
 

@@ -89,6 +89,7 @@ class Streams:
 
     async def follow(self, stream: str, after: int = 0) -> AsyncIterator[StreamEvent | Missed]:
         """Events after a number, and from then on each as it happens, in any process; `Missed` where some are gone."""
+        after = max(after, 0)
         async with self._tail.following(stream) as channel:
             while True:
                 events, end = channel.after(after), channel.last or 0

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Generic, Protocol, TypeVar
 
-from toolwright.store.database import Database, StoreError
+from toolwright.store.database import Database, StoreError, StoreUnavailable
 
 log = logging.getLogger("toolwright")
 KEPT = 1_000
@@ -61,11 +61,24 @@ class Channel(Generic[E]):
             with suppress(ValueError):
                 self._waiting.remove(arrived)
 
+    def end(self) -> None:
+        """There will be no more."""
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if not each.done():
+                each.set_exception(StoreUnavailable("The store is closed."))
+
     def add(self, events: list[E]) -> None:
         """These are the next; wake whoever waits."""
+        if events and events[0].number != (self.last or 0) + 1:  # some are kept no longer: what is at hand has no gaps
+            self.recent.clear()
         self.recent.extend(events)
         if events:
             self.last = events[-1].number
+        self.wake()
+
+    def wake(self) -> None:
+        """Whoever waits looks again."""
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             if not each.done():
@@ -96,7 +109,7 @@ class Tail(Generic[E]):
             if not channel.followers:
                 self._channels.pop(stream, None)
             if not self._channels:
-                await self.close()
+                await self._stop()
 
     def look(self) -> None:
         """Somebody has written."""
@@ -138,11 +151,18 @@ class Tail(Generic[E]):
                 await self._read_on(stream, channel)
 
     async def _read_on(self, stream: str, channel: Channel[E]) -> None:
-        """A page at a time."""
-        while events := await self._read(stream, channel.last or 0, KEPT):
-            channel.add(events)
-            if len(events) < KEPT:
-                return
+        """A page at a time. Where one cannot be read, its followers find out themselves, and nobody else need."""
+        try:
+            while events := await self._read(stream, channel.last or 0, KEPT):
+                channel.add(events)
+                if len(events) < KEPT:
+                    return
+        except StoreError:
+            raise
+        except Exception:
+            log.exception("The stream %s cannot be read", stream)
+            channel.last = None
+            channel.wake()
 
     async def _ends(self, streams: list[str]) -> dict[str, int]:
         """The number of the newest event of each; 0 where nothing has happened yet."""
@@ -155,7 +175,12 @@ class Tail(Generic[E]):
         return ends
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Nobody can follow any more."""
+        for channel in self._channels.values():
+            channel.end()
+        await self._stop()
+
+    async def _stop(self) -> None:
         self._quiet()
         task, self._task = self._task, None
         if task is not None:

@@ -7,7 +7,6 @@ from collections.abc import Coroutine
 from typing import Any
 
 from toolwright.core.outcome import Failed, Outcome
-from toolwright.core.spaces import Spaces
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
 
@@ -28,16 +27,26 @@ def publish(plan: Plan, proceed: Proceed) -> Proceed:
         space = invocation.principal.space or ""
         invocation.suspend()
         if invocation.posted is None:
-            invocation.posted = await _post(spaces, name, space, message_of(invocation, "running"))
+            invocation.posted = await post(invocation, space)
         elif invocation.answered is None:  # else it ends with the answer, and is shown with that
             await show(invocation, space, "running")
         try:
             outcome = await proceed(invocation)
         except BaseException:
-            await show(invocation, space, "error", Failed("cancelled", f"{name} was cancelled."))
+            if not invocation.round or invocation.closed:  # else its caller has left, and it still waits
+                await show(invocation, space, "error", Failed("cancelled", f"{name} was cancelled."))
             raise
-        await show(invocation, space, status_of(outcome), outcome)
+        if not (invocation.lost or invocation.elsewhere):  # else another shows how it stands
+            await show(invocation, space, status_of(outcome), outcome)
         return outcome
+
+    async def post(invocation: Invocation, space: str) -> str | None:
+        """Whether it can be shown decides nothing: the call runs."""
+        try:
+            return await spaces.post(space, message_of(invocation, "running"))
+        except Exception as error:  # noqa: BLE001 - a host's spaces may raise anything
+            log.warning("%s is shown nowhere: it could not be posted to space %r: %s", name, space, error)
+            return None
 
     async def show(invocation: Invocation, space: str, status: str, outcome: Outcome | None = None) -> None:
         """What happened has happened, even where it cannot be shown."""
@@ -62,12 +71,3 @@ def _nowhere(plan: Plan, proceed: Proceed) -> Proceed:
         return proceed(invocation)
 
     return stage
-
-
-async def _post(spaces: Spaces, name: str, space: str, message: dict[str, Any]) -> str | None:
-    """Whether it can be shown decides nothing: the call runs."""
-    try:
-        return await spaces.post(space, message)
-    except Exception as error:  # noqa: BLE001 - a host's spaces may raise anything
-        log.warning("%s is shown nowhere: it could not be posted to space %r: %s", name, space, error)
-        return None
