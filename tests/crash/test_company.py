@@ -43,7 +43,7 @@ def test_a_second_runtime_on_the_same_file_goes_on_and_takes_over(harness, start
         tally += harness.run(name, Death(drawn(harness, name, chance)), survivor=True)
 
     assert tally.problems == []
-    assert tally.killed >= tally.runs // 2
+    assert tally.killed >= tally.runs // 4  # the other one may have been quicker
     assert tally.done >= tally.runs // 2
 
 
