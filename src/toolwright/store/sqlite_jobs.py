@@ -53,11 +53,6 @@ class Job(ABC):
             raise self.error
         return self.result
 
-    def tell(self) -> None:
-        self.told = True
-        if self.future is not None and not self.future.done():
-            self.future.set_result(None)
-
 
 class Errand(Job):
     """Anything but a write."""
@@ -166,9 +161,9 @@ def carry_out_together(connection: sqlite3.Connection, writes: Sequence[Write]) 
 
 def in_bulk(connection: sqlite3.Connection, writes: Sequence[Write]) -> bool:
     """Statement by statement instead of write by write: half of what a small statement costs is to ask for it."""
-    shape = writes[0].statements
+    shape = writes[0].shape
     try:
-        for place, (sql, *_) in enumerate(shape):
+        for place, sql in enumerate(shape):
             cursor = executemany(connection, sql, [write.statements[place].params for write in writes])
             if cursor.rowcount != len(writes):  # somebody's row is not there, or not as it was expected
                 return False

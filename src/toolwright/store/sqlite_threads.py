@@ -14,7 +14,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from toolwright.store.database import Row, Statement, StoreUnavailable
 from toolwright.store.sqlite_jobs import Errand, Job, Work, Write, carry_out_together, commit, keep
@@ -176,9 +176,8 @@ class Threads:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error:  # another process is writing: the writer waits for it, or says what is wrong
             return False
-        writes = [job for job in group if isinstance(job, Write)]
         try:
-            if carry_out_together(connection, writes):
+            if carry_out_together(connection, cast("Sequence[Write]", group)):
                 return True
         except Exception:  # whoever waits must hear of it: the writer finds out whose it is
             log.exception("A group of writes is done one by one")
@@ -199,10 +198,17 @@ class Threads:
             self._finish(connection, group)
             with self._mutex:
                 self._handed -= 1
-            _tell(group)
+            self._tell(group)
             if self._home in self._turns:  # a group has gathered meanwhile
                 self._again()
         connection.close()
+
+    def _tell(self, group: list[Job]) -> None:
+        if isinstance(group, _Commit) and (home := self._home) is not None:  # they all came from there
+            with suppress(RuntimeError):  # that loop is closed: nobody waits there any more
+                home.call_soon_threadsafe(_tell_all, group)
+        else:
+            _tell(group)
 
     def _finish(self, connection: sqlite3.Connection, group: list[Job]) -> None:
         writes = [job for job in group if isinstance(job, Write)]
@@ -269,4 +275,6 @@ def _tell(jobs: Sequence[Job]) -> None:
 
 def _tell_all(jobs: Sequence[Job]) -> None:
     for job in jobs:
-        job.tell()
+        job.told, future = True, job.future
+        if future is not None and not future.done():
+            future.set_result(None)

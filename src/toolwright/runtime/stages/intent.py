@@ -29,8 +29,16 @@ def intent(plan: Plan, proceed: Proceed) -> Proceed:
             return await proceed(invocation)  # the answer takes the place of running
         if invocation.ran is not None:  # middleware that proceeds twice gets the same outcome twice
             return invocation.ran
-        if (refusal := await claim(invocation)) is not None:
-            return refusal
+        if durable:
+            invocation.suspend()
+        try:
+            mine = not invocation.busy and (invocation.claimed or await kept.claim(invocation))
+        except StoreError as error:
+            return _unclaimed(invocation, name, error)
+        if not mine:
+            invocation.elsewhere = True
+            return Pending("result", invocation.id, f"{name} is running already under this id.")
+        invocation.claimed = True
         invocation.busy = invocation.began = True  # also where no deadline says so: the handler never waits
         try:
             outcome = await proceed(invocation)
@@ -40,21 +48,15 @@ def intent(plan: Plan, proceed: Proceed) -> Proceed:
             invocation.ran = outcome
         return outcome
 
-    async def claim(invocation: Invocation) -> Outcome | None:
-        if durable:
-            invocation.suspend()
-        try:
-            if not invocation.busy and (invocation.claimed or await kept.claim(invocation)):
-                invocation.claimed = True
-                return None
-        except Unstorable as error:
-            return Failed("invalid_arguments", f"{name} was not run, because it cannot be remembered: {error}")
-        except StoreError as error:
-            if invocation.resumed:  # somebody said yes, and that holds
-                invocation.elsewhere = True
-                return Pending("result", invocation.id, f"{name} goes on when the store is back: {error}")
-            return Failed("unavailable", f"{name} was not run, because it cannot be remembered: {error}")
-        invocation.elsewhere = True
-        return Pending("result", invocation.id, f"{name} is running already under this id.")
-
     return stage
+
+
+def _unclaimed(invocation: Invocation, name: str, error: StoreError) -> Outcome:
+    """What cannot be remembered is not run."""
+    problem = f"{name} was not run, because it cannot be remembered: {error}"
+    if isinstance(error, Unstorable):
+        return Failed("invalid_arguments", problem)
+    if invocation.resumed:  # somebody said yes, and that holds
+        invocation.elsewhere = True
+        return Pending("result", invocation.id, f"{name} goes on when the store is back: {error}")
+    return Failed("unavailable", problem)
