@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -107,18 +108,18 @@ class Child:
         await self._process.wait()
 
 
+@asynccontextmanager
+async def started(module: str, *story: str) -> AsyncIterator[Child]:
+    """Another process that tells a story of a module."""
+    pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+    process = Child(await asyncio.create_subprocess_exec(sys.executable, "-m", module, *story, **pipes))
+    try:
+        yield process
+    finally:
+        await process.kill()
+
+
 @pytest.fixture
 def child() -> Callable[..., Any]:
     """Start another process: `async with child("call", address, "pay", "c1", "5") as process`."""
-
-    @asynccontextmanager
-    async def start(*story: str) -> AsyncIterator[Child]:
-        pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
-        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.durable.child", *story, **pipes)
-        started = Child(process)
-        try:
-            yield started
-        finally:
-            await started.kill()
-
-    return start
+    return partial(started, "tests.durable.child")

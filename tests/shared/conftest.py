@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.durable.conftest import Child, fresh
+from tests.durable.conftest import fresh, started
 from toolwright.store import postgres as driver
 
 
@@ -30,15 +28,4 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def child() -> Callable[..., Any]:
     """Start another process: `async with child("pause", address) as process`."""
-
-    @asynccontextmanager
-    async def start(*story: str) -> AsyncIterator[Child]:
-        pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
-        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.shared.child", *story, **pipes)
-        started = Child(process)
-        try:
-            yield started
-        finally:
-            await started.kill()
-
-    return start
+    return partial(started, "tests.shared.child")

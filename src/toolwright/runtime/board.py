@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from toolwright.core.errors import NotFound
 from toolwright.core.ids import new_id
-from toolwright.core.outcome import Failed, Outcome, Pending
+from toolwright.core.outcome import Outcome, Pending
 from toolwright.runtime.known import unknown_effect
 from toolwright.runtime.plain import plain_arguments
+from toolwright.runtime.shown import status_of
 from toolwright.store.database import Statement, StoreUnavailable, Unexpected
 from toolwright.store.messages import amended, call_posted, of_call, unless_it_waits, while_unknown
 from toolwright.store.spaces import no_space
@@ -86,13 +87,6 @@ async def show_unknown(store: Store, call: Known) -> None:
 
 def _amended(space: str, message_id: str, message: Mapping[str, Any]) -> list[Statement]:
     return amended(space, message_id, message, _KINDS.get(message["status"], "message.amended"))
-
-
-def status_of(outcome: Outcome) -> str:
-    """How a message says it."""
-    if isinstance(outcome, Pending):
-        return "requires_action"
-    return "error" if isinstance(outcome, Failed) else "complete"
 
 
 def message_of(invocation: Invocation, status: str, outcome: Outcome | None = None) -> dict[str, Any]:

@@ -164,7 +164,7 @@ class Ledger:
 
     def _over(self, invocation: Invocation, outcome: Outcome) -> None:
         self._parts.waits.over(invocation)
-        self._parts.was_shown(invocation, outcome)
+        self._parts.shown.written(invocation, outcome)
         if invocation.on_settled is not None:
             invocation.on_settled(invocation)
 
@@ -181,7 +181,7 @@ class Ledger:
         else:
             steps = [rows.ended_unclaimed(call_id, text)]
         told = [*self._pushed(invocation, outcome), *self._told(invocation, outcome, text)]
-        return [*steps, *told, *self._parts.showing(invocation, outcome)]
+        return [*steps, *told, *self._parts.shown.statements(invocation, outcome)]
 
     def _pushed(self, invocation: Invocation, outcome: Done | Failed) -> list[Statement]:
         """Whoever was told to wait finds the result in the inbox; a caller who waits here is told directly."""

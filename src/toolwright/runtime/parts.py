@@ -36,6 +36,7 @@ from toolwright.runtime.policy import Policy
 from toolwright.runtime.queues import AnyLine, Line, Queue
 from toolwright.runtime.reaper import GRACE, Reaper
 from toolwright.runtime.results import Results
+from toolwright.runtime.shown import Shown
 from toolwright.runtime.stacks import StackTable
 from toolwright.runtime.stats import Journal, ToolStats
 from toolwright.store.errors import StoreUnavailable
@@ -95,7 +96,7 @@ class Parts:
         self.root: Scope
         self.policy, self.middleware, self.approver = policy, tuple(middleware), approver
         self.defaults, self.clock = defaults, clock
-        self._spaces = spaces
+        self.shown = Shown(self, spaces)
         self.left_out: dict[str, str] = {}
         """Why a provider is not there, by its namespace."""
         self.workspace = workspace or os.environ.get("AGENT_WORKSPACE_ROOT") or os.getcwd()
@@ -230,33 +231,6 @@ class Parts:
         from toolwright.runtime import settle
 
         return settle
-
-    @cached_property
-    def spaces(self) -> Spaces | None:
-        """Where visible calls are shown: what the host keeps, or the spaces of the store that was asked for."""
-        if self._spaces is not None or not self.durable:
-            return self._spaces
-        from toolwright.runtime.board import Board
-
-        return Board(self)
-
-    @property
-    def has_spaces(self) -> bool:
-        """Whether anybody uses spaces here."""
-        return self._spaces is not None or (self.store is not None and self.store.spaces.in_use)
-
-    def showing(self, invocation: Invocation, outcome: Outcome) -> list[Statement]:
-        """What shows an outcome, to be put into the transaction that keeps it."""
-        if invocation.posted is None or not self.durable or self._spaces is not None:
-            return []
-        return self.spaces.showing(invocation, outcome)  # type: ignore[union-attr,no-any-return]
-
-    def was_shown(self, invocation: Invocation, outcome: Outcome) -> None:
-        """That is written: its message says so."""
-        if invocation.posted is not None and self._spaces is None:
-            from toolwright.runtime.board import status_of
-
-            invocation.shown = status_of(outcome)
 
     async def remembered(self) -> Store:
         """The store that was asked for, or one in memory, made when something must first be remembered."""

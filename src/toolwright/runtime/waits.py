@@ -94,7 +94,7 @@ class Waits:
             call, pending.waiting_for, message, request=json_text(pending.request), note=json_text(pending.state),
             inner=inner, expires_at=expires_at, patience=patience,
         )  # fmt: skip
-        told = [*self._told(store, invocation, pending), *self._parts.showing(invocation, pending)]
+        told = [*self._told(store, invocation, pending), *self._parts.shown.statements(invocation, pending)]
         steps = [rows.waiting(call), wait, *told]
         try:
             results = await store.write(steps)
@@ -131,7 +131,7 @@ class Waits:
             self.open += 1
         invocation.round, invocation.fence, invocation.claimed, invocation.claims = round, None, False, False
         self.here[call_id] = invocation
-        self._parts.was_shown(invocation, pending)
+        self._parts.shown.written(invocation, pending)
         self.going.pop(call_id, None)  # it waits again, and can be answered again
         self.watch(expires_at)
         wait = WaitingCall(

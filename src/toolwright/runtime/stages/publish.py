@@ -9,19 +9,20 @@ from typing import Any
 from toolwright.core.outcome import Failed, Outcome
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
+from toolwright.runtime.shown import status_of
 
 log = logging.getLogger("toolwright")
 
 
 def publish(plan: Plan, proceed: Proceed) -> Proceed:
     """Left out where nobody keeps spaces, and for tools that are not visible."""
-    spaces, name = plan.parts.spaces, plan.listing.name
+    spaces, name = plan.parts.shown.spaces, plan.listing.name
     if spaces is None or not plan.listing.tool.visible:
         return proceed
     if not plan.shown:
         return _nowhere(plan, proceed)
     plan.suspends, plan.bare = True, False
-    from toolwright.runtime.board import message_of, status_of  # loaded by those alone who have spaces
+    from toolwright.runtime.board import message_of  # loaded by those alone who have spaces
 
     async def stage(invocation: Invocation) -> Outcome:
         space = invocation.principal.space or ""
@@ -63,10 +64,10 @@ def publish(plan: Plan, proceed: Proceed) -> Proceed:
 
 def _nowhere(plan: Plan, proceed: Proceed) -> Proceed:
     """No space is active; worth a word where there are spaces at all."""
-    parts, name = plan.parts, plan.listing.name
+    shown, name = plan.parts.shown, plan.listing.name
 
     def stage(invocation: Invocation) -> Coroutine[Any, Any, Outcome]:
-        if parts.has_spaces:
+        if shown.in_use:
             log.warning("%s is visible, but no space is active: its result is shown nowhere.", name)
         return proceed(invocation)
 
