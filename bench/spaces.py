@@ -20,7 +20,7 @@ from toolwright import Store
 from toolwright.core.ids import new_id
 from toolwright.store.database import Statement
 from toolwright.store.postgres import native as native_postgres
-from toolwright.store.sqlite_dialect import native
+from toolwright.store.sqlite_dialect import numbered
 from toolwright.store.streams import of_space
 
 Write: TypeAlias = list[tuple[str, Mapping[str, Any]]]
@@ -96,14 +96,14 @@ async def written_by_a_post(address: str) -> Write:
 
 
 def _raw_groups(connection: sqlite3.Connection, write: Write, count: int) -> float:
-    steps = [(native(sql), params) for sql, params in write]
+    steps = [(*numbered(sql), params) for sql, params in write]
     began = perf_counter()
     for _ in range(count // POSTERS):
         connection.execute("BEGIN IMMEDIATE")
         for _ in range(POSTERS):
             named = {"message_id": new_id()}
-            for sql, params in steps:
-                connection.execute(sql, {**params, **named} if "message_id" in params else params)
+            for text, values, params in steps:
+                connection.execute(text, values({**params, **named} if "message_id" in params else params))
         connection.execute("COMMIT")
     return perf_counter() - began
 

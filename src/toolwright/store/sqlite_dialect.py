@@ -34,13 +34,13 @@ _WORDS = {
 
 def execute(connection: sqlite3.Connection, sql: str, params: Mapping[str, Value]) -> sqlite3.Cursor:
     """Run one statement, written for both databases, on this one."""
-    text, values = _numbered(sql)
+    text, values = numbered(sql)
     return connection.execute(text, values(params))
 
 
 def executemany(connection: sqlite3.Connection, sql: str, params: Sequence[Mapping[str, Value]]) -> sqlite3.Cursor:
     """Run one statement for each of many sets of parameters."""
-    text, values = _numbered(sql)
+    text, values = numbered(sql)
     return connection.executemany(text, map(values, params))
 
 
@@ -60,7 +60,7 @@ def native(sql: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _numbered(sql: str) -> tuple[str, Callable[[Mapping[str, Value]], tuple[Value, ...]]]:
+def numbered(sql: str) -> tuple[str, Callable[[Mapping[str, Value]], tuple[Value, ...]]]:
     """With numbers for names, and what gives the values in that order: each name costs more than its value."""
     names = list(dict.fromkeys(_PARAMETER.findall(native(sql))))
     text = _PARAMETER.sub(lambda found: f"?{names.index(found[1]) + 1}", native(sql))
