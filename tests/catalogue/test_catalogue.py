@@ -239,6 +239,16 @@ def test_a_toolset_is_a_named_selection_that_sees_new_tools() -> None:
     assert names(catalogue.toolset("readers")) == ["read_file", "read_mail"]
 
 
+def test_a_tool_may_say_itself_which_toolsets_it_belongs_to() -> None:
+    catalogue = Catalogue(named("a", toolsets="night"), named("b", toolsets=("day", "night")), named("c"))
+    catalogue.toolset("day", "c")
+
+    assert names(catalogue.toolset("night")) == ["a", "b"]
+    assert names(catalogue.toolset("day")) == ["b", "c"]
+    with pytest.raises(KeyError, match="Did you mean 'night'"):
+        catalogue.toolset("nigh")
+
+
 def test_an_unknown_toolset_is_an_error_that_suggests_the_nearest() -> None:
     catalogue = Catalogue()
     catalogue.toolset("readers", "read_*")
@@ -293,6 +303,13 @@ def test_tools_for_people_are_not_described_to_models() -> None:
 
     assert described(catalogue) == ["a", "c"]
     assert "b" in catalogue
+
+
+def test_a_tool_that_is_not_listed_is_found_by_name_but_no_model_is_told_of_it() -> None:
+    catalogue = Catalogue(named("read"), named("read_file", listed=False))
+
+    assert described(catalogue) == ["read"]
+    assert catalogue.find("read_file") is not None
 
 
 def test_a_description_can_be_of_one_toolset_or_hide_some_tools() -> None:

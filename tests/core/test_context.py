@@ -72,6 +72,19 @@ async def test_an_optional_context_is_none_when_run_directly_and_there_in_a_runt
         assert await runtime.call("look") == Done(False)
 
 
+async def test_a_handler_reaches_what_the_runtime_remembers() -> None:
+    @tool
+    async def note(text: str, ctx: Context) -> Any:
+        notes = (await ctx.store()).notes
+        await notes.put("me", "memory", {text: True})
+        return list(await notes.all("me", "memory"))
+
+    async with Runtime(note) as runtime:
+        await runtime.call("note", {"text": "a"})
+        assert await runtime.call("note", {"text": "b"}) == Done(["a", "b"])
+    assert (await note.run({"text": "c"})).code == "unavailable"
+
+
 async def test_a_plain_call_of_the_function_passes_its_own_context() -> None:
     @tool
     async def look(a: int, ctx: Context | None = None) -> list[Any]:

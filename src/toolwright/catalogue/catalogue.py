@@ -175,14 +175,25 @@ class Catalogue:
         return [listing for listing in self if any(fnmatchcase(listing.name, pattern) for pattern in patterns)]
 
     def toolset(self, name: str, *patterns: str) -> list[Listing]:
-        """The tools of a named selection; with patterns, that selection is defined first."""
+        """The tools of a named selection; with patterns, that selection is defined first.
+
+        A tool belongs to it by its name, or because it says so itself (`toolsets=`).
+        """
         if patterns:
             self._toolsets[name] = patterns
             self._described.clear()
-        if name not in self._toolsets:
-            near = nearest(name, self._toolsets)
+        chosen = [listing for listing in self if self._belongs(listing, name)]
+        if not chosen and name not in self._toolsets:
+            near = nearest(name, self._toolset_names())
             raise KeyError(f"There is no toolset {name!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
-        return self.select(*self._toolsets[name])
+        return chosen
+
+    def _belongs(self, listing: Listing, toolset: str) -> bool:
+        patterns = self._toolsets.get(toolset, ())
+        return toolset in listing.tool.face.toolsets or any(fnmatchcase(listing.name, glob) for glob in patterns)
+
+    def _toolset_names(self) -> set[str]:
+        return {*self._toolsets, *(name for listing in self for name in listing.tool.face.toolsets)}
 
     def category(self, name: str) -> list[Listing]:
         """The tools of a category."""

@@ -36,4 +36,4 @@ class Listing:
     @property
     def shown_to_model(self) -> bool:
         """Whether a model is told of it."""
-        return self.tool.face.audience != "user"
+        return self.tool.face.audience != "user" and self.tool.face.listed

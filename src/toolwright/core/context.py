@@ -40,6 +40,7 @@ class Running(Protocol):
     def report(self, update: Mapping[str, Any]) -> None: ...
     def offered(self, kind: type[T]) -> T | None: ...
     async def nested(self, tool: str, arguments: Arguments, timeout: float | None) -> Outcome: ...
+    async def remembered(self) -> Any: ...
 
 
 class Context:
@@ -122,6 +123,10 @@ class Context:
     async def call(self, tool: str, arguments: Arguments = None, *, timeout: float | None = None) -> Outcome:
         """Call another tool as part of this call."""
         return await self._running.nested(tool, arguments, timeout)
+
+    async def store(self) -> Any:
+        """What the runtime remembers: its `Store`, or one in memory where it was given none."""
+        return await self._running.remembered()
 
     def use(self, kind: type[T]) -> T:
         """The nearest value of that type that a scope offers."""

@@ -71,6 +71,10 @@ class Face:
 
     category: str = "custom"
     audience: Audience = "model"
+    listed: bool = True
+    """Whether models are told of it; one that is not listed is still found and called by its name."""
+    toolsets: tuple[str, ...] = ()
+    """Named selections that it belongs to."""
     aliases: tuple[str, ...] = ()
     visible: bool = True
     intent: Intent = "compute"

@@ -32,6 +32,8 @@ class Options(TypedDict, total=False):
     optional_effects: str | Iterable[str]
     repeatable: bool
     audience: Audience
+    listed: bool
+    toolsets: str | Sequence[str]
     aliases: str | Sequence[str]
     visible: bool
     intent: Intent
@@ -108,8 +110,8 @@ def _limits(options: Options, place: str) -> Limits:
 
 
 def _face(options: Options, kind: Kind) -> Face:
-    picked = _pick(options, "category", "audience", "intent", "display", "version", "provider_options")
-    for name, value in _pick(options, "aliases", "examples", "requires").items():
+    picked = _pick(options, "category", "audience", "listed", "intent", "display", "version", "provider_options")
+    for name, value in _pick(options, "aliases", "examples", "requires", "toolsets").items():
         picked[name] = _words(value)
     return Face(**picked, visible=options.get("visible", kind not in ("internal", "mcp", "hosted")))
 

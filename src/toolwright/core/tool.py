@@ -195,3 +195,6 @@ class Direct:
 
     async def nested(self, tool: str, arguments: Arguments, timeout: float | None) -> Outcome:
         raise Unavailable(f"{self.tool_name} calls {tool}, which needs a runtime: use `await runtime.call(...)`.")
+
+    async def remembered(self) -> Any:
+        raise Unavailable(f"{self.tool_name} needs a store, and so a runtime: use `await runtime.call(...)`.")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from toolwright.runtime.scope import Scope
     from toolwright.store.ledger import Known
     from toolwright.store.pending import Answered
+    from toolwright.store.store import Store
 
 T = TypeVar("T")
 _EPOCH = time.time() - time.perf_counter()
@@ -175,6 +176,10 @@ class Invocation:
         inner = Invocation(self.scope, tool, arguments)
         inner.parent, inner.timeout, inner.depth = self.id, timeout, self.depth + 1
         return await self.scope.enter(inner)
+
+    async def remembered(self) -> Store:
+        """What the runtime remembers."""
+        return await self.scope.parts.remembered()
 
     def report(self, update: Mapping[str, Any]) -> None:
         """Tell listeners of progress, from whichever thread the handler runs in."""
