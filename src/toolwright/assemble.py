@@ -75,7 +75,7 @@ def load(source: str, *, folder: str | Path = ".") -> list[Found]:
     module = _module(where, Path(folder))
     value = _object(module, wanted, where) if wanted else module
     try:
-        found = _in_module(value) if isinstance(value, ModuleType) else flatten([value])
+        found = flatten([value])
     except DefinitionError as error:
         raise SourceError(f"{source}: {error.problem if not error.where else error}") from error
     if not found:
@@ -87,12 +87,6 @@ def _parted(source: str) -> tuple[str, str]:
     """The file or module, and the object in it; the colon of `C:\\tools.py` is neither."""
     where, colon, wanted = source.rpartition(":")
     return (where, wanted) if colon and wanted.replace(".", "_").isidentifier() and len(where) > 1 else (source, "")
-
-
-def _in_module(module: ModuleType) -> list[Found]:
-    named = [value for name, value in vars(module).items() if not name.startswith("_")]
-    found = [value for value in named if isinstance(value, (Tool, Provider, LazyTool))]
-    return list({id(value): value for value in found}.values())
 
 
 def _object(module: ModuleType, wanted: str, where: str) -> Any:

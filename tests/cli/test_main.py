@@ -69,6 +69,17 @@ def test_a_file_may_import_its_neighbours_and_share_a_tool_with_them(run, tmp_pa
     assert sorted(tool["name"] for tool in ran.lines) == ["bye", "hello"]
 
 
+def test_tools_may_stand_in_a_list_and_one_that_is_named_twice_is_one_tool(run, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from toolwright import tool\n\n"
+        '@tool\ndef one() -> int:\n    """One."""\n    return 1\n\n'
+        "both = [one, tool(name='two', description='Two.')(lambda: 2)]\n"
+        "_three = [tool(name='three', description='Three.')(lambda: 3)]\nnumbers = [1]\n"
+    )
+
+    assert [entry["name"] for entry in run("tools", "-t", "mine.py").lines] == ["one", "two"]
+
+
 def test_a_file_never_takes_the_place_of_another_module(run, tmp_path):
     (tmp_path / "json.py").write_text(GOOD)
 

@@ -27,10 +27,22 @@ def _of(source: Any) -> list[Any]:
     if isinstance(source, (list, tuple, set, frozenset)):
         return flatten(source)
     if isinstance(source, ModuleType):
-        return [value for value in vars(source).values() if isinstance(value, (Tool, LazyTool, Provider))]
+        return list({id(found): found for found in flatten(_public(source))}.values())
     if inspect.isroutine(source):
         return [tool(source)]
     return _methods(source)
+
+
+def _public(module: ModuleType) -> list[Any]:
+    """The tools and providers that a module names, alone or in lists; what begins with `_` is its own affair."""
+    named = [value for name, value in vars(module).items() if not name.startswith("_")]
+    return [value for value in named if _is_source(value)]
+
+
+def _is_source(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(map(_is_source, value))
+    return isinstance(value, (Tool, LazyTool, Provider))
 
 
 def _methods(source: Any) -> list[Any]:
