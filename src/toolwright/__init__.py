@@ -6,6 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolwright.builtin.clock import clock as clock
+    from toolwright.builtin.data import data as data
+    from toolwright.builtin.env import env as env
+    from toolwright.builtin.files import files as files
+    from toolwright.builtin.memory import memory as memory
+    from toolwright.builtin.shell import shell as shell
+    from toolwright.builtin.todo import todo as todo
+    from toolwright.builtin.web import web as web
+    from toolwright.builtin.workspace import Workspace as Workspace
     from toolwright.catalogue.catalogue import Catalogue as Catalogue
     from toolwright.catalogue.wrap import filtered as filtered
     from toolwright.catalogue.wrap import prefixed as prefixed
@@ -41,6 +50,8 @@ if TYPE_CHECKING:
     from toolwright.runtime.policy import Policy as Policy
     from toolwright.runtime.queues import Queue as Queue
     from toolwright.runtime.runtime import Runtime as Runtime
+    from toolwright.sandbox.sandbox import UNPROTECTED as UNPROTECTED
+    from toolwright.sandbox.sandbox import Sandbox as Sandbox
     from toolwright.store.retention import Retention as Retention
     from toolwright.store.store import Store as Store
 
@@ -72,17 +83,28 @@ _HOMES = {
     "Resource": "core.content",
     "Retention": "store.retention",
     "Runtime": "runtime.runtime",
+    "Sandbox": "sandbox.sandbox",
     "Store": "store.store",
     "Text": "core.content",
     "TimedOut": "core.errors",
     "Tool": "core.tool",
     "ToolError": "core.errors",
+    "UNPROTECTED": "sandbox.sandbox",
     "Unavailable": "core.errors",
+    "Workspace": "builtin.workspace",
+    "clock": "builtin.clock",
+    "data": "builtin.data",
+    "env": "builtin.env",
+    "files": "builtin.files",
     "filtered": "catalogue.wrap",
+    "memory": "builtin.memory",
     "prefixed": "catalogue.wrap",
     "renamed": "catalogue.wrap",
+    "shell": "builtin.shell",
+    "todo": "builtin.todo",
     "tool": "core.define",
     "use": "core.signature",
+    "web": "builtin.web",
 }
 _MODULES = {
     "events": "core.events",

@@ -3,6 +3,7 @@
 - `python`: runs on its own; top-level `await` works.
 - `python continue`: runs after the examples before it, back to the last one that does not continue.
 - `python no-run`: is compiled only.
+- `python needs=bubblewrap`: is run where the machine has that.
 - `text output`, right after an example: exactly what that one prints.
 """
 
@@ -18,6 +19,8 @@ from textwrap import dedent
 from types import CodeType, ModuleType
 
 import pytest
+
+from tests.needs import needs
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
@@ -109,7 +112,13 @@ def execute(code: CodeType, module: ModuleType, runner: asyncio.Runner) -> None:
         runner.run(body)
 
 
-@pytest.mark.parametrize("example", [e for page in PAGES if page.exists() for e in examples_in(page)], ids=str)
+def marked(example: Example) -> object:
+    wanted = {word.removeprefix("needs=") for block in (*example.before, example.block) for word in block.info
+              if word.startswith("needs=")}  # fmt: skip
+    return pytest.param(example, marks=[needs(what) for what in wanted], id=str(example))
+
+
+@pytest.mark.parametrize("example", [marked(e) for page in PAGES if page.exists() for e in examples_in(page)])
 def test_an_example_in_the_docs_works(example, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from toolwright.config import sections
+from toolwright.config.builtin import Family, builtin
 from toolwright.config.document import read_document
 from toolwright.config.errors import ConfigError
 from toolwright.config.place import Place
@@ -23,6 +24,7 @@ NAMES = ("toolwright.yaml", "toolwright.yml", "toolwright.json", "toolwright.tom
 SECTIONS: Mapping[str, Callable[[Place], Any]] = {
     "defaults": sections.defaults,
     "workspace": sections.workspace,
+    "builtin": builtin,
     "policy": sections.policy,
     "queues": sections.queues,
     "store": sections.store,
@@ -38,6 +40,7 @@ class Config:
     path: Path | None = None
     defaults: Defaults = field(default_factory=Defaults)
     workspace: Workspace | None = None
+    builtin: tuple[Family, ...] = ()
     policy: Policy | None = None
     queues: Mapping[str, Queue] = field(default_factory=dict)
     store: Address | None = None

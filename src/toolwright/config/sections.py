@@ -46,17 +46,31 @@ _DECISIONS = ("allow", "ask", "deny")
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The folder that file paths are meant in."""
+    """The folder that file paths are meant in, and others that the built-in tools may touch."""
 
     root: Place
     writes: bool = True
+    extra: tuple[Place, ...] = ()
+    read_only: tuple[Place, ...] = ()
+    sensitive: tuple[str, ...] | None = None
+
+    def options(self, environment: Mapping[str, str]) -> dict[str, Any]:
+        """Everything beside the root."""
+        named = {"extra": self.extra, "read_only": self.read_only}
+        folders = {name: [_folder(place, environment) for place in places] for name, places in named.items()}
+        return {"writes": self.writes, **folders, **({} if self.sensitive is None else {"sensitive": self.sensitive})}
 
     def folder(self, environment: Mapping[str, str]) -> Path:
         """The folder itself: relative to the configuration file, with its variables filled in."""
-        folder = self.root.path.parent / Path(expanded(self.root, environment)).expanduser()
-        if not folder.is_dir():
-            raise self.root.error("The root of the workspace is no folder.", "make it, or name another one.")
-        return folder.resolve()
+        return _folder(self.root, environment)
+
+
+def _folder(place: Place, environment: Mapping[str, str]) -> Path:
+    folder = place.path.parent / Path(expanded(place, environment)).expanduser()
+    if not folder.is_dir():
+        what = "The root of the workspace" if place.key in ("root", "workspace") else "A folder of the workspace"
+        raise place.error(f"{what} is no folder.", "make it, or name another one.")
+    return folder.resolve()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +107,31 @@ def defaults(place: Place) -> Defaults:
 
 
 def workspace(place: Place) -> Workspace:
-    """A folder, or `{root, writes}`."""
+    """A folder, or `{root, writes, extra, read_only, sensitive}`."""
     if isinstance(place.value, str):
         text(place)
         return Workspace(place)
-    found = known_entries(place, ("root", "writes"))
+    found = known_entries(
+        place, ("root", "writes", "extra", "read_only", "sensitive"), others={"allowed_paths": "extra"}
+    )
     if "root" not in found:
         raise place.error("workspace has no root.", "write root: .")
     text(found["root"])
-    return Workspace(found["root"], flag(found["writes"]) if "writes" in found else True)
+    return Workspace(
+        found["root"],
+        flag(found["writes"]) if "writes" in found else True,
+        extra=_places(found.get("extra")),
+        read_only=_places(found.get("read_only")),
+        sensitive=tuple(texts(found["sensitive"])) if "sensitive" in found else None,
+    )
+
+
+def _places(place: Place | None) -> tuple[Place, ...]:
+    """Folders, one or several."""
+    if place is None:
+        return ()
+    texts(place)
+    return (place,) if isinstance(place.value, str) else tuple(place.items())
 
 
 def store(place: Place) -> Address:

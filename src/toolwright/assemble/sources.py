@@ -1,4 +1,4 @@
-"""Assemble: the one place where parts meet. From a configuration and sources of tools to a runtime."""
+"""Sources of tools by name: files, modules, and objects in them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import importlib.util
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
 from hashlib import sha256
 from pathlib import Path
@@ -15,15 +14,11 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from toolwright.config.config import Config
 from toolwright.core.define import LazyTool
 from toolwright.core.errors import DefinitionError
 from toolwright.core.names import nearest
 from toolwright.core.provider import Provider
 from toolwright.core.tool import Tool
-from toolwright.runtime.parts import Approver
-from toolwright.runtime.policy import Policy
-from toolwright.runtime.runtime import Runtime
 from toolwright.runtime.sources import flatten
 
 Found: TypeAlias = Tool[..., Any] | Provider | LazyTool
@@ -31,42 +26,6 @@ Found: TypeAlias = Tool[..., Any] | Provider | LazyTool
 
 class SourceError(Exception):
     """A source of tools cannot be loaded: says which, where and why."""
-
-
-def assemble(
-    config: Config | None = None,
-    *sources: Any,
-    store: str | None = None,
-    approver: Approver | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> Runtime:
-    """A runtime of what the configuration names and of further sources; it asks before anything but reading.
-
-    Args:
-        store: takes the place of the configuration's.
-    """
-    config = config or Config()
-    environment = os.environ if environment is None else environment
-    if store is None and config.store is not None:
-        store = config.store.text(environment)
-    found = [*_configured(config), *flatten(sources)]
-    return Runtime(
-        *{id(item): item for item in found}.values(),  # a tool that two sources import is still one tool
-        store=store,
-        policy=Policy.default() if config.policy is None else config.policy,
-        queues=config.queues,
-        workspace=str(config.workspace.folder(environment)) if config.workspace else None,
-        approver=approver,
-        defaults=config.defaults,
-    )
-
-
-def _configured(config: Config) -> Iterable[Found]:
-    for source in config.tools:
-        try:
-            yield from load(source.text, folder=config.folder)
-        except SourceError as error:
-            raise source.error(str(error)) from error
 
 
 def load(source: str, *, folder: str | Path = ".") -> list[Found]:
@@ -160,4 +119,4 @@ def _place(error: BaseException) -> str:
 
 
 _LIBRARIES = (*{sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")},)
-_LIBRARIES += (str(Path(__file__).parent) + os.sep,)
+_LIBRARIES += (str(Path(__file__).parents[1]) + os.sep,)

@@ -1,0 +1,97 @@
+"""The built-in tools that a configuration asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from toolwright import builtin
+from toolwright.config.builtin import Family, Search
+from toolwright.config.config import Config
+from toolwright.config.values import expanded
+from toolwright.core.errors import DefinitionError
+from toolwright.core.tool import Tool
+from toolwright.sandbox.sandbox import UNPROTECTED, Sandbox
+
+if TYPE_CHECKING:
+    from toolwright.builtin.search_engines import Engine
+
+Tools: TypeAlias = list[Tool[..., Any]]
+_SANDBOX = ("network", "env", "read", "write", "cpu", "memory", "processes")
+
+
+def built_in(config: Config, environment: Mapping[str, str]) -> Tools:
+    """The tools of every family that is asked for."""
+    shared = _Shared(config, environment)
+    return [tool for family in config.builtin for tool in _made(family, shared)]
+
+
+class _Shared:
+    """What several families need; made once, and only if one of them is there."""
+
+    def __init__(self, config: Config, environment: Mapping[str, str]) -> None:
+        self.config, self.environment = config, environment
+
+    @cached_property
+    def workspace(self) -> builtin.Workspace:
+        given = self.config.workspace
+        if given is None:
+            return builtin.Workspace.detect(self.config.folder, environment=self.environment)
+        return builtin.Workspace.detect(
+            given.folder(self.environment), environment=self.environment, **given.options(self.environment)
+        )
+
+    def folder(self, name: str) -> Path:
+        """A folder, relative to the configuration file."""
+        return self.config.folder / Path(name).expanduser()
+
+
+def _made(family: Family, shared: _Shared) -> Tools:
+    make = _MAKERS.get(family.name)
+    try:
+        return make(family.settings, shared) if make else getattr(builtin, family.name)(**family.settings)
+    except DefinitionError as error:
+        raise family.place.error(error.problem, error.fix) from error
+
+
+def _files(settings: Mapping[str, Any], shared: _Shared) -> Tools:
+    return builtin.files(shared.workspace, **settings)
+
+
+def _shell(settings: Mapping[str, Any], shared: _Shared) -> Tools:
+    given = dict(settings)
+    limits = {name: given.pop(name) for name in _SANDBOX if name in given}
+    jail = UNPROTECTED if given.pop("unprotected", False) else Sandbox(**limits)
+    return builtin.shell(shared.workspace, sandbox=jail, **given)
+
+
+def _web(settings: Mapping[str, Any], shared: _Shared) -> Tools:
+    given = dict(settings)
+    search = given.pop("search", None)
+    return builtin.web(search=_engine(search, shared) if search else None, **given)
+
+
+def _engine(search: Search, shared: _Shared) -> Engine:
+    from toolwright.builtin import search_engines  # loaded by those alone who search
+
+    given = {name: expanded(place, shared.environment) for name, place in search.settings.items()}
+    engine: Engine = getattr(search_engines, search.engine)(**given)
+    return engine
+
+
+def _in_folder(name: str) -> Callable[[Mapping[str, Any], _Shared], Tools]:
+    def made(settings: Mapping[str, Any], shared: _Shared) -> Tools:
+        tools: Tools = getattr(builtin, name)(shared.folder(settings["folder"]))
+        return tools
+
+    return made
+
+
+_MAKERS: dict[str, Callable[[Mapping[str, Any], _Shared], Tools]] = {
+    "files": _files,
+    "shell": _shell,
+    "web": _web,
+    **{name: _in_folder(name) for name in ("memory", "tasks", "sessions")},
+}

@@ -1,0 +1,143 @@
+"""Opening beneath a folder: the kernel, and not a comparison of strings, keeps a path inside."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+_OPENAT2 = 437
+_BENEATH, _NO_MAGIC_LINKS = 0x08, 0x02
+_RACES = 16
+"""How often the kernel may say "something moved while I looked" before we say so too."""
+_LINKS = 40
+"""As many as the kernel itself follows for one path."""
+_ALWAYS = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO must not make us wait, nor a terminal become ours
+_O_PATH = getattr(os, "O_PATH", 0)
+_GONE = " (deleted)"
+
+
+class _How(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+_libc = ctypes.CDLL(None, use_errno=True) if hasattr(ctypes, "CDLL") and os.name == "posix" else None
+_kernel_knows = [os.uname().sysname == "Linux" if hasattr(os, "uname") else False]
+
+
+def open_beneath(folder: int, parts: Sequence[str], flags: int = os.O_RDONLY, mode: int = 0) -> int:
+    """Open a path below a folder's descriptor; whatever leads outside raises `OSError(EXDEV)`."""
+    path = "/".join(parts) or "."
+    if "\0" in path:
+        raise OSError(errno.EINVAL, "a path cannot hold a NUL")
+    if _kernel_knows[0]:
+        try:
+            return _openat2(folder, path, flags | _ALWAYS, mode)
+        except OSError as error:
+            if error.errno != errno.ENOSYS:
+                raise
+            _kernel_knows[0] = False
+    return _step_by_step(folder, parts, flags | _ALWAYS, mode)
+
+
+def _openat2(folder: int, path: str, flags: int, mode: int) -> int:
+    assert _libc is not None
+    if not flags & os.O_CREAT:
+        mode = 0  # the kernel refuses a mode that it would not use
+    if flags & _O_PATH:
+        flags &= ~(os.O_NONBLOCK | os.O_NOCTTY)
+    how = _How(flags, mode, _BENEATH | _NO_MAGIC_LINKS)
+    name = os.fsencode(path)
+    for _ in range(_RACES):
+        opened: int = _libc.syscall(_OPENAT2, folder, name, ctypes.byref(how), ctypes.sizeof(how))
+        if opened >= 0:
+            return opened
+        if (number := ctypes.get_errno()) not in (errno.EAGAIN, errno.EINTR):
+            raise OSError(number, os.strerror(number))
+    raise OSError(errno.EAGAIN, "the folders on this path keep moving")
+
+
+def _step_by_step(folder: int, parts: Sequence[str], flags: int, mode: int) -> int:
+    """The same for kernels without `openat2`: one component at a time, and links by hand."""
+    with ExitStack() as opened:
+        trail = [folder]
+        ahead = [part for part in parts if part not in ("", ".")]
+        links = 0
+        while ahead:
+            name, last = ahead.pop(0), not ahead
+            if name == "..":
+                if len(trail) == 1:
+                    raise OSError(errno.EXDEV, "the path leads outside")
+                trail.pop()
+                continue
+            link = None if last and flags & os.O_NOFOLLOW else _link(trail[-1], name)
+            if link is not None:
+                links += 1
+                if link.startswith("/") or links > _LINKS:
+                    raise OSError(errno.EXDEV if link.startswith("/") else errno.ELOOP, "the link leads outside")
+                ahead = [part for part in link.split("/") if part not in ("", ".")] + ahead
+                continue
+            if last:
+                return os.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=trail[-1])
+            # O_NOFOLLOW again: what was no link a moment ago may be one now.
+            step = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=trail[-1])
+            opened.callback(os.close, step)
+            trail.append(step)
+        return os.open(".", flags & ~(os.O_CREAT | os.O_EXCL), mode, dir_fd=trail[-1])
+
+
+def _link(folder: int, name: str) -> str | None:
+    """Where a link points, or None for what is none."""
+    try:
+        if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            return os.readlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        pass
+    return None
+
+
+def path_of(descriptor: int) -> str | None:
+    """Where an open file lies now, links resolved; None where the system does not say."""
+    try:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return _path_by_fcntl(descriptor)
+    if path.endswith(_GONE) and not _is_at(descriptor, path):
+        return path.removesuffix(_GONE)  # where it lay, until somebody put another in its place
+    return path
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
+    except OSError:
+        return False
+
+
+def _path_by_fcntl(descriptor: int) -> str | None:
+    import fcntl
+
+    try:
+        told = fcntl.fcntl(descriptor, getattr(fcntl, "F_GETPATH", -1), bytes(1024))
+    except OSError:
+        return None
+    return os.fsdecode(told.rstrip(b"\0"))
+
+
+def rename_new(old: str, new: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+    """Rename, and raise `FileExistsError` rather than replace anything."""
+    exclusive = getattr(_libc, "renameat2", None)
+    if exclusive is not None:
+        if exclusive(src_dir_fd, os.fsencode(old), dst_dir_fd, os.fsencode(new), 1) == 0:
+            return
+        if (number := ctypes.get_errno()) not in (errno.ENOSYS, errno.EINVAL):
+            raise OSError(number, os.strerror(number))
+    try:
+        os.stat(new, dir_fd=dst_dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        os.rename(old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+        return
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))

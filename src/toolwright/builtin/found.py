@@ -1,0 +1,72 @@
+"""Found: what a search brings back, whichever way it was made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
+
+Mode: TypeAlias = Literal["content", "files", "count"]
+
+
+class Line(NamedTuple):
+    """A line to show."""
+
+    number: int
+    text: str
+    match: str | None = None
+    """The text that was found in it; None for a line around one."""
+
+
+@dataclass(slots=True)
+class InFile:
+    """What was found in one file."""
+
+    parts: tuple[str, ...]
+    count: int = 0
+    """Lines with a match; or matches, where they may go over several lines."""
+    lines: list[Line] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Found:
+    """What was found in all files, by path."""
+
+    files: list[InFile] = field(default_factory=list)
+    searched: int = 0
+    left_out: int = 0
+    """Files that look like keys or credentials."""
+    truncated: bool = False
+    slow_lines: int = 0
+    count: int = 0
+    """Matches in all files."""
+
+    def add(self, file: InFile, mode: Mode, most: int) -> None:
+        """Take what fits; in `count` mode everything does."""
+        if mode == "content":
+            self._add_lines(file, most - self.count)
+        elif mode == "files" and len(self.files) >= most:
+            self.truncated = True
+        else:
+            self._append(file)
+
+    def _append(self, file: InFile) -> None:
+        self.files.append(file)
+        self.count += file.count
+
+    def _add_lines(self, file: InFile, room: int) -> None:
+        if file.count > room:
+            self.truncated = True
+            file.lines, file.count = _first(file.lines, room), room
+        if file.count:
+            self._append(file)
+
+
+def _first(lines: list[Line], most: int) -> list[Line]:
+    """Up to the last match that there is room for."""
+    kept: list[Line] = []
+    for line in lines:
+        most -= line.match is not None
+        if most < 0:
+            break
+        kept.append(line)
+    return kept

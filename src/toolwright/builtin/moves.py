@@ -1,0 +1,97 @@
+"""Deleting and moving files, and telling what a path leads to."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Annotated, Any, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from toolwright.builtin.paths import FilePath, facets
+from toolwright.builtin.trouble import told
+from toolwright.builtin.workspace import Workspace
+from toolwright.core.context import Context
+from toolwright.core.define import tool
+from toolwright.core.errors import InvalidArguments, NotFound, ToolError
+from toolwright.core.tool import Tool
+
+_LOOKED_AT = 10_000
+"""Names below a folder that are looked at before it is deleted."""
+_Move = TypedDict(  # one of its keys is a keyword
+    "_Move",
+    {
+        "from": Annotated[str, Field(description="The file or folder.")],
+        "to": Annotated[str, Field(description="Its new path, with its name.")],
+        "overwrite": NotRequired[Annotated[bool, Field(description="Replace a file that is there already.")]],
+    },
+)
+
+
+def move_tools(workspace: Workspace) -> list[Tool[..., Any]]:
+    """`delete_file`, `move_file` and `get_file_info`."""
+
+    async def _asks(arguments: Mapping[str, Any], ctx: Context) -> bool:
+        if workspace.is_sensitive(arguments["path"]) or not arguments["recursive"]:
+            return workspace.is_sensitive(arguments["path"])
+        return await asyncio.to_thread(_holds_sensitive, workspace, arguments["path"])
+
+    @tool(**facets(workspace, "write", "path", confirm=_asks, examples=[{"path": "build/old.txt"}]))
+    def delete_file(
+        path: Annotated[str, Field(description="The file or folder, from the workspace's root or absolute.")],
+        ctx: Context,
+        recursive: Annotated[bool, Field(description="A folder with all that is in it.")] = False,
+    ) -> dict[str, Any]:
+        """Delete a file or an empty folder; with `recursive`, a folder and all that is in it. It cannot be undone."""
+        spot = workspace.spot(path)
+        with workspace.lock(spot):
+            try:
+                spot.remove(recursive=recursive, stop=lambda: ctx.cancelled)
+            except ToolError as error:
+                raise _with_hint(error, " Set recursive=true to delete it with all that is in it.") from None
+        return {"deleted": True, "path": spot.shown}
+
+    @tool(**facets(workspace, "write", "from", "to", examples=[{"from": "a.txt", "to": "b.txt"}]), parameters=_Move)
+    def move_file(move: dict[str, Any]) -> dict[str, Any]:
+        """Move or rename a file or folder. What is there already stays, unless `overwrite` is set."""
+        old, new = workspace.spot(move["from"]), workspace.spot(move["to"])
+        if old.root is new.root and new.parts[: len(old.parts)] == old.parts and old.parts:
+            raise InvalidArguments(f"{told(old)} cannot be moved to {told(new)}, which is the same or inside it.")
+        with workspace.lock(old):
+            try:
+                old.rename(new, overwrite=move.get("overwrite", False))
+            except ToolError as error:
+                raise _with_hint(error, " Set overwrite=true to replace a file, or choose another path.") from None
+        return {"from": old.shown, "to": new.shown, "moved": True, "success": True}
+
+    @tool(**facets(workspace, "read", "path", examples=[{"path": "src/main.py"}]))
+    def get_file_info(path: FilePath) -> dict[str, Any]:
+        """Tell whether a path exists, its size, when it was changed, and whether it is a file or a folder."""
+        spot = workspace.spot(path)
+        try:
+            found = spot.stat()
+        except NotFound as error:
+            raise NotFound(str(error), data={"exists": False}) from None
+        modified = datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="milliseconds")
+        is_folder, is_file = stat.S_ISDIR(found.st_mode), stat.S_ISREG(found.st_mode)
+        told = {"exists": True, "size": found.st_size, "modified": modified}
+        return {**told, "isDirectory": is_folder, "isFile": is_file, "path": spot.shown}
+
+    return [delete_file, move_file, get_file_info]
+
+
+def _with_hint(error: ToolError, hint: str) -> ToolError:
+    return ToolError(f"{error}{hint}", code="conflict") if error.code == "conflict" else error
+
+
+def _holds_sensitive(workspace: Workspace, path: str) -> bool:
+    """Whether a folder holds, or may hold, what a person would be asked about."""
+    try:
+        found = [entry.name for _, entry in islice(workspace.spot(path).walk(hidden=True), _LOOKED_AT + 1)]
+    except ToolError:
+        return False  # no folder: the call itself will say what it is
+    return len(found) > _LOOKED_AT or any(workspace.sensitive((name,)) for name in found)

@@ -1,0 +1,70 @@
+"""Task lines: how what happened to a task is written down, one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, date, datetime
+from typing import Any, BinaryIO, Literal, TypeAlias, TypeGuard
+
+Event: TypeAlias = Literal[
+    "TASK_CREATED",
+    "REASON_DONE",
+    "TOOL_CALL_COMPLETED",
+    "TOOL_CALL_FAILED",
+    "NEED_MORE_INFO",
+    "TASK_SUSPENDED",
+    "TASK_RESUMED",
+    "TASK_COMPLETED",
+    "TASK_FAILED",
+    "REFLECTION_COMPLETE",
+]
+ENDS: Mapping[str, str] = {"TASK_COMPLETED": "completed", "TASK_FAILED": "failed"}
+"""Events that end a task, and how it then stands."""
+
+TASKS, INDEX, PENDING = "tasks", "index.jsonl", "pending.json"
+LONGEST_LINE = 16 << 20
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+
+
+def is_id(task_id: object) -> TypeGuard[str]:
+    """Whether something can be the name of a task's file."""
+    return isinstance(task_id, str) and bool(_ID.match(task_id))
+
+
+def line(at: float, event: str, task_id: str, data: Mapping[str, Any], messages: Iterable[Any]) -> bytes:
+    """One line of a task's log."""
+    told = {"ts": int(at * 1000), "event": event, "taskId": task_id, "data": {**data, "newMessages": list(messages)}}
+    return written(told)
+
+
+def written(value: Any) -> bytes:
+    """A value as a line."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+
+
+def read(file: BinaryIO, *, holding: bytes = b"") -> Iterator[dict[str, Any]]:
+    """The lines of a file that hold a mark; those that were cut off, or are no objects, are left out."""
+    while raw := file.readline(LONGEST_LINE):
+        if holding not in raw:
+            continue
+        try:
+            told = json.loads(raw)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(told, dict):
+            yield told
+
+
+def day(at: float) -> str:
+    """The day of a moment, in UTC."""
+    return datetime.fromtimestamp(at, UTC).date().isoformat()
+
+
+def is_day(text: object) -> TypeGuard[str]:
+    """Whether something is a day as folders are named."""
+    try:
+        return isinstance(text, str) and date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False

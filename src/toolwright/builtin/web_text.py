@@ -1,0 +1,61 @@
+"""Text from the web: which script its bytes are in, and what of it nobody is meant to see."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_IN_HEADER = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
+_IN_META = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
+_IN_XML = re.compile(rb"^\s{0,20}<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{1,40})", re.IGNORECASE)
+# Python knows more codecs than the web does, and some of them take quadratic time or mean something else entirely.
+_WEB = re.compile(
+    r"utf-8|utf-16(-[lb]e)?|ascii|iso8859-\d+|cp(1250|1251|1252|1253|1254|1255|1256|1257|1258|866|874|932|936|949|950)"
+    r"|koi8-[ru]|mac-(roman|cyrillic)|gb2312|gbk|gb18030|big5(hkscs)?|euc_(jp|kr)|shift_jis|iso2022_jp"
+)
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # controls, and with them the sequences that steer a terminal
+    "\u200b\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"  # direction overrides, what has no width
+    "\U000e0000-\U000e007f]"  # tags: ASCII that no screen shows and every model reads
+)
+
+
+def decoded(body: bytes, content_type: str = "") -> str:
+    """Bytes as text: by their own mark, by the header, by what the page says of itself, and else as UTF-8."""
+    for mark, encoding in _BOMS:
+        if body.startswith(mark):
+            return body[len(mark) :].decode(encoding, "replace")
+    named = _IN_HEADER.search(content_type)
+    start = body[:2048]
+    inside = None if named else (_IN_META.search(start) or _IN_XML.search(start))
+    name = named[1] if named else inside[1].decode("ascii", "replace") if inside else "utf-8"
+    return body.decode(_codec(name), "replace")
+
+
+def _codec(name: str) -> str:
+    try:
+        found = codecs.lookup(name).name
+    except LookupError:
+        return "utf-8"
+    if found in ("ascii", "iso8859-1"):
+        return "cp1252"  # what browsers take them for
+    return found if _WEB.fullmatch(found) else "utf-8"
+
+
+def is_text(body: bytes) -> bool:
+    """Whether bytes of unknown kind can be shown as they are."""
+    if body.startswith(tuple(mark for mark, _ in _BOMS)):
+        return True
+    if b"\0" in body[:8192]:
+        return False
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(body)  # the last character may be cut off
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def cleaned(text: str) -> str:
+    """Without characters that nobody sees, in which orders to a model could hide."""
+    return _HIDDEN.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))

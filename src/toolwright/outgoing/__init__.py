@@ -1,0 +1,1 @@
+"""The one outgoing HTTP client: which addresses may be reached, redirects, limits."""

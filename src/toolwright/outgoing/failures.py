@@ -1,0 +1,54 @@
+"""Failures: what goes wrong on the network, told so that somebody can act on it, and without a secret."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from toolwright.core.errors import InvalidArguments, NotStarted, TimedOut, ToolError, Unavailable
+
+
+@contextmanager
+def told(host: str) -> Iterator[None]:
+    """Turn the errors of `httpcore2` into those that a model is shown; they name the host and nothing else."""
+    import httpcore2 as http
+
+    try:
+        yield
+    except http.PoolTimeout as error:
+        raise NotStarted("Too many requests are under way at once. Try again later.") from error
+    except http.ConnectTimeout as error:
+        raise NotStarted(f"{host} could not be reached in time. Try again later.") from error
+    except (http.TimeoutException, TimeoutError) as error:
+        raise TimedOut(f"{host} did not answer in time.") from error
+    except http.ConnectError as error:
+        raise _unreachable(host, error) from error
+    except http.LocalProtocolError as error:
+        raise InvalidArguments(
+            f"The request to {host} cannot be sent: its headers or its body are not well formed."
+        ) from error
+    except (http.RemoteProtocolError, http.UnsupportedProtocol) as error:
+        raise Unavailable(f"{host} broke off, or answered with something that is not HTTP.") from error
+    except (http.NetworkError, OSError) as error:
+        raise Unavailable(f"The connection to {host} broke off. Try again later.") from error
+
+
+def _unreachable(host: str, error: BaseException) -> ToolError:
+    reason = _tls_reason(error)
+    if reason is None:
+        return NotStarted(f"{host} could not be reached. Try again later, or use another source.")
+    failed = ToolError(f"No secure connection to {host}: {reason}.")
+    failed.executed = False
+    return failed
+
+
+def _tls_reason(error: BaseException | None) -> str | None:
+    """What is wrong with the certificate or the handshake; None where it is something else."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return f"its certificate is not valid ({error.verify_message})"
+        if isinstance(error, ssl.SSLError):
+            return f"the handshake failed ({(error.reason or 'no reason given').lower().replace('_', ' ')})"
+        error = error.__cause__ or error.__context__
+    return None

@@ -1,0 +1,53 @@
+"""Redirects: where an answer sends us, and what of the request goes there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from toolwright.core.errors import Denied, InvalidArguments, ToolError
+from toolwright.outgoing.headers import Headers, for_another_origin, without_body
+from toolwright.outgoing.response import Head
+from toolwright.outgoing.target import Target
+
+STATUSES = frozenset({301, 302, 303, 307, 308})
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A request, as it goes to one target."""
+
+    method: str
+    target: Target
+    headers: Headers = ()
+    body: bytes | None = None
+
+    def next(self, head: Head, *, downgrade: bool) -> Outgoing | None:
+        """The request that a redirect asks for; None where the answer is none."""
+        location = head.header("location")
+        if head.status not in STATUSES or not location:
+            return None
+        return self._moved(_joined(self.target, location), head.status, downgrade)
+
+    def _moved(self, target: Target, status: int, downgrade: bool) -> Outgoing:
+        if self.target.scheme == "https" and target.scheme == "http" and not downgrade:
+            raise Denied(f"{self.target.host} redirects from https to http on {target.host}, which is not followed.")
+        moved = replace(self, target=target)
+        if _becomes_get(self.method, status):
+            moved = replace(moved, method="GET", body=None, headers=without_body(self.headers))
+        if target.origin != self.target.origin:
+            moved = replace(moved, headers=for_another_origin(moved.headers))
+        return moved
+
+
+def _becomes_get(method: str, status: int) -> bool:
+    """As RFC 9110 has it: 303 asks for another thing, and everybody reads 301 and 302 so for a POST."""
+    return (status == 303 and method not in ("GET", "HEAD")) or (status in (301, 302) and method == "POST")
+
+
+def _joined(target: Target, location: str) -> Target:
+    try:
+        return target.join(location)
+    except InvalidArguments as error:
+        raise ToolError(f"{target.host} redirects to something that cannot be followed: {error}") from error
+    except Denied as error:
+        raise Denied(f"{target.host} redirects elsewhere. {error}") from error

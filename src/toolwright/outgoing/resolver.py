@@ -1,0 +1,41 @@
+"""Resolver: how the addresses of a host are found."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from toolwright.core.errors import NotFound, NotStarted
+from toolwright.core.threads import Threads
+
+Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Gives the addresses of a host, as text; the port is for resolvers that care."""
+
+
+class SystemResolver:
+    """The system's own. It blocks and cannot be interrupted, so its threads are left behind when nobody waits."""
+
+    def __init__(self) -> None:
+        self._threads = Threads(size=8)
+
+    async def __call__(self, host: str, port: int) -> list[str]:
+        """Ask for the addresses of a host."""
+        try:
+            found = await self._threads.run(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (socket.gaierror, UnicodeError) as error:
+            if getattr(error, "errno", None) == socket.EAI_AGAIN:
+                raise NotStarted(f"The address of {host} could not be looked up now. Try again later.") from error
+            raise unknown_host(host) from error
+        return [str(entry[4][0]) for entry in found]
+
+    def close(self) -> None:
+        """Let its threads end."""
+        self._threads.close()
+
+
+def unknown_host(host: str) -> NotFound:
+    """What somebody is told who asks for a host that does not exist."""
+    error = NotFound(f"There is no host {host}. Check the spelling of the URL.")
+    error.executed = False
+    return error

@@ -1,0 +1,155 @@
+"""Target: a URL taken apart once, strictly, so that nobody else reads another host into it."""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv6Address
+from typing import Literal, TypeAlias
+from urllib.parse import quote, urljoin
+
+from toolwright.core.errors import Denied, InvalidArguments
+
+Scheme: TypeAlias = Literal["http", "https"]
+Origin: TypeAlias = tuple[str, str, int]
+
+MAX_LENGTH = 8192
+_PORTS: dict[str, int] = {"http": 80, "https": 443}
+_URL = re.compile(
+    r"(?P<scheme>[a-z][a-z0-9+.-]*):(?://(?P<authority>[^/?#]*))?(?P<rest>[^#]*)", re.IGNORECASE | re.DOTALL
+)
+_AUTHORITY = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{0,5}))?")
+_NAME = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)(?:\.[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)*")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_SAFE = "%/:@!$&'()*+,;=~-._?[]|^`{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a request goes."""
+
+    scheme: Scheme
+    host: str
+    """In lower case and ASCII, without a dot at its end; an IPv6 address without its brackets."""
+    port: int
+    path: str
+    """What follows the host, with the query: what is asked for on the first line of the request."""
+
+    @property
+    def origin(self) -> Origin:
+        """What must stay the same for credentials to travel on."""
+        return self.scheme, self.host, self.port
+
+    @property
+    def authority(self) -> str:
+        """The value of the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The whole, normalised."""
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+    def join(self, location: str) -> Target:
+        """Where a redirect from here leads."""
+        try:
+            return target_of(urljoin(self.url, location))
+        except ValueError:  # brackets that hold no address
+            raise _invalid("The URL has no host that could be read.") from None
+
+
+def target_of(url: str) -> Target:
+    """Take a URL apart; raises `InvalidArguments` for what is none, `Denied` for another scheme."""
+    url = url.strip(" ")
+    if len(url) > MAX_LENGTH:
+        raise _invalid(f"The URL has {len(url)} characters; at most {MAX_LENGTH} are sent.")
+    if any(char <= " " or char == "\x7f" for char in url):
+        raise _invalid("The URL holds a space or a control character: percent-encode it.")
+    found = _URL.fullmatch(url.partition("#")[0])
+    if found is None:
+        raise _invalid("The URL must begin with http:// or https://.")
+    scheme = _scheme(found["scheme"].lower())
+    host, port = _host_and_port(found["authority"] or "")
+    return Target(scheme, host, _PORTS[scheme] if port is None else port, _path(found["rest"]))
+
+
+def _invalid(problem: str) -> InvalidArguments:
+    error = InvalidArguments(problem)
+    error.executed = False
+    return error
+
+
+def _scheme(scheme: str) -> Scheme:
+    if scheme == "http":
+        return "http"
+    if scheme == "https":
+        return "https"
+    error = Denied(f"Only http and https URLs are fetched, not {scheme[:20]}: ones.")
+    error.executed = False
+    raise error
+
+
+def _host_and_port(authority: str) -> tuple[str, int | None]:
+    # Browsers read a backslash as a slash, others as part of a user name: one of them would be wrong.
+    if "\\" in authority:
+        raise _invalid("The host of the URL holds a backslash.")
+    if "@" in authority:
+        raise _invalid("The URL holds a user name or password before its host: send credentials in a header instead.")
+    found = _AUTHORITY.fullmatch(authority)
+    if found is None:
+        raise _invalid("The URL has no host that could be read, or no port between 1 and 65535.")
+    port = int(found["port"]) if found["port"] else None
+    if port is not None and not 0 < port < 65536:
+        raise _invalid(f"{port} is no port: they go from 1 to 65535.")
+    return host_of(found["host"]), port
+
+
+def host_of(text: str) -> str:
+    """A host name or address in the one form in which it is looked up, compared and sent."""
+    if text.startswith("["):
+        return _v6(text[1:-1])
+    name = _ascii(text).lower().removesuffix(".")
+    if _NUMBER.fullmatch(name.rpartition(".")[2]):
+        return _v4(name)
+    if len(name) > 253 or not _NAME.fullmatch(name):
+        raise _invalid(f"{text[:100]!r} is no host name.")
+    return name
+
+
+def _v6(text: str) -> str:
+    try:
+        if "%" in text:
+            raise _invalid("An IPv6 address in a URL has no zone here: leave out what follows the percent sign.")
+        return IPv6Address(text).compressed
+    except AddressValueError:
+        raise _invalid(f"{text[:100]!r} is no IPv6 address.") from None
+
+
+def _v4(name: str) -> str:
+    """Decimal, octal, hexadecimal and short forms are the same address to the system: it is named by its plain form."""
+    try:
+        return socket.inet_ntoa(socket.inet_aton(name))
+    except OSError:
+        raise _invalid(f"{name[:100]!r} is no IPv4 address.") from None
+
+
+def _ascii(host: str) -> str:
+    """Other scripts as the Domain Name System has them; full-width digits and other dots become plain ones."""
+    if host.isascii():
+        return host
+    from idna import IDNAError, encode
+
+    try:
+        return encode(host, uts46=True).decode("ascii")
+    except (IDNAError, UnicodeError):
+        raise _invalid(f"{host[:100]!r} is no host name.") from None
+
+
+def _path(rest: str) -> str:
+    try:
+        path = quote(rest, safe=_SAFE)
+    except UnicodeEncodeError:
+        raise _invalid("The URL holds a character that cannot be encoded.") from None
+    return path if path.startswith("/") else f"/{path}"

@@ -1,0 +1,1 @@
+"""Child processes: what they see, what they may use up, and that none is left behind."""

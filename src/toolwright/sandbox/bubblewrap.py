@@ -1,0 +1,276 @@
+"""Bubblewrap: the command line that starts a program inside a sandbox."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, Protocol, Self
+
+from toolwright.core.errors import DefinitionError, NotStarted
+from toolwright.sandbox import seccomp, system
+from toolwright.sandbox.sandbox import Sandbox
+
+INSTALL = "Install it on the machine (apt install bubblewrap, dnf install bubblewrap)"
+_NEEDED = ("--size", "--perms", "--disable-userns", "--die-with-parent")
+_UNSAFE = ("/", "/proc", "/sys", "/dev")
+_ULIMIT = {"CORE": ("-c", 1), "CPU": ("-t", 1), "DATA": ("-d", 1024), "FSIZE": ("-f", 512), "NOFILE": ("-n", 1)}
+"""How a shell is told each limit, and in which units."""
+PLAIN = Sandbox()
+
+
+class Folder(Protocol):
+    """A folder to show at its own path; a workspace's roots are such."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def writable(self) -> bool: ...
+    @property
+    def descriptor(self) -> int | None:
+        """The folder, open: then nobody can put another one in its place."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A path of the host to show at its own path."""
+
+    path: Path
+    writable: bool = False
+    descriptor: int | None = None
+
+
+@dataclass(slots=True)
+class Jail:
+    """A command line that runs a program inside a sandbox, and the descriptors that it needs.
+
+    Close it once the process is started: the process has descriptors of its own by then.
+    """
+
+    argv: list[str] = field(default_factory=list)
+    pass_fds: tuple[int, ...] = ()
+    _own: list[int] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Let go of the descriptors."""
+        while self._own:
+            os.close(self._own.pop())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def holding(self, content: str | bytes) -> int:
+        """A descriptor that bubblewrap reads this from."""
+        descriptor = os.memfd_create("sandbox")
+        self._own.append(descriptor)
+        self.pass_fds += (descriptor,)
+        os.write(descriptor, content.encode() if isinstance(content, str) else content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return descriptor
+
+
+def sandboxed(
+    argv: Sequence[str],
+    *,
+    cwd: str | os.PathLike[str],
+    folders: Sequence[Folder] = (),
+    read: Sequence[str | os.PathLike[str]] = (),
+    sandbox: Sandbox = PLAIN,
+    stdin: bool = False,
+    gated: bool = False,
+) -> Jail:
+    """Build the command line that runs `argv` inside a sandbox. Nothing is started.
+
+    For short work in a thread, `start` below is all that is needed:
+
+        process = start(["rg", "--json", "word"], cwd=root.path, folders=[root])
+        try:
+            for line in process.stdout: ...
+        finally:
+            process.kill()      # ends everything inside, at once; harmless when it has ended by itself
+            process.wait()
+            process.stdout.close()
+
+    Whoever starts the command line itself does so with `pass_fds=jail.pass_fds`, an empty `env` (the first process
+    inside would show it) and `start_new_session=True`, and from a thread that lives as long as the command: the kernel
+    ends the command with the thread that started it.
+
+    Args:
+        argv: the program, by its full path if it lies outside /usr (it is shown then), and its arguments.
+        cwd: where it starts; a path that is shown.
+        folders: shown at their own paths, and bound by their descriptors where they have one: a workspace's roots.
+        read: further paths that are shown, read-only.
+        stdin: False gives the program an empty input.
+        gated: the program waits for a line on its standard input, after it has written an empty line to its output.
+            Killed before that, bubblewrap would leave its program behind.
+    """
+    bubblewrap = found()
+    jail = Jail()
+    try:
+        words = _words(jail, sandbox, [*folders, *_paths(argv[0], read)], os.fspath(cwd))
+        jail.argv = [
+            bubblewrap,
+            "--args",
+            str(jail.holding("\0".join(words))),
+            "--",
+            *shim(argv, sandbox, stdin, gated),
+        ]
+    except BaseException:
+        jail.close()
+        raise
+    return jail
+
+
+def start(argv: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a program inside a sandbox, for whoever reads its `stdout` and `stderr` in a thread; see `sandboxed`."""
+    checked()
+    with sandboxed(argv, gated=True, **options) as jail:
+        process = subprocess.Popen(
+            jail.argv, stdin=-1, stdout=-1, stderr=-1, pass_fds=jail.pass_fds, env={}, start_new_session=True
+        )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        if process.stdout.read(1) != b"\n":
+            raise NotStarted(f"The sandbox did not start: {_last_line(process)}")
+        process.stdin.write(b"\n")
+        process.stdin.close()
+    except BaseException:
+        _end(process)
+        raise
+    return process
+
+
+def _last_line(process: subprocess.Popen[bytes]) -> str:
+    assert process.stderr is not None
+    return process.stderr.read(4096).decode(errors="replace").strip().rpartition("\n")[2] or "no reason was given"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    # Closing its input first: a program that still waits at the gate ends by itself, even if bubblewrap is gone.
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        with suppress(OSError):
+            _closed(pipe)
+    process.kill()
+    process.wait()
+
+
+def _closed(pipe: IO[bytes] | None) -> None:
+    if pipe is not None:
+        pipe.close()
+
+
+def _paths(program: str, read: Sequence[str | os.PathLike[str]]) -> list[Shown]:
+    given = [Path(path).absolute() for path in read]
+    if program.startswith("/") and not system.is_shown(Path(program)):
+        given.append(Path(program))
+    return [Shown(path) for path in given]
+
+
+def _words(jail: Jail, sandbox: Sandbox, folders: Sequence[Folder], cwd: str) -> list[str]:
+    uid = str(system.UID)
+    words = ["--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"]
+    words += [] if sandbox.network else ["--unshare-net"]
+    words += ["--disable-userns", "--uid", uid, "--gid", uid, "--hostname", "sandbox", "--cap-drop", "ALL"]
+    words += ["--die-with-parent", "--new-session", "--clearenv"]
+    for name, value in sandbox.environment.items():
+        words += ["--setenv", name, value]
+    words += system.mounts(sandbox)
+    for path, content in system.FILES.items():
+        words += ["--perms", "0444", "--file", str(jail.holding(content)), path]
+    words += _binds(jail, [*folders, *_shown(sandbox)])
+    words += ["--seccomp", str(jail.holding(_filter(sandbox)))]
+    return [*words, "--remount-ro", "/", "--chdir", cwd]
+
+
+def _filter(sandbox: Sandbox) -> bytes:
+    program = seccomp.program(unix_sockets=not sandbox.network)
+    if program is None:
+        raise NotStarted(
+            f"There is no filter of system calls for {platform.machine()}, so that commands cannot run here."
+        )
+    return program
+
+
+def _shown(sandbox: Sandbox) -> list[Shown]:
+    return [
+        *(Shown(Path(path)) for path in sandbox.read),
+        *(Shown(Path(path), writable=True) for path in sandbox.write),
+    ]
+
+
+def _binds(jail: Jail, folders: Sequence[Folder]) -> list[str]:
+    """Outer folders first, so that an inner one keeps its own right to be written to, or not."""
+    words: list[str] = []
+    for folder in sorted(folders, key=lambda folder: len(folder.path.parts)):
+        path, right = str(folder.path), "--bind" if folder.writable else "--ro-bind"
+        refuse_unsafe(folder.path)
+        if folder.descriptor is not None and "--ro-bind-fd" in _help(found()):
+            jail.pass_fds += (folder.descriptor,)
+            words += [f"{right}-fd", str(folder.descriptor), path]
+        else:
+            words += [right, path, path]
+    return words
+
+
+def refuse_unsafe(path: Path) -> None:
+    """No sandbox holds what may see the whole machine."""
+    if str(path) in _UNSAFE or any(path.is_relative_to(folder) for folder in _UNSAFE[1:]):
+        raise DefinitionError(f"A sandbox cannot show {path}.", fix="name a folder with the files that are needed.")
+
+
+def shim(argv: Sequence[str], sandbox: Sandbox, stdin: bool, gated: bool) -> list[str]:
+    """What runs first inside: sets limits, waits at the gate, and becomes the program."""
+    lines = [
+        _limits(sandbox),
+        "echo; read -r _ || exit 125" if gated else "",
+        f'exec "$@"{"" if stdin else " </dev/null"}',
+    ]
+    return ["/bin/sh", "-c", "\n".join(lines), "sh", *argv]
+
+
+def _limits(sandbox: Sandbox) -> str:
+    most = sandbox.most
+    lines = [f"ulimit {option} {most[name] // unit} || exit 125" for name, (option, unit) in _ULIMIT.items()]
+    lines += ["ulimit -u {0} 2>/dev/null || ulimit -p {0} || exit 125".format(most["NPROC"])]  # shells differ
+    # When the machine runs out of memory, this goes first.
+    return "\n".join([*lines, "{ echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null"])
+
+
+@cache
+def checked() -> None:
+    """Raise `NotStarted`, with what to do, unless bubblewrap has really started something here."""
+    with sandboxed(["true"], cwd="/") as jail:
+        tried = subprocess.run(jail.argv, pass_fds=jail.pass_fds, env={}, capture_output=True, timeout=10, check=False)
+    if tried.returncode:
+        reason = tried.stderr.decode(errors="replace").strip().rpartition("\n")[2] or f"exit code {tried.returncode}"
+        raise NotStarted(
+            f"Commands run inside bubblewrap only, and it cannot start here: {reason}. The machine has to allow user "
+            "namespaces (sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces, an AppArmor profile)."
+        )
+
+
+@cache
+def found() -> str:
+    """The path of a bubblewrap that knows all that is needed; raises `NotStarted`, with what to do."""
+    path = shutil.which("bwrap")
+    if path is None:
+        raise NotStarted(f"Commands run inside bubblewrap only, and there is none. {INSTALL}.")
+    if missing := [option for option in _NEEDED if option not in _help(path)]:
+        raise NotStarted(f"The installed bubblewrap does not know {missing[0]}. {INSTALL}, version 0.8 or newer.")
+    return path
+
+
+@cache
+def _help(path: str) -> str:
+    return subprocess.run([path, "--help"], capture_output=True, text=True, env={}, check=False).stdout

@@ -1,0 +1,75 @@
+"""A process by its descriptor: unlike a number, it never comes to mean another process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+_GROUP = 4
+"""PIDFD_SIGNAL_PROCESS_GROUP, since Linux 6.9."""
+
+
+class Process:
+    """A process that runs: to be signalled, and to be known of when it has ended."""
+
+    def __init__(self, pid: int, *, ended: Callable[[], None]) -> None:
+        self.pid = pid
+        self.over = False
+        self._descriptor = os.pidfd_open(pid)
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._descriptor, self._end)
+
+    def signal(self, number: int) -> None:
+        """Send a signal, if there is still somebody to get it."""
+        if not self.over:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._descriptor, number)
+
+    def signal_group(self, number: int) -> None:
+        """Send a signal to the whole group that the process leads."""
+        if self.over:
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            try:
+                signal.pidfd_send_signal(self._descriptor, number, None, _GROUP)
+            except OSError as error:
+                if isinstance(error, (ProcessLookupError, PermissionError)):
+                    raise
+                os.killpg(self.pid, number)  # an older kernel; the process is not reaped yet, so the number is its own
+
+    def _end(self) -> None:
+        self._loop.remove_reader(self._descriptor)
+        self.over = True
+        self._ended()
+
+    def reap(self) -> None:
+        """Where it has fallen to us, as orphans do to the first process of a container, let it go."""
+        with suppress(OSError):
+            os.waitid(os.P_PIDFD, self._descriptor, os.WEXITED | os.WNOHANG)
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._descriptor >= 0:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+            self.over = True
+
+
+def children_of(pid: int) -> list[int]:
+    """The numbers of a process's children."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:  # the process is gone, or the kernel was built without this
+        return [child for child in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent_of(child) == pid]
+
+
+def _parent_of(pid: int) -> int | None:
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return None

@@ -1,0 +1,132 @@
+"""Pipes to a child process: plain descriptors on the event loop, closed the moment they are told to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from contextlib import suppress
+from typing import IO
+
+CHUNK = 1 << 16
+
+
+class Incoming:
+    """What a child writes, in a `StreamReader`: reading pauses while nobody takes what has come."""
+
+    def __init__(self, pipe: IO[bytes], limit: int = CHUNK) -> None:
+        self.reader = asyncio.StreamReader(limit)
+        self.reader.set_transport(self)  # type: ignore[arg-type]  # all that a reader asks of it is to pause
+        self._pipe: IO[bytes] | None = pipe
+        self._loop = asyncio.get_running_loop()
+        os.set_blocking(pipe.fileno(), False)
+        self.resume_reading()
+
+    def pause_reading(self) -> None:
+        """The reader holds enough for now."""
+        if self._pipe is not None:
+            self._loop.remove_reader(self._pipe.fileno())
+
+    def resume_reading(self) -> None:
+        """The reader has room again."""
+        if self._pipe is not None:
+            self._loop.add_reader(self._pipe.fileno(), self._take)
+
+    def is_closing(self) -> bool:
+        """Whether nothing more can come."""
+        return self._pipe is None
+
+    def _take(self) -> bool:
+        """Whether something came."""
+        assert self._pipe is not None
+        try:
+            data = os.read(self._pipe.fileno(), CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            data = b""
+        if data:
+            self.reader.feed_data(data)
+        else:
+            self.close()
+        return bool(data)
+
+    def drain(self) -> None:
+        """Take what is still in the pipe, and close it: whoever wrote to it is gone."""
+        while self._pipe is not None and self._take():
+            pass
+        self.close()
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        if self._pipe is not None:
+            self.pause_reading()
+            self._pipe.close()
+            self._pipe = None
+            self.reader.feed_eof()
+
+
+class Outgoing:
+    """What a child reads. What it does not take yet is kept until it does."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe: IO[bytes] | None = pipe
+        self._loop = asyncio.get_running_loop()
+        self._kept: deque[memoryview] = deque()
+        self._empty: asyncio.Future[None] | None = None
+        self._closing = False
+        os.set_blocking(pipe.fileno(), False)
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, or keep them until the child takes them; wait for that with `drain`."""
+        if self._pipe is None or self._closing:
+            raise BrokenPipeError("The process does not read any more.")
+        if data:
+            self._kept.append(memoryview(data))
+            if len(self._kept) == 1:
+                self._send()
+
+    async def drain(self) -> None:
+        """Wait until all that was written has been taken."""
+        if self._kept and self._pipe is not None:
+            if self._empty is None:
+                self._empty = self._loop.create_future()
+            await asyncio.shield(self._empty)
+
+    def finish(self) -> None:
+        """Close once all that was written has been taken."""
+        self._closing = True
+        if not self._kept:
+            self.close()
+
+    def _send(self) -> None:
+        assert self._pipe is not None
+        with suppress(BlockingIOError, InterruptedError):
+            while self._kept:
+                try:
+                    count = os.write(self._pipe.fileno(), self._kept[0])
+                except (BrokenPipeError, ConnectionResetError):
+                    return self.close()
+                self._kept[0] = self._kept[0][count:]
+                if not self._kept[0]:
+                    self._kept.popleft()
+        self._loop.remove_writer(self._pipe.fileno())
+        if self._kept:
+            self._loop.add_writer(self._pipe.fileno(), self._send)
+            return None
+        self._tell()
+        return self.close() if self._closing else None
+
+    def _tell(self) -> None:
+        if self._empty is not None and not self._empty.done():
+            self._empty.set_result(None)
+        self._empty = None
+
+    def close(self) -> None:
+        """Send nothing more."""
+        if self._pipe is not None:
+            self._loop.remove_writer(self._pipe.fileno())
+            self._pipe.close()
+            self._pipe = None
+            self._kept.clear()
+            self._tell()

@@ -1,0 +1,126 @@
+"""Sandbox: what a child process may see, reach and use up."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any, Final, TypeAlias
+
+from toolwright.core.durations import seconds, size
+from toolwright.core.errors import DefinitionError
+
+Place: TypeAlias = str | PathLike[str]
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+HOME = "/tmp/home"
+"""Inside a sandbox: private, and gone with the command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limited:
+    """What a child process finds in its environment, and how much it may use up."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables; nothing else is taken over from the host's."""
+    cpu: float | str = 600.0
+    """Processor seconds that one process may use."""
+    memory: int | str = 4 << 30
+    """Bytes that one process may allocate."""
+    file_size: int | str = 2 << 30
+    """Bytes that one file may grow to."""
+    open_files: int = 4096
+    processes: int = 512
+    """Processes and threads that a command may have at once."""
+
+    def __post_init__(self) -> None:
+        change = object.__setattr__
+        change(self, "env", {name: _variable(name, value) for name, value in self.env.items()})
+        change(self, "cpu", _above_zero("cpu", seconds(self.cpu)))
+        for name in ("memory", "file_size"):
+            change(self, name, int(_above_zero(name, size(getattr(self, name)))))
+        for name in ("open_files", "processes"):
+            _above_zero(name, getattr(self, name))
+
+    @property
+    def most(self) -> dict[str, int]:
+        """Each limit by its name in the kernel, and no more than this process has: it could not give more away."""
+        given = {"CORE": 0, "CPU": int(self.cpu) or 1, "DATA": self.memory, "FSIZE": self.file_size}
+        given |= {"NOFILE": self.open_files, "NPROC": self.processes}
+        return {name: _within(name, int(limit)) for name, limit in given.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox(Limited):
+    """A jail for commands: the system to read, the given folders, and nothing else of the machine."""
+
+    network: bool = False
+    """Whether the host's network is shared. Then sockets of the UNIX kind are refused, for some lead to the host."""
+    read: Sequence[Place] = ()
+    """Further files and folders of the host to be seen, at their own paths."""
+    write: Sequence[Place] = ()
+    """Further folders of the host to be written to, at their own paths."""
+    temporary: int | str = 1 << 30
+    """Bytes that /tmp, which is private and kept in memory, may hold."""
+
+    def __post_init__(self) -> None:
+        Limited.__post_init__(self)  # `super` does not find its class where there are slots
+        change = object.__setattr__
+        change(self, "read", tuple(_place(given) for given in _several(self.read, "read")))
+        change(self, "write", tuple(_place(given) for given in _several(self.write, "write")))
+        change(self, "temporary", int(_above_zero("temporary", size(self.temporary))))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """All that a command finds in its environment."""
+        return {"PATH": PATH, "HOME": HOME, "LANG": "C.UTF-8", "TMPDIR": "/tmp", **self.env}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unprotected(Limited):
+    """No jail: commands may do all that this process may. Still none outlives its call, and limits hold."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """All that a command finds in its environment."""
+        path, home = os.environ.get("PATH", PATH), os.path.expanduser("~")
+        return {"PATH": path, "HOME": home, "LANG": "C.UTF-8", "TMPDIR": gettempdir(), **self.env}
+
+
+def _within(name: str, limit: int) -> int:
+    hard = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[1]
+    return limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+
+
+def _several(given: Any, name: str) -> Sequence[Place]:
+    if isinstance(given, (str, PathLike)):
+        raise DefinitionError(f"{name}={given!r} is one path.", fix=f"give a list: {name}=[{str(given)!r}].")
+    return tuple(given)
+
+
+def _place(given: Place) -> Path:
+    path = Path(given).expanduser().absolute()
+    if not path.exists():
+        raise DefinitionError(f"A sandbox cannot show {path}: there is no such path.", fix="name one that exists.")
+    return path
+
+
+def _variable(name: str, value: Any) -> str:
+    if not name or "=" in name or "\0" in name or not isinstance(value, str) or "\0" in value:
+        raise DefinitionError(f"{name!r} is no environment variable.", fix="give names and values as text.")
+    return value
+
+
+def _above_zero(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise DefinitionError(f"{name}={value!r} is no limit.", fix="give a number above zero.")
+    return value
+
+
+UNPROTECTED: Final = Unprotected()
+"""In place of a `Sandbox`: run commands without one."""

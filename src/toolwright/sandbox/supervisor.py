@@ -1,0 +1,101 @@
+"""Supervisor: runs one command without a sandbox, and ends only when nothing of it is left.
+
+A program of its own, started by path: it imports nothing of ours, so that it starts quickly.
+SIGUSR1 asks the command to end; SIGTERM, which also comes when whoever started this dies, ends everything at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+_SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
+_SIGNALS = {signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD}
+
+
+def main(parent: int, limits: Mapping[str, int], argv: list[str]) -> int:
+    """Run the command; gives its exit code, or 128 and the signal that ended it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    prctl(_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:
+        return 125
+    command = os.fork()
+    if command == 0:
+        _become(limits, argv)
+    code = _wait(command)
+    _end_all()
+    return 128 + signal.SIGKILL if code is None else code
+
+
+def _become(limits: Mapping[str, int], argv: list[str]) -> None:
+    try:
+        os.setsid()
+        for name, limit in limits.items():
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (limit, limit))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def _wait(command: int) -> int | None:
+    """The exit code, or None when told to end it."""
+    while (number := signal.sigwait(_SIGNALS)) != signal.SIGTERM:
+        if number == signal.SIGUSR1:
+            with suppress(ProcessLookupError):
+                os.killpg(command, signal.SIGTERM)
+        elif (code := _reaped(command)) is not None:
+            return code
+    return None
+
+
+def _reaped(command: int) -> int | None:
+    """The command's exit code if it was among those that ended."""
+    code = None
+    while True:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return code
+        if pid == command:
+            ended = os.waitstatus_to_exitcode(status)
+            return ended if ended >= 0 else 128 - ended
+
+
+def _end_all() -> None:
+    """Whatever loses its parent falls to us, so that sooner or later all are found."""
+    while True:
+        for pid in _descendants():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.002)
+
+
+def _descendants() -> list[int]:
+    children: dict[int, list[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+            children.setdefault(int(file.read().rpartition(b")")[2].split()[1]), []).append(int(name))
+    found = list(children.get(os.getpid(), ()))
+    for pid in found:
+        found += children.get(pid, ())
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3:]))

@@ -1,0 +1,303 @@
+"""The file tools as a whole: which there are, and deleting, moving and looking at files."""
+
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolwright import Catalogue, DefinitionError, Done, Failed, Outcome, Pending, Runtime
+from toolwright.builtin.files import files
+from toolwright.builtin.workspace import Workspace
+
+PAIRS = {"read": "read_file", "write": "write_file", "edit": "edit_file", "list": "list_files"}
+ALONE = {"delete_file", "move_file", "get_file_info"}
+WRITING = {"write", "write_file", "edit", "edit_file", "delete_file", "move_file"}
+
+
+async def call(where: Path | Workspace, name: str, /, **arguments: Any) -> Outcome:
+    async with Runtime(*(tool for tool in files(where) if tool.name == name)) as runtime:
+        return await runtime.call(name, arguments)
+
+
+def failed(outcome: Outcome, code: str) -> str:
+    assert isinstance(outcome, Failed), outcome
+    assert outcome.code == code, outcome
+    return outcome.message
+
+
+# Which there are
+
+
+def ours(tools: list[Any]) -> dict[str, Any]:
+    return {tool.name: tool for tool in tools if tool.name in {*PAIRS, *PAIRS.values(), *ALONE}}
+
+
+@pytest.mark.parametrize(("names", "shown"), [("short", set(PAIRS)), ("long", set(PAIRS.values()))])
+async def test_a_model_is_shown_one_name_for_each_job(tmp_path: Path, names: Any, shown: set[str]) -> None:
+    known = {*PAIRS, *PAIRS.values(), *ALONE}
+    async with Runtime(files(tmp_path, names=names)) as runtime:
+        described = {one["function"]["name"] for one in runtime.describe("openai")}
+        found = {name for name in known if runtime.catalogue.find(name)}
+
+    assert described & known == shown | ALONE
+    assert found == known
+
+
+def test_each_tool_says_what_it_may_do(tmp_path: Path) -> None:
+    tools = ours(files(tmp_path))
+
+    assert {name for name, tool in tools.items() if tool.effects == {"write"}} == WRITING
+    assert {name for name, tool in tools.items() if tool.effects == {"read"}} == tools.keys() - WRITING
+    for tool in tools.values():
+        assert tool.category == "file"
+        assert tool.visible is False
+        assert 5 <= len(tool.description.split()) <= 40
+        assert all(field.get("description") for field in tool.schema["properties"].values()), tool.name
+    listed = {listing.name for listing in Catalogue(*tools.values()).toolset("all_task_tools")}
+    assert listed == tools.keys()
+
+
+def test_the_parameters_are_those_of_the_documents(tmp_path: Path) -> None:
+    tools = ours(files(tmp_path))
+
+    schemas = {name: tool.schema for name, tool in tools.items()}
+    assert {name: (list(schema["properties"]), schema.get("required", [])) for name, schema in schemas.items()} == {
+        "read": (["file_path", "offset", "limit"], ["file_path"]),
+        "read_file": (["path", "encoding", "offset", "limit"], ["path"]),
+        "write": (["file_path", "content"], ["file_path", "content"]),
+        "write_file": (["path", "content", "encoding"], ["path", "content"]),
+        "edit": (["file_path", "old_string", "new_string", "replace_all"], ["file_path", "old_string", "new_string"]),
+        "edit_file": (
+            ["path", "edits", "whitespace_tolerant", "old_string", "new_string", "replace_all"], ["path"],
+        ),
+        "list": (["path", "recursive", "include_hidden", "max_entries"], []),
+        "list_files": (["path", "recursive", "pattern", "limit"], []),
+        "delete_file": (["path", "recursive"], ["path"]),
+        "move_file": (["from", "to", "overwrite"], ["from", "to"]),
+        "get_file_info": (["path"], ["path"]),
+    }  # fmt: skip
+
+
+def test_every_model_api_can_be_told_of_them(tmp_path: Path) -> None:
+    for names in ("short", "long"):
+        catalogue = Catalogue(*files(tmp_path, names=names))
+        for api in ("openai", "anthropic", "gemini", "mcp"):
+            assert catalogue.describe(api)
+
+
+def test_mistakes_of_the_developer_are_found_at_once(tmp_path: Path) -> None:
+    for wrong in (
+        lambda: files(tmp_path / "missing"),
+        lambda: files(tmp_path, names="both"),  # type: ignore[arg-type]
+        lambda: files(Workspace(tmp_path), writes=False),
+        lambda: files(tmp_path, extra=[tmp_path / "missing"]),
+    ):
+        with pytest.raises(DefinitionError):
+            wrong()
+
+
+async def test_a_workspace_can_be_shared(tmp_path: Path) -> None:
+    outcome = await call(Workspace(tmp_path), "write", file_path="a.txt", content="x")
+
+    assert outcome.ok
+    assert (tmp_path / "a.txt").exists()
+
+
+async def test_a_tool_runs_by_itself_too(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    read = ours(files(tmp_path))["read"]
+
+    assert (await read.run({"file_path": "a.txt"})).text == "     1\tx"
+
+
+# delete_file
+
+
+async def test_a_file_a_link_and_an_empty_folder_are_deleted(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept/file").touch()
+    (tmp_path / "link").symlink_to("kept")
+
+    for name in ("a.txt", "folder", "link"):
+        assert (await call(tmp_path, "delete_file", path=name)).data == {"deleted": True, "path": name}
+
+    assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["kept", "file"]
+
+
+async def test_a_folder_with_something_in_it_is_deleted_only_when_that_is_said(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    (root / "folder/deep").mkdir(parents=True)
+    (root / "folder/deep/file").touch()
+    outside.mkdir()
+    (outside / "mine").touch()
+    (root / "folder/out").symlink_to(outside)
+
+    refused = failed(await call(root, "delete_file", path="folder"), "conflict")
+    before = (root / "folder/deep/file").exists()
+    outcome = await call(root, "delete_file", path="folder", recursive=True)
+
+    assert "not empty" in refused
+    assert "recursive=true" in refused
+    assert before
+    assert outcome.ok
+    assert list(root.iterdir()) == []
+    assert (outside / "mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "code"), [("missing", "not_found"), (".", "denied"), ("/", "denied"), ("..", "denied"), ("/tmp", "denied")]
+)
+async def test_what_is_not_there_or_not_ours_is_not_deleted(tmp_path: Path, path: str, code: str) -> None:
+    failed(await call(tmp_path, "delete_file", path=path, recursive=True), code)
+    failed(await call(tmp_path, "delete_file", path=str(tmp_path), recursive=True), "denied")
+
+
+async def test_a_person_is_asked_before_keys_go_with_their_folder(tmp_path: Path) -> None:
+    (tmp_path / "conf/deep").mkdir(parents=True)
+    (tmp_path / "conf/deep/server.pem").touch()
+
+    for path in ("conf", "conf/deep"):
+        assert isinstance(await call(tmp_path, "delete_file", path=path, recursive=True), Pending)
+    (tmp_path / "conf/deep/server.pem").unlink()
+    assert (await call(tmp_path, "delete_file", path="conf", recursive=True)).ok
+
+
+# move_file
+
+
+async def test_files_and_folders_are_moved_and_bytes_stay(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(bytes(range(256)))
+    inode = (tmp_path / "a.bin").stat().st_ino
+
+    outcome = await call(tmp_path, "move_file", **{"from": "a.bin", "to": "new/b.bin"})
+    folder = await call(tmp_path, "move_file", **{"from": "new", "to": "newer"})
+
+    assert outcome.data == {"from": "a.bin", "to": "new/b.bin", "moved": True, "success": True}
+    assert folder.ok
+    assert (tmp_path / "newer/b.bin").read_bytes() == bytes(range(256))
+    assert (tmp_path / "newer/b.bin").stat().st_ino == inode
+
+
+async def test_what_is_there_stays_unless_it_may_be_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "b").write_text("b")
+
+    refused = failed(await call(tmp_path, "move_file", **{"from": "a", "to": "b"}), "conflict")
+    kept = (tmp_path / "b").read_text()
+    outcome = await call(tmp_path, "move_file", **{"from": "a", "to": "b", "overwrite": True})
+
+    assert "overwrite=true" in refused
+    assert kept == "b"
+    assert outcome.ok
+    assert (tmp_path / "b").read_text() == "a"
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("missing", "x", "not_found"),
+        ("folder", "folder/inside", "invalid_arguments"),
+        ("a", "a", "invalid_arguments"),
+        (".", "x", "denied"),
+        ("a", ".", "denied"),
+        ("a", "../x", "denied"),
+        ("/etc/hostname", "x", "denied"),
+        ("a", "/tmp/x", "denied"),
+        ("a", "folder", "conflict"),
+        ("a", "a/b", "invalid_arguments"),
+    ],
+)
+async def test_a_move_that_cannot_be_made_changes_nothing(tmp_path: Path, old: str, new: str, code: str) -> None:
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "folder").mkdir()
+
+    failed(await call(tmp_path, "move_file", **{"from": old, "to": new}), code)
+
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "folder"]
+
+
+async def test_a_file_is_carried_to_another_file_system(tmp_path: Path) -> None:
+    other = Path("/dev/shm")
+    if not other.is_dir() or other.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no second file system here")
+    elsewhere = other / f"toolwright-{os.getpid()}"
+    elsewhere.mkdir()
+    try:
+        (tmp_path / "a").write_bytes(b"\0\1")
+        (tmp_path / "a").chmod(0o640)
+        (tmp_path / "folder").mkdir()
+        space = Workspace(tmp_path, extra=[elsewhere])
+        moved = await call(space, "move_file", **{"from": "a", "to": f"{elsewhere}/new/a"})
+        folder = await call(space, "move_file", **{"from": "folder", "to": f"{elsewhere}/folder"})
+        (tmp_path / "a").write_text("second")
+        taken = await call(space, "move_file", **{"from": "a", "to": f"{elsewhere}/new/a"})
+
+        assert moved.ok, moved
+        assert (elsewhere / "new/a").read_bytes() == b"\0\1"
+        assert (elsewhere / "new/a").stat().st_mode & 0o777 == 0o640
+        assert "only files can be moved" in failed(folder, "invalid_arguments")
+        failed(taken, "conflict")
+        assert (tmp_path / "a").read_text() == "second"
+    finally:
+        for path in sorted(elsewhere.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        elsewhere.rmdir()
+
+
+async def test_keys_are_not_moved_to_a_harmless_name_unasked(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("TOKEN=1")
+
+    out = await call(tmp_path, "move_file", **{"from": ".env", "to": "notes.txt"})
+    over = await call(tmp_path, "move_file", **{"from": "notes.txt", "to": ".env"})
+
+    assert isinstance(out, Pending)
+    assert out.message == "Allow to change .env, which looks like keys or credentials?"
+    assert isinstance(over, Pending)
+
+
+# get_file_info
+
+
+async def test_what_a_path_leads_to_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("four")
+    os.utime(tmp_path / "a.txt", (1_700_000_000.5, 1_700_000_000.5))
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+
+    file, folder, fifo = [await call(tmp_path, "get_file_info", path=name) for name in ("a.txt", "folder", "fifo")]
+
+    assert file.data == {
+        "exists": True, "size": 4, "modified": "2023-11-14T22:13:20.500+00:00", "isDirectory": False, "isFile": True,
+        "path": "a.txt",
+    }  # fmt: skip
+    assert datetime.fromisoformat(file.data["modified"]).timestamp() == 1_700_000_000.5
+    assert (folder.data["isDirectory"], folder.data["isFile"]) == (True, False)
+    assert (fifo.data["isDirectory"], fifo.data["isFile"]) == (False, False)
+
+
+async def test_a_missing_path_is_a_failure_that_says_so_in_data(tmp_path: Path) -> None:
+    outcome = await call(tmp_path, "get_file_info", path="missing")
+
+    assert "not found" in failed(outcome, "not_found")
+    assert outcome.data == {"exists": False}
+
+
+# The contract of the source documents
+
+
+async def test_reading_a_missing_and_a_foreign_file_are_the_errors_that_were_promised(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hello")
+
+    read = await call(tmp_path, "read_file", path="a.txt")
+    missing = await call(tmp_path, "read_file", path="missing.txt")
+    outside = await call(tmp_path, "read_file", path="/etc/passwd")
+
+    assert isinstance(read, Done)
+    assert read.data["content"] == "hello"
+    assert "not found" in failed(missing, "not_found")
+    assert "Permission denied" in failed(outside, "denied")

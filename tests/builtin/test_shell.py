@@ -1,0 +1,359 @@
+"""`bash`: commands to their end, in a workspace."""
+
+import asyncio
+import gc
+import os
+import shutil
+from time import monotonic
+
+import psutil
+import pytest
+
+from tests.needs import needs
+from tests.sandbox.remains import descriptors, gone, marker, processes_with
+from toolwright import DefinitionError, Done, Failed, Policy, Runtime, events
+from toolwright.builtin.shell import shell
+from toolwright.builtin.workspace import Workspace
+from toolwright.sandbox import bubblewrap
+from toolwright.sandbox.sandbox import UNPROTECTED, Sandbox
+
+KINDS = [pytest.param(None, id="sandbox", marks=needs("bubblewrap")), pytest.param(UNPROTECTED, id="unprotected")]
+jailed = needs("bubblewrap")
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+async def bash(folder, command, *, sandbox=None, shell_options=None, **arguments):
+    """One call in a runtime of its own."""
+    async with Runtime(*shell(folder, sandbox=sandbox, **(shell_options or {}))) as runtime:
+        return await runtime.call("bash", {"command": command, **arguments})
+
+
+async def test_output_comes_back_as_text_with_what_there_is_to_know(tmp_path, kind):
+    outcome = await bash(tmp_path, "echo hello; pwd", sandbox=kind, description="Say hello")
+
+    assert outcome.text == f"hello\n{tmp_path}"
+    assert outcome.title == "Say hello"
+    assert {**outcome.metadata, "durationMs": 0} == {
+        "command": "echo hello; pwd", "exitCode": 0, "truncated": False, "durationMs": 0, "error": None}  # fmt: skip
+
+
+async def test_a_command_without_output_says_so(tmp_path, kind):
+    assert (await bash(tmp_path, "true", sandbox=kind)).text == "(no output)"
+
+
+async def test_what_went_to_stderr_has_a_section_of_its_own(tmp_path, kind):
+    assert (await bash(tmp_path, "echo out; echo err >&2", sandbox=kind)).text == "out\n\n[stderr]\nerr"
+    assert (await bash(tmp_path, "echo err >&2", sandbox=kind)).text == "[stderr]\nerr"
+
+
+async def test_a_failing_command_is_a_failure_that_shows_its_code_and_its_output(tmp_path, kind):
+    outcome = await bash(tmp_path, "echo so far; echo why >&2; exit 4", sandbox=kind)
+
+    assert isinstance(outcome, Failed)
+    assert (outcome.code, outcome.executed) == ("failed", True)
+    assert outcome.message == "exit code 4\nso far\n\n[stderr]\nwhy"
+    assert (outcome.data["exitCode"], outcome.data["error"]) == (4, "exit code 4")
+
+
+async def test_a_command_that_a_signal_ended_says_which(tmp_path, kind):
+    outcome = await bash(tmp_path, "kill -SEGV $$", sandbox=kind)
+
+    assert outcome.message == "exit code 139 (SIGSEGV)\n(no output)"
+
+
+async def test_a_command_that_takes_too_long_is_stopped_and_shows_what_it_had(tmp_path, kind):
+    began = monotonic()
+    outcome = await bash(tmp_path, "echo so far; sleep 60", sandbox=kind, timeout=300)
+
+    assert monotonic() - began < 3
+    assert outcome.code == "timed_out"
+    assert outcome.message == "timed out after 0.3 s, and was stopped\nso far"
+    assert (outcome.data["exitCode"], outcome.data["truncated"]) == (None, False)
+
+
+async def test_each_call_is_a_new_shell_in_the_same_folder(tmp_path, kind):
+    async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
+        await runtime.call("bash", {"command": "cd /; x=1; echo made > file"})
+
+        assert (await runtime.call("bash", {"command": "echo ${x:-none}; cat file"})).text == "none\nmade"
+
+
+async def test_a_command_may_look_like_an_option(tmp_path, kind):
+    assert "-x: command not found" in (await bash(tmp_path, "-x", sandbox=kind)).message
+
+
+async def test_a_command_has_no_input(tmp_path, kind):
+    assert (await bash(tmp_path, "read -r line; echo $?", sandbox=kind)).text == "1"
+
+
+async def test_arguments_of_a_command_are_not_read_twice(tmp_path, kind):
+    """What a shell would do with them is done once, inside."""
+    command = "printf '%s|' '$(id)' '`id`' \"a'b\" '${HOME}' '\\' ';' '&&'"
+
+    assert (await bash(tmp_path, command, sandbox=kind)).text == "$(id)|`id`|a'b|${HOME}|\\|;|&&|"
+
+
+@pytest.mark.parametrize(
+    ("workdir", "code"),
+    [("..", "denied"), ("/etc", "denied"), ("../../etc", "denied"), ("missing", "not_found"), ("link", "denied"),
+     ("file", "invalid_arguments"), ("", "invalid_arguments"), ("sub\0x", "invalid_arguments")],
+)  # fmt: skip
+async def test_a_folder_to_run_in_is_one_of_the_workspace(tmp_path, kind, workdir, code):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("/etc")
+
+    assert (await bash(tmp_path, "touch ran", sandbox=kind, workdir=workdir)).code == code
+
+
+async def test_a_command_runs_in_the_folder_it_is_given(tmp_path, kind):
+    (tmp_path / "sub" / "deep").mkdir(parents=True)
+
+    assert (await bash(tmp_path, "pwd", sandbox=kind, workdir="sub/deep")).text == f"{tmp_path}/sub/deep"
+    assert (await bash(tmp_path, "pwd", sandbox=kind, workdir=str(tmp_path / "sub"))).text == f"{tmp_path}/sub"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"timeout": 0}, {"timeout": 600_001}, {"timeout": "soon"}, {"command": ""}, {"command": "a\0b"},
+     {"command": "x" * 200_000}, {"shell": True}],
+)  # fmt: skip
+async def test_wrong_arguments_run_nothing(tmp_path, kind, wrong):
+    async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
+        assert (await runtime.call("bash", {"command": "touch ran", **wrong})).code == "invalid_arguments"
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_long_output_keeps_its_head_and_its_tail(tmp_path, kind):
+    outcome = await bash(tmp_path, "seq 1 20000; seq 1 20000 >&2", sandbox=kind)
+
+    head, missing, tail = outcome.text.partition("\n[stderr]\n")[0].partition("\n[... ")
+    left_out = int(tail.partition(" bytes left out ...]")[0].replace(",", ""))
+    shown = head + tail.partition("...]\n")[2].rstrip("\n")
+    assert (missing, outcome.metadata["truncated"]) == ("\n[... ", True)
+    assert head.startswith("1\n2\n3\n")
+    assert shown.endswith("\n19999\n20000")
+    assert len(shown) + left_out == len("".join(f"{number}\n" for number in range(1, 20001))) - 1
+    assert outcome.text.count("bytes left out") == 2
+    assert len(outcome.text) < 61_000
+
+
+async def test_output_within_bounds_is_shown_whole(tmp_path, kind):
+    outcome = await bash(tmp_path, "head -c 30000 /dev/zero | tr '\\0' x", sandbox=kind)
+
+    assert outcome.text == "x" * 30_000
+
+
+async def test_no_character_is_cut_in_half(tmp_path, kind):
+    outcome = await bash(tmp_path, "for i in $(seq 20000); do printf '\\xe2\\x82\\xac'; done", sandbox=kind)
+
+    assert "left out" in outcome.text
+    assert "\N{REPLACEMENT CHARACTER}" not in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        (r"\033[1;31mred\033[0m", "red"),
+        (r"\033]0;title\007after", "after"),
+        (r"\033]8;;http://x\033\\link\033]8;;\033\\", "link"),
+        (r"\033P1;2qsixel\033\\after", "after"),
+        (r"\033]unended", "]unended"),
+        (r"\033(B\033=\033>x", "x"),
+        (r"\xc2\x9b31mred", "red"),
+        (r"a\007b\000c\010d", "a�b�c�d"),
+        (r"a\r\nb\rc", "a\nb\nc"),
+        (r"tab\tnew\nline", "tab\tnew\nline"),
+        (r"\xff\xfe", "��"),
+        (r"a\xe2\x80\xaeb", "a\\u{202e}b"),
+        (r"a\xf3\xa0\x81\x81b", "a\\u{e0041}b"),
+        (r"\xe2\x82\xac \xf0\x9f\x98\x80", "€ 😀"),
+    ],
+)
+@jailed
+async def test_what_only_a_terminal_understands_is_not_shown(tmp_path, printed, shown):
+    assert (await bash(tmp_path, f"printf '{printed}'")).text.lstrip("�") == shown.lstrip("�")
+
+
+@pytest.mark.parametrize(
+    "flood", ["yes", "cat /dev/zero", "yes >&2", "yes & yes >&2 & wait", "while :; do echo x; done"]
+)
+async def test_a_flood_is_cut_in_time_and_memory_stays_flat(tmp_path, kind, flood):
+    await bash(tmp_path, "true", sandbox=kind)
+    before, began = psutil.Process().memory_info().rss, monotonic()
+
+    outcome = await bash(tmp_path, flood, sandbox=kind, shell_options={"flood": "1MiB"})
+
+    assert monotonic() - began < 3
+    assert outcome.code == "too_large"
+    assert "filter its output" in outcome.message
+    assert psutil.Process().memory_info().rss - before < 16 << 20
+
+
+async def test_one_endless_line_is_let_go_of_as_it_comes(tmp_path, kind):
+    await bash(tmp_path, "true", sandbox=kind)
+    before = psutil.Process().memory_info().rss
+
+    outcome = await bash(tmp_path, "head -c 1G /dev/zero", sandbox=kind, shell_options={"flood": "2GiB"})
+
+    assert outcome.metadata["truncated"]
+    assert f"{(1 << 30) - 30_000:,} bytes left out" in outcome.text
+    assert psutil.Process().memory_info().rss - before < 16 << 20
+
+
+async def test_output_is_told_while_it_comes(tmp_path, kind):
+    told = []
+    async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
+        runtime.listen(lambda event: told.append(event) if isinstance(event, events.CallProgress) else None)
+        await runtime.call(
+            "bash", {"command": "echo first; sleep 0.4; echo second; for i in $(seq 500); do echo $i; done"}
+        )
+
+    assert [event.message.split()[0] for event in told[:2]] == ["first", "second"]
+    assert len(told) < 8
+
+
+async def test_a_cancelled_call_leaves_no_process(tmp_path, kind):
+    word = marker()
+    async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
+        await runtime.call("bash", {"command": "true"})
+        gc.collect()
+        before = descriptors()
+        call = asyncio.create_task(
+            runtime.call("bash", {"command": f": {word}; touch began; trap '' TERM; sleep 60; sleep 60"})
+        )
+        while not (tmp_path / "began").exists():
+            await asyncio.sleep(0.01)
+
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+        assert processes_with(word) == []
+        assert descriptors() == before
+
+
+async def test_a_call_that_is_cancelled_by_its_id_leaves_no_process(tmp_path, kind):
+    word = marker()
+    async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
+        call = asyncio.create_task(runtime.call("bash", {"command": f": {word}; touch began; sleep 60"}, call_id="c1"))
+        while not (tmp_path / "began").exists():
+            await asyncio.sleep(0.01)
+        await runtime.cancel("c1")
+
+        assert (await call).code == "cancelled"
+        assert processes_with(word) == []
+
+
+async def test_a_callers_own_time_limit_counts_too(tmp_path, kind):
+    word = marker()
+    async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
+        outcome = await runtime.call("bash", {"command": f": {word}; sleep 60"}, timeout=0.3)
+
+        assert outcome.code == "timed_out"
+        assert processes_with(word) == []
+
+
+async def test_a_closing_runtime_ends_what_runs(tmp_path, kind):
+    word = marker()
+    async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
+        call = asyncio.create_task(runtime.call("bash", {"command": f": {word}; touch began; sleep 60"}))
+        while not (tmp_path / "began").exists():
+            await asyncio.sleep(0.01)
+    with pytest.raises((asyncio.CancelledError, Exception)):
+        (await call).unwrap()
+
+    assert await gone(word) == []
+
+
+async def test_policy_is_asked_before_a_command_runs(tmp_path, kind):
+    async with Runtime(*shell(tmp_path, sandbox=kind), policy=Policy.default()) as runtime:
+        outcome = await runtime.call("bash", {"command": "touch ran"})
+
+        assert outcome.waiting_for == "approval"
+        assert outcome.message.endswith("touch ran")
+        assert not (tmp_path / "ran").exists()
+        assert isinstance(await runtime.approve(outcome.call_id), Done)
+        assert (tmp_path / "ran").exists()
+
+
+async def test_the_tool_can_be_run_without_a_runtime(tmp_path, kind):
+    command, *_ = shell(tmp_path, sandbox=kind)
+
+    assert (await command.run({"command": "echo fine"})).text == "fine"
+
+
+async def test_a_secret_of_ours_is_not_in_the_environment(tmp_path, kind, monkeypatch):
+    monkeypatch.setenv("API_KEY", "s3cret-of-ours")
+
+    assert "s3cret" not in (await bash(tmp_path, "env; set", sandbox=kind)).text
+
+
+@jailed
+async def test_what_a_developer_gives_is_in_the_environment(tmp_path):
+    assert (await bash(tmp_path, "echo $MODE", sandbox=Sandbox(env={"MODE": "test"}))).text == "test"
+
+
+@jailed
+async def test_further_folders_of_the_workspace_are_there(tmp_path):
+    for name in ("main", "more", "docs"):
+        (tmp_path / name).mkdir()
+    workspace = Workspace(tmp_path / "main", extra=[tmp_path / "more"], read_only=[tmp_path / "docs"])
+
+    outcome = await bash(workspace, "touch ../more/a; touch ../docs/b; ls ..; ls ../more ../docs")
+
+    assert "Read-only file system" in outcome.text
+    assert os.listdir(tmp_path / "more") == ["a"]
+    assert os.listdir(tmp_path / "docs") == []
+
+
+async def test_without_a_sandbox_there_is_no_bash(tmp_path, monkeypatch):
+    for known in (bubblewrap.checked, bubblewrap.found, bubblewrap._help):
+        known.cache_clear()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    try:
+        outcome = await bash(tmp_path, "touch ran")
+    finally:
+        monkeypatch.undo()
+
+    assert (outcome.code, outcome.executed) == ("unavailable", False)
+    assert "apt install bubblewrap" in outcome.message
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("sandbox", ["none", False, True, "unprotected", object()])
+def test_running_unprotected_has_to_be_said_in_so_many_words(tmp_path, sandbox):
+    with pytest.raises(DefinitionError, match="UNPROTECTED"):
+        shell(tmp_path, sandbox=sandbox)
+
+
+def test_a_workspace_that_is_the_whole_machine_has_no_shell():
+    with pytest.raises(DefinitionError, match="cannot show /"):
+        shell("/")
+
+
+def test_the_tools_say_what_they_do(tmp_path):
+    command, output, stop = shell(tmp_path)
+
+    assert command.safety.effects == {"execute"}
+    assert command.safety.optional_effects == frozenset()
+    assert shell(tmp_path, sandbox=Sandbox(network=True))[0].safety.optional_effects == {"network"}
+    assert (output.safety.effects, stop.safety.effects) == ({"read"}, {"execute"})
+    assert not any(tool.face.visible for tool in (command, output, stop))
+
+
+@pytest.mark.skipif(not shutil.which("python3", path="/usr/bin"), reason="NOT RUN: no python3 in /usr")
+@jailed
+async def test_ordinary_work_gets_done(tmp_path):
+    (tmp_path / "test_it.py").write_text(
+        "import unittest\nclass T(unittest.TestCase):\n def test(self): self.assertEqual(1, 1)\n"
+    )
+    command = "python3 -m unittest -q 2>&1; git init -q . 2>&1 && git status --short; awk 'BEGIN {print 1+1}'; sort --version | head -1"
+
+    outcome = await bash(tmp_path, command, timeout=4000)
+
+    assert "OK" in outcome.text
+    assert "\n2\n" in outcome.text

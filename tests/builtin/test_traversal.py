@@ -1,0 +1,65 @@
+"""No path, however it is written, and no race leads out of a workspace. `scripts/traversal` tries for longer."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.traversal.attempts import TOOLS, attempts
+from tests.traversal.grounds import CANARY, Grounds
+from tests.traversal.racing import race
+from tests.traversal.strings import strings
+from toolwright.builtin import beneath
+
+
+@pytest.fixture(params=["kernel", "step by step"])
+def way(request: pytest.FixtureRequest) -> Iterator[str]:
+    """How files are opened: as the kernel offers it, or as it is done where the kernel does not."""
+    before = beneath._kernel_knows[0]
+    if request.param == "kernel" and not before:
+        pytest.skip("this kernel has no openat2")
+    beneath._kernel_knows[0] = request.param == "kernel"
+    yield request.param
+    beneath._kernel_knows[0] = before
+
+
+@pytest.fixture
+def grounds(tmp_path: Path) -> Iterator[Grounds]:
+    """In memory where that can be had: thousands of files are made and taken away."""
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(prefix="toolwright-", dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:
+        yield Grounds(Path(folder))
+
+
+def test_the_paths_are_many_and_different(tmp_path: Path) -> None:
+    found = strings(tmp_path, 3000)
+
+    assert len(set(found)) == 3000
+    assert sum(".." in path for path in found) > 500
+    assert found == strings(tmp_path, 3000)
+
+
+def test_the_outside_is_watched_closely(grounds: Grounds) -> None:
+    assert CANARY in (grounds.root / "out/secret.txt").read_text()
+    assert grounds.changed() == []
+
+    (grounds.base / "outside/deep/new").touch()
+
+    assert grounds.changed() == ["outside/deep", "outside/deep/new"]
+
+
+@pytest.mark.parametrize("name", TOOLS)
+async def test_no_path_leads_outside(grounds: Grounds, way: str, name: str) -> None:
+    ended = await attempts(grounds, name, 300, seed=list(TOOLS).index(name))
+
+    assert ended["denied"] > 30
+    assert ended.total() == 300
+
+
+async def test_no_race_leads_outside(grounds: Grounds, way: str) -> None:
+    found = await race(grounds, 2.0 if way == "kernel" else 1.0)
+
+    assert found.swaps > 200
+    assert found.done > 20

@@ -1,0 +1,438 @@
+"""The outgoing client, against a real server on loopback."""
+
+import asyncio
+import logging
+import socket
+
+import httpcore2
+import pytest
+
+from tests.outgoing.server import PUBLIC, Dials, Names, chunked, internet, online, reply, serving
+from toolwright.core.errors import (
+    DefinitionError,
+    Denied,
+    InvalidArguments,
+    NotFound,
+    NotStarted,
+    TimedOut,
+    ToolError,
+    Unavailable,
+)
+from toolwright.outgoing.client import Client, Settings
+
+
+async def test_an_answer_is_a_value():
+    async with online(lambda asked: reply("hello", 201, "Made", content_type="text/plain", x="ä")) as (server, client):
+        response = await client.request("get", "http://site.test/a?b=c#d", headers={"X-Mine": "1"})
+
+    assert (response.status, response.reason, response.body) == (201, "Made", b"hello")
+    assert (response.url, response.method, response.truncated) == ("http://site.test/a?b=c", "GET", False)
+    assert (response.header("Content-Type"), response.header("x"), response.header("none")) == ("text/plain", "ä", "")
+    (asked,) = server.asked
+    assert (asked.method, asked.path, asked.headers["host"]) == ("GET", "/a?b=c", "site.test")
+    assert asked.headers["x-mine"] == "1"
+    assert asked.headers["accept-encoding"] == "gzip, deflate"
+    assert "toolwright" in asked.headers["user-agent"]
+    with pytest.raises(AttributeError):
+        response.status = 200
+
+
+async def test_private_addresses_are_reached_by_permission_alone():
+    async with serving(lambda asked: reply("inside")) as server:
+        url = f"http://127.0.0.1:{server.port}/"
+        ports = [server.port]
+
+        for allowed in (True, ["127.0.0.1"], ["127.0.0.0/8"], ["127.0.0.*"]):
+            async with Client(allow_private=allowed, ports=ports) as client:
+                assert (await client.request("GET", url)).body == b"inside"
+        for refused in (False, [], ["10.0.0.0/8"], ["localhost"]):
+            async with Client(allow_private=refused, ports=ports) as client:
+                with pytest.raises(Denied, match="public internet"):
+                    await client.request("GET", url)
+
+
+async def test_a_host_may_be_permitted_by_its_name_with_the_systems_own_resolver():
+    async with serving(lambda asked: reply("inside")) as server:
+        client = Client(allow_private=["localhost"], ports=[server.port])
+        assert (await client.request("GET", f"http://localhost:{server.port}/")).body == b"inside"
+        with pytest.raises(Denied):
+            await client.request("GET", f"http://127.0.0.1:{server.port}/")
+        await client.aclose()
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "0.0.0.0"])
+async def test_permission_for_ones_own_addresses_does_not_open_the_clouds_credentials(address):
+    dials = Dials()
+
+    async with Client(allow_private=True, resolver=Names(cloud_test=address), dialer=dials) as client:
+        with pytest.raises(Denied):
+            await client.request("GET", "http://cloud.test/")
+    async with Client(allow_private=[address], resolver=Names(cloud_test=address), dialer=dials) as client:
+        with pytest.raises(NotStarted):  # nobody is there, but it was tried
+            await client.request("GET", "http://cloud.test/")
+
+    assert dials.dialled == [(address, 80)]
+
+
+async def test_a_refusal_does_not_tell_what_is_inside():
+    secret = "10.20.30.40"
+    async with Client(resolver=Names(intranet_test=[PUBLIC, secret]), dialer=Dials()) as client:
+        with pytest.raises(Denied) as refused:
+            await client.request("GET", "http://intranet.test/?token=abc", headers={"Authorization": "Bearer xyz"})
+
+    assert "intranet.test" in str(refused.value)
+    for hidden in (secret, "private network", PUBLIC, "abc", "xyz"):
+        assert hidden not in str(refused.value)
+
+
+async def test_ports_are_those_of_the_web_unless_others_are_named():
+    async with Client(resolver=Names(site_test=PUBLIC), dialer=(dials := Dials())) as client:
+        for port in (80, 443, 8080, 8443):
+            with pytest.raises(NotStarted):
+                await client.request("GET", f"http://site.test:{port}/")
+        for port in (22, 25, 3306, 6379, 9200, 11211):
+            with pytest.raises(Denied, match=f"Port {port}"):
+                await client.request("GET", f"http://site.test:{port}/")
+
+    assert [port for _, port in dials.dialled] == [80, 443, 8080, 8443]
+
+
+async def test_hosts_are_allowed_and_denied_by_pattern():
+    names = Names(a_site_test=PUBLIC, site_test=PUBLIC, bad_site_test=PUBLIC, evil_test="9.9.9.9")
+    settings = {"resolver": names, "dialer": (dials := Dials())}
+
+    async with Client(allow_hosts=["*.site.test"], deny_hosts=["BAD.*"], **settings) as client:
+        for host in ("site.test", "bad.site.test", "bad.site.test.", "evil.test", "9.9.9.9"):
+            with pytest.raises(Denied, match="not among the hosts"):
+                await client.request("GET", f"http://{host}/")
+        with pytest.raises(NotStarted):
+            await client.request("GET", "http://a.site.test/")
+    async with Client(deny_hosts=["9.0.0.0/8"], **settings) as client:
+        for host in ("9.9.9.9", "evil.test", "[::ffff:9.9.9.9]", "[64:ff9b::9.9.9.9]"):
+            with pytest.raises(Denied):
+                await client.request("GET", f"http://{host}/")
+
+    assert dials.dialled == [(PUBLIC, 80)]
+
+
+async def test_a_second_address_is_tried_when_the_first_does_not_answer():
+    async with serving(lambda asked: reply("second")) as server:
+        dials = internet(server)
+        async with Client(resolver=Names(site_test=["1.1.1.1", PUBLIC]), dialer=dials) as client:
+            assert (await client.request("GET", "http://site.test/")).body == b"second"
+
+    assert dials.dialled == [("1.1.1.1", 80), (PUBLIC, 80)]
+
+
+async def test_a_mapped_address_is_dialled_as_what_it_is():
+    async with Client(resolver=Names(site_test="::ffff:1.2.3.4"), dialer=(dials := Dials())) as client:
+        with pytest.raises(NotStarted):
+            await client.request("GET", "http://site.test/")
+
+    assert dials.dialled == [("1.2.3.4", 80)]
+
+
+async def test_connections_are_kept_for_the_same_host_only():
+    async with online(lambda asked: reply("x")) as (server, client):
+        await client.request("GET", "http://site.test/1")
+        await client.request("GET", "http://site.test/2")
+        assert server.connections == 1
+        await client.request("GET", "http://other.test/3")
+
+        assert server.connections == 2
+        assert [asked.headers["host"] for asked in server.asked] == ["site.test", "site.test", "other.test"]
+
+
+async def test_no_cookie_is_kept_between_requests():
+    async with online(lambda asked: reply("x", set_cookie="session=of-somebody; Path=/")) as (server, client):
+        await client.request("GET", "http://site.test/1")
+        await client.request("GET", "http://site.test/2")
+
+    assert all("cookie" not in asked.headers for asked in server.asked)
+
+
+async def test_the_environment_has_no_say(monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9/")
+
+    async with online(lambda asked: reply("direct")) as (_, client):
+        assert (await client.request("GET", "http://site.test/")).body == b"direct"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_an_idempotency_key_goes_along_with_what_changes_something(method):
+    async with online(lambda asked: reply("x")) as (server, client):
+        await client.request(method, "http://site.test/", idempotency_key="call-1")
+        await client.request(method, "http://site.test/", idempotency_key="x", headers={"idempotency-key": "mine"})
+
+    assert [asked.headers["idempotency-key"] for asked in server.asked] == ["call-1", "mine"]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
+async def test_an_idempotency_key_is_not_sent_with_what_changes_nothing(method):
+    async with online(lambda asked: reply()) as (server, client):
+        await client.request(method, "http://site.test/", idempotency_key="call-1")
+
+    assert "idempotency-key" not in server.asked[0].headers
+
+
+@pytest.mark.parametrize("method", ["CONNECT", "TRACE", "BREW", "GET /x HTTP/1.1\r\nA: b", "", "GET "])
+async def test_other_methods_are_refused(method):
+    async with Client(dialer=(dials := Dials())) as client:
+        with pytest.raises(InvalidArguments, match="is no method"):
+            await client.request(method, "http://site.test/")
+
+    assert dials.dialled == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X-A", "a\r\nX-Injected: 1"),
+        ("X-A", "a\nb"),
+        ("X-A", "a\rb"),
+        ("X-A", "a\0b"),
+        ("X-A", "a\x7fb"),
+        ("X-A", "snow \u2603"),
+        ("X-A", "\ud800"),
+        ("X-A\r\nB", "x"),
+        ("X A", "x"),
+        ("", "x"),
+        ("X:A", "x"),
+        ("Ä", "x"),
+        ("Host", "evil.test"),
+        ("hOsT", "evil.test"),
+        ("Content-Length", "5"),
+        ("Transfer-Encoding", "chunked"),
+        ("Connection", "close, X-A"),
+        ("Upgrade", "h2c"),
+        ("Proxy-Authorization", "Basic x"),
+        ("TE", "trailers"),
+        ("Expect", "100-continue"),
+        ("X-Long", "x" * 70_000),
+    ],
+)
+async def test_headers_that_could_mislead_a_server_are_refused(name, value):
+    async with Client(dialer=(dials := Dials())) as client:
+        with pytest.raises(InvalidArguments) as refused:
+            await client.request("GET", "http://site.test/", headers={name: value})
+
+    assert dials.dialled == []
+    assert "evil" not in str(refused.value)
+    assert len(str(refused.value)) < 200
+
+
+async def test_what_is_accepted_is_not_the_callers_to_say():
+    async with online(lambda asked: reply("x")) as (server, client):
+        await client.request("GET", "http://site.test/", headers={"Accept-Encoding": "br, zstd", "X-A": "\xe4"})
+
+    assert server.asked[0].raw.lower().count(b"accept-encoding") == 1
+    assert server.asked[0].headers["accept-encoding"] == "gzip, deflate"
+    assert server.asked[0].headers["x-a"] == "\xe4"
+
+
+async def test_a_body_is_streamed_in_bounded_pieces():
+    body = bytes(range(256)) * 4096
+    online_with = online(lambda asked: chunked(body, b"end"))
+    async with online_with as (_, client), client.stream("GET", "http://site.test/") as incoming:
+        pieces = [piece async for piece in incoming.chunks()]
+
+    assert b"".join(pieces) == body + b"end"
+    assert max(map(len, pieces)) <= 65_536
+    assert incoming.head.status == 200
+
+
+async def test_a_stream_that_is_left_early_closes_its_connection():
+    async def endless(asked):
+        yield reply(content_length=None, transfer_encoding="chunked")
+        while True:
+            yield b"5\r\nhello\r\n"
+            await asyncio.sleep(0)
+
+    async with online(endless) as (_, client):
+        async with client.stream("GET", "http://site.test/") as incoming:
+            async for _ in incoming.chunks():
+                break
+        assert client._pool.connections == []
+
+
+async def test_answers_without_a_body_are_read():
+    def answer(asked):
+        return reply(status=204, content_length=None) if asked.method == "POST" else reply(content_length=5_000_000_000)
+
+    async with online(answer) as (_, client):
+        assert (await client.request("HEAD", "http://site.test/")).body == b""
+        assert (await client.request("POST", "http://site.test/")).status == 204
+
+
+async def test_an_unknown_host_is_told_as_such(monkeypatch):
+    def nobody(*args, **more):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    async with Client(resolver=Names(), dialer=Dials()) as client:
+        with pytest.raises(NotFound, match=r"There is no host nowhere\.test"):
+            await client.request("GET", "http://nowhere.test/")
+    monkeypatch.setattr(socket, "getaddrinfo", nobody)
+    async with Client(dialer=Dials()) as client:
+        with pytest.raises(NotFound, match=r"There is no host nowhere\.test"):
+            await client.request("GET", "http://nowhere.test/")
+
+
+async def test_a_resolver_that_is_down_may_be_asked_again_later(monkeypatch):
+    def down(*args, **more):
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", down)
+    async with Client(dialer=Dials()) as client:
+        with pytest.raises(Unavailable, match="could not be looked up"):
+            await client.request("GET", "http://nowhere.test/")
+
+
+async def test_a_host_that_is_not_there_is_unavailable():
+    async with Client(resolver=Names(site_test=PUBLIC), dialer=Dials()) as client:
+        with pytest.raises(NotStarted, match="could not be reached") as failed:
+            await client.request("POST", "http://site.test/")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    async with Client(allow_private=True, ports="any") as client:
+        with pytest.raises(NotStarted, match="could not be reached"):
+            await client.request("GET", f"http://127.0.0.1:{port}/")
+
+    assert failed.value.executed is False
+    assert PUBLIC not in str(failed.value)
+
+
+async def test_a_server_that_never_answers_ends_at_the_time_limit():
+    async def silent(asked):
+        await asyncio.sleep(60)
+        yield b""
+
+    async with online(silent) as (_, client):
+        with pytest.raises(TimedOut, match=r"longer than 0\.2 s"):
+            await client.request("GET", "http://site.test/", timeout=0.2)
+        with pytest.raises(TimedOut, match="did not answer in time"):
+            await client.request("GET", "http://site.test/", read_timeout=0.1)
+        assert client._pool.connections == []
+
+
+async def test_a_name_that_is_never_found_ends_at_the_time_limit_of_the_connection():
+    async def lost(host, port):
+        await asyncio.sleep(60)
+
+    async with Client(resolver=lost, dialer=Dials(), connect_timeout=0.1) as client:
+        with pytest.raises(NotStarted, match="in time"):
+            await client.request("GET", "http://site.test/")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"\x00\x01\x02",
+        b"",
+        b"HTTP/1.1 abc\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nbad header\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello",
+    ],
+)
+async def test_what_is_not_http_is_told_without_what_it_said(answer):
+    async def say(asked):
+        yield answer
+        yield None
+
+    async with online(say) as (_, client):
+        with pytest.raises(Unavailable) as failed:
+            await client.request("GET", "http://site.test/")
+
+    assert "SSH" not in str(failed.value)
+
+
+async def test_an_upgrade_nobody_asked_for_is_refused():
+    async with online(lambda asked: reply(status=101, reason="Switching Protocols", content_length=None)) as (
+        _,
+        client,
+    ):
+        with pytest.raises(ToolError):
+            await client.request("GET", "http://site.test/")
+
+
+async def test_a_closed_client_says_so():
+    client = Client()
+    await client.aclose()
+    await client.aclose()
+
+    with pytest.raises(NotStarted, match="closed"):
+        await client.request("GET", "http://site.test/")
+
+
+async def test_socket_files_are_never_reached():
+    from toolwright.outgoing.connector import Connector
+
+    with pytest.raises(NotStarted):
+        await Connector(Settings().guard()).connect_unix_socket("/var/run/x.sock")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"timeout": 0},
+        {"timeout": -1},
+        {"max_bytes": 0},
+        {"max_redirects": -1},
+        {"ports": [0]},
+        {"ports": ["80"]},
+        {"connect_timeout": 0},
+        {"allow_hosts": [""]},
+        {"deny_hosts": [1]},
+        {"max_ratio": 0},
+        {"allow_private": [""]},
+    ],
+)
+def test_settings_that_cannot_be_meant_are_a_mistake_of_the_developer(wrong):
+    with pytest.raises(DefinitionError):
+        Client(**wrong)
+
+
+async def test_a_client_that_is_cancelled_leaves_no_connection():
+    arrived = asyncio.Event()
+
+    async def silent(asked):
+        arrived.set()
+        await asyncio.sleep(60)
+        yield b""
+
+    async with online(silent) as (_, client):
+        task = asyncio.create_task(client.request("GET", "http://site.test/"))
+        await arrived.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert client._pool.connections == []
+
+
+async def test_many_at_once_share_the_connections_there_are():
+    async with online(lambda asked: reply(asked.path), max_connections=4) as (server, client):
+        found = await asyncio.gather(*(client.request("GET", f"http://site.test/{n}") for n in range(100)))
+
+    assert [response.body.decode() for response in found] == [f"/{n}" for n in range(100)]
+    assert server.connections <= 4
+
+
+async def test_nothing_secret_is_logged(caplog):
+    caplog.set_level(logging.DEBUG)
+    async with online(lambda asked: reply("x")) as (_, client):
+        await client.request(
+            "POST", "http://site.test/?key=canary", headers={"Authorization": "Bearer canary"}, body=b"canary"
+        )
+
+    assert "canary" not in caplog.text
+
+
+def test_the_backend_has_what_httpcore_asks_of_one():
+    from toolwright.outgoing.connector import Connector
+
+    for name in vars(httpcore2.AsyncNetworkBackend):
+        if not name.startswith("_"):
+            assert hasattr(Connector, name)

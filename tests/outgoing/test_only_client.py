@@ -1,0 +1,30 @@
+"""The outgoing client is the only one in the package."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import toolwright
+
+SOURCE = Path(toolwright.__file__).parent
+FILES = sorted(path for path in SOURCE.rglob("*.py") if "outgoing" not in path.relative_to(SOURCE).parts[:1])
+OTHERS = re.compile(
+    r"urllib\.request|urllib import request|\burlopen\b|http\.client|from http import client"
+    r"|^\s*(?:import|from)\s+(?:requests|urllib3|aiohttp|pycurl|httpx|httplib2|httpcore2?)\b"
+    r"|httpx2?\.(?:get|post|request|stream|Client|AsyncClient|HTTPTransport|AsyncHTTPTransport)\b"
+    r"|asyncio\.open_connection|socket\.create_connection",
+    re.MULTILINE,
+)
+
+
+def test_there_is_something_to_look_at():
+    assert len(FILES) > 100
+    assert OTHERS.search("import urllib.request")
+    assert OTHERS.search("    from requests import get")
+    assert OTHERS.search("client = httpx2.AsyncClient()")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_other_client_is_used(path):
+    assert (found := OTHERS.search(path.read_text())) is None, found

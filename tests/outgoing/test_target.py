@@ -1,0 +1,144 @@
+"""A URL is read in one way only, and what could be read in two is refused."""
+
+import pytest
+
+from toolwright.core.errors import Denied, InvalidArguments
+from toolwright.outgoing.target import host_of, target_of
+
+
+@pytest.mark.parametrize(
+    ("url", "plain"),
+    {
+        "http://example.com": "http://example.com/",
+        "HTTP://EXAMPLE.com:80/a?b=c#d": "http://example.com/a?b=c",
+        "https://example.com:443/": "https://example.com/",
+        "https://example.com:/x": "https://example.com/x",
+        "https://example.com:8443?q=1": "https://example.com:8443/?q=1",
+        "https://example.com./": "https://example.com/",
+        "https://bücher.example/ü?ß": "https://xn--bcher-kva.example/%C3%BC?%C3%9F",
+        "https://Ｅxample.com/": "https://example.com/",  # noqa: RUF001 - a full-width letter
+        "https://xn--bcher-kva.example/": "https://xn--bcher-kva.example/",
+        "http://[2606:4700:0:0::1111]:8080/": "http://[2606:4700::1111]:8080/",
+        "http://134744072/": "http://8.8.8.8/",
+        'http://example.com/a"b<c>\\d': "http://example.com/a%22b%3Cc%3E%5Cd",
+        "http://example.com/%7Euser/%zz": "http://example.com/%7Euser/%zz",
+        "  http://example.com/  ": "http://example.com/",
+        "http://under_score.example/": "http://under_score.example/",
+        "http://example.com//x//y": "http://example.com//x//y",
+    }.items(),
+)
+def test_a_url_has_one_plain_form(url, plain):
+    assert target_of(url).url == plain
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "example.com",
+        "//example.com/",
+        "http://",
+        "http:///path",
+        "http:example.com",
+        "http://user@example.com/",
+        "http://user:word@example.com/",
+        "http://@example.com/",
+        "http://127.0.0.1:80\\@example.com/",
+        "http://example.com\\@127.0.0.1/",
+        "http://example.com\\.evil.test/",
+        "http://example.com:0/",
+        "http://example.com:65536/",
+        "http://example.com:99999999/",
+        "http://example.com:80:80/",
+        "http://example.com:+80/",
+        "http://example.com:８０/",  # noqa: RUF001 - full-width digits
+        "http://example.com:-1/",
+        "http://exa mple.com/",
+        "http://example.com/a b",
+        "http://example.com/\r\nX-Injected: 1",
+        "http://example.com/\0",
+        "http://example\t.com/",
+        "http://[::1",
+        "http://::1/",
+        "http://[::1]x/",
+        "http://[fe80::1%25eth0]/",
+        "http://[fe80::1%eth0]/",
+        "http://[v1.x]/",
+        "http://[1.2.3.4]/",
+        "http://1.2.3.4.5/",
+        "http://999.1.1.1/",
+        "http://example.999999999999/",
+        "http://09.1.1.1/",
+        "http://%31%32%37.0.0.1/",
+        "http://127.0.0.1%00.example.com/",
+        "http://exam%70le.com/",
+        "http://ex..ample.com/",
+        "http://.example.com/",
+        "http://-example.com/",
+        "http://example.com../",
+        "http://" + "a" * 64 + ".com/",
+        "http://" + "a." * 130 + "com/",
+        "http://exa<mple.com/",
+        "http://exa|mple.com/",
+        "http://\ud800.com/",
+        "http://example.com/\ud800",
+        "http://a\u200bb\u2028.com/",
+        "http://example.com/" + "x" * 9000,
+    ],
+)
+def test_what_cannot_be_read_plainly_is_refused(url):
+    with pytest.raises(InvalidArguments) as refused:
+        target_of(url)
+
+    assert refused.value.executed is False
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://example.com/",
+        "file:///etc/passwd",
+        "data:text/html,x",
+        "javascript:alert(1)",
+        "gopher://x/",
+        "ws://x/",
+        "unix:/var/run/x",
+        "jar:http://x!/",
+        "dict://x:1/",
+        "HTTPS+unix://x/",
+        "blob:http://x/",
+    ],
+)
+def test_other_schemes_are_denied(url):
+    with pytest.raises(Denied):
+        target_of(url)
+
+
+def test_a_refusal_does_not_repeat_the_password():
+    with pytest.raises(InvalidArguments) as refused:
+        target_of("http://me:hunter2@example.com/?token=abc")
+
+    assert "hunter2" not in str(refused.value)
+    assert "abc" not in str(refused.value)
+
+
+def test_a_host_of_another_script_that_reads_like_an_address_is_one():
+    assert host_of("①②⑦。⓪.⓪.①") == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("location", "plain"),
+    {
+        "/x": "https://example.com/x",
+        "x?y": "https://example.com/a/x?y",
+        "../x": "https://example.com/x",
+        "?q": "https://example.com/a/b?q",
+        "//other.test/x": "https://other.test/x",
+        "http://other.test": "http://other.test/",
+        "HTTPS://Other.test:443": "https://other.test/",
+        "": "https://example.com/a/b",
+    }.items(),
+)
+def test_a_redirect_is_read_from_where_it_came(location, plain):
+    assert target_of("https://example.com/a/b").join(location).url == plain

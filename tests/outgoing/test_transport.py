@@ -1,0 +1,120 @@
+"""The same guard for libraries that bring a client of httpx2."""
+
+import gzip
+import ssl
+
+import httpx2
+import pytest
+import trustme
+
+from tests.outgoing.server import PUBLIC, Dials, Names, online, redirect, reply
+from tests.outgoing.test_addresses import FORMS
+from tests.outgoing.test_bombs import MIB, bomb
+from toolwright.core.errors import Denied
+from toolwright.outgoing.client import Settings
+from toolwright.outgoing.transport import guarded
+
+
+def using(answer, options=None, **settings):
+    """A server, and a client of httpx2 that can reach it."""
+
+    def make(**reach):
+        return guarded(Settings(**reach), **(options or {}))
+
+    return online(answer, make=make, **settings)
+
+
+async def test_a_library_is_given_answers_as_usual():
+    def answer(asked):
+        return reply(gzip.compress(b'{"a": 1}'), content_encoding="gzip", x="1")
+
+    async with using(answer, {"headers": {"X-Mine": "1"}}) as (server, client):
+        response = await client.post("http://site.test/p?q=1", json={"b": 2})
+
+    assert response.json() == {"a": 1}
+    assert response.headers["x"] == "1"
+    assert "content-encoding" not in response.headers
+    (asked,) = server.asked
+    assert (asked.path, asked.body, asked.headers["host"]) == ("/p?q=1", b'{"b":2}', "site.test")
+    assert (asked.headers["accept-encoding"], asked.headers["x-mine"]) == ("gzip, deflate", "1")
+    assert "toolwright" in asked.headers["user-agent"]
+
+
+@pytest.mark.parametrize("host", FORMS)
+async def test_no_denied_address_is_dialled(host):
+    dials = Dials()
+    async with guarded(Settings(resolver=Names(), dialer=dials)) as client:
+        with pytest.raises((httpx2.ConnectError, httpx2.InvalidURL)):
+            await client.get(f"http://{host}/")
+
+    assert dials.dialled == []
+
+
+async def test_no_redirect_leads_to_a_denied_address():
+    names = Names(site_test=PUBLIC, inside_test=[PUBLIC, "10.0.0.1"])
+    following = {"follow_redirects": True}
+    async with using(lambda asked: redirect("http://inside.test/"), following, resolver=names) as (server, client):
+        with pytest.raises(httpx2.ConnectError) as refused:
+            await client.get("http://site.test/")
+
+    assert isinstance(refused.value.__cause__, Denied)
+    assert "10.0.0.1" not in str(refused.value)
+    assert len(server.asked) == 1
+
+
+async def test_no_redirect_leads_from_https_to_http():
+    authority = trustme.CA()
+    tls, trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("site.test").configure_cert(tls)
+    authority.configure_trust(trust)
+    secure = {"tls": tls, "verify": trust, "options": {"follow_redirects": True}}
+
+    async with using(lambda asked: redirect("http://site.test/"), **secure) as (server, client):
+        with pytest.raises(httpx2.ConnectError, match="from https to http"):
+            await client.get("https://site.test/")
+
+    assert len(server.asked) == 1
+
+
+async def test_no_cookie_is_kept():
+    async with using(lambda asked: reply("x", set_cookie="session=of-somebody; Path=/")) as (server, client):
+        await client.get("http://site.test/1")
+        await client.get("http://site.test/2")
+
+    assert all("cookie" not in asked.headers for asked in server.asked)
+
+
+async def test_the_environment_has_no_say(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9/")
+    async with using(lambda asked: reply("direct")) as (_, client):
+        assert (await client.get("http://site.test/")).text == "direct"
+
+
+async def test_bombs_are_cut():
+    packed = bomb(100 * MIB)
+    async with using(lambda asked: reply(packed, content_encoding="gzip")) as (_, client):
+        with pytest.raises(httpx2.ReadError, match=r"larger than|more than"):
+            await client.get("http://site.test/")
+
+
+async def test_a_stream_of_events_has_no_end():
+    body = b"data: x\n\n" * 1000
+    events = reply(body, content_type="text/event-stream; charset=utf-8")
+    async with using(lambda asked: events, max_bytes=100) as (_, client):
+        assert (await client.get("http://site.test/")).content == body
+
+
+@pytest.mark.parametrize("url", ["http://site.test:22/", "ws://site.test/", "ftp://site.test/"])
+async def test_other_ports_and_schemes_are_refused(url):
+    dials = Dials()
+    async with guarded(Settings(resolver=Names(site_test=PUBLIC), dialer=dials)) as client:
+        with pytest.raises((httpx2.ConnectError, httpx2.UnsupportedProtocol)):
+            await client.get(url)
+
+    assert dials.dialled == []
+
+
+async def test_an_answer_in_an_encoding_that_was_not_offered_is_refused():
+    async with using(lambda asked: reply("x", content_encoding="br")) as (_, client):
+        with pytest.raises(httpx2.ConnectError, match="was not asked for"):
+            await client.get("http://site.test/")

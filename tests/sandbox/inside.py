@@ -1,0 +1,24 @@
+"""Run one command in a sandbox and see what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.sandbox.conftest import Place
+from toolwright.sandbox.child import Child
+
+
+@dataclass(frozen=True)
+class Printed:
+    code: int
+    out: str
+    err: str
+
+
+async def inside(place: Place, command: str, **options: Any) -> Printed:
+    """In the workspace, which can be written to."""
+    options = {"folders": place.workspace.folders, "cwd": place.root, **options}
+    async with await Child.start(["bash", "-c", "--", command], **options) as child:
+        out, err = await child.stdout.read(), await child.stderr.read()
+        return Printed(await child.wait(), out.decode(errors="replace"), err.decode(errors="replace"))

@@ -1,0 +1,25 @@
+"""Two hundred hostile commands: sessions of their own, orphans, no regard for signals. `scripts/runaways` does more."""
+
+import pytest
+
+from tests.needs import needs
+from tests.sandbox.runaways import cancelled, timed_out
+from toolwright.sandbox.sandbox import UNPROTECTED, Sandbox
+
+KINDS = [pytest.param(Sandbox(), id="sandbox", marks=needs("bubblewrap")), pytest.param(UNPROTECTED, id="unprotected")]
+
+
+@pytest.mark.parametrize("sandbox", KINDS)
+@pytest.mark.parametrize("part", range(2))
+async def test_commands_that_run_into_their_time_limit_leave_nothing(tmp_path, sandbox, part):
+    ended = await timed_out(tmp_path, sandbox, count=50, parallel=8, after=0.03)
+
+    assert (len(ended.latencies), ended.answers, ended.left, ended.opened) == (50, {"timed_out"}, [], 0)
+
+
+@pytest.mark.parametrize("sandbox", KINDS)
+@pytest.mark.parametrize("part", range(2))
+async def test_commands_whose_caller_is_cancelled_leave_nothing(tmp_path, sandbox, part):
+    ended = await cancelled(tmp_path, sandbox, count=50, parallel=8, after=0.01 + 0.03 * part)
+
+    assert (len(ended.latencies), ended.answers, ended.left, ended.opened) == (50, {"cancelled"}, [], 0)

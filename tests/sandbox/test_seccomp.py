@@ -1,0 +1,96 @@
+"""The filter is run here step by step, as the kernel does: so the other architecture's numbers are tried as well."""
+
+import errno
+import struct
+
+import pytest
+
+from toolwright.sandbox.seccomp import ARCHITECTURES, REFUSED, program
+
+ALLOWED, REFUSAL = 0x7FFF0000, 0x00050000
+CALLS = {"x86_64": {"read": 0, "clone": 56, "ioctl": 16, "socket": 41, "openat": 257, "execve": 59},
+         "aarch64": {"read": 63, "clone": 220, "ioctl": 29, "socket": 198, "openat": 56, "execve": 221}}  # fmt: skip
+NEW_USER, NEW_NAMESPACE, THREAD = 0x10000000, 0x20000, 0x3D0F00
+
+
+def answer(machine, number, *arguments, architecture=None, unix_sockets=True):
+    """What the filter says to a system call: 0 for yes, or the error."""
+    filled = [*arguments, *[0] * (6 - len(arguments))]
+    told = ARCHITECTURES[machine][0] if architecture is None else architecture
+    data = struct.pack("=IIQ6Q", number, told, 0, *filled)
+    steps = list(struct.iter_unpack("=HBBI", program(unix_sockets=unix_sockets, machine=machine)))
+    at, loaded = 0, 0
+    while True:
+        code, if_true, if_false, value = steps[at]
+        at += 1
+        match code:
+            case 0x20:
+                (loaded,) = struct.unpack_from("=I", data, value)
+            case 0x06:
+                assert value == ALLOWED or value & 0xFFFF0000 == REFUSAL
+                return 0 if value == ALLOWED else value & 0xFFFF
+            case 0x15:
+                at += if_true if loaded == value else if_false
+            case 0x35:
+                at += if_true if loaded >= value else if_false
+            case 0x45:
+                at += if_true if loaded & value else if_false
+
+
+machines = pytest.mark.parametrize("machine", ARCHITECTURES)
+
+
+@machines
+def test_every_dangerous_call_is_refused_and_every_plain_one_allowed(machine):
+    column = ARCHITECTURES[machine][1]
+    refused = {numbers[column] for numbers in REFUSED.values()} - {None}
+
+    assert {number for number in range(500) if answer(machine, number) == errno.EPERM} == refused
+    assert answer(machine, CALLS[machine]["execve"]) == 0
+
+
+@machines
+def test_processes_may_be_made_but_no_namespaces(machine):
+    clone = CALLS[machine]["clone"]
+
+    assert answer(machine, clone, THREAD) == 0
+    assert answer(machine, clone, NEW_USER | 17) == errno.EPERM
+    assert answer(machine, clone, NEW_NAMESPACE | 17) == errno.EPERM
+    assert answer(machine, 435) == errno.ENOSYS  # clone3 hides its flags; C libraries fall back on clone
+
+
+@machines
+@pytest.mark.parametrize(
+    ("family", "error"), [(1, 0), (2, 0), (10, 0), (16, 0), (17, 97), (38, 97), (40, 97), (45, 97)]
+)
+def test_only_common_kinds_of_sockets_are_made(machine, family, error):
+    assert answer(machine, CALLS[machine]["socket"], family, 1) == error
+
+
+@machines
+def test_sockets_of_the_unix_kind_are_refused_where_the_network_is_shared(machine):
+    assert answer(machine, CALLS[machine]["socket"], 1, 1, unix_sockets=False) == errno.EAFNOSUPPORT
+    assert answer(machine, CALLS[machine]["socket"], 2, 1, unix_sockets=False) == 0
+
+
+@machines
+def test_nothing_is_typed_into_a_terminal(machine):
+    ioctl = CALLS[machine]["ioctl"]
+
+    assert answer(machine, ioctl, 0, 0x5412) == errno.EPERM
+    assert answer(machine, ioctl, 0, 0x100005412) == errno.EPERM  # the kernel looks at the lower half only
+    assert answer(machine, ioctl, 0, 0x541C) == errno.EPERM
+    assert answer(machine, ioctl, 0, 0x5413) == 0
+
+
+@machines
+def test_programs_for_another_architecture_get_nothing_done(machine):
+    assert answer(machine, CALLS[machine]["read"], architecture=0x40000003) == errno.EPERM
+
+
+def test_the_second_table_of_numbers_is_closed():
+    assert answer("x86_64", 0x40000000 + 165) == errno.ENOSYS
+
+
+def test_an_unknown_architecture_has_no_filter():
+    assert program(machine="riscv64") is None

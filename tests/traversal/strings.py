@@ -1,0 +1,86 @@
+"""Strings: paths that try to lead outside, by all the ways that are known."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import islice, product
+from pathlib import Path
+
+DOTS = (
+    "..", "%2e%2e", "%252e%252e", "%c0%ae%c0%ae", "\udcc0\udcae\udcc0\udcae", "\u2024\u2024", "\uff0e\uff0e", "\u2025",
+    "..;", ".. ", " ..", "..\t", "...", "....", ". .", "..\n", ".%00.", "..%00", "..\0", ".\u200b.", "%u002e%u002e",
+    "0x2e0x2e", "..%c0%af", "\u3002\u3002", ".%2e", "%2e.", "&#46;&#46;",
+)  # fmt: skip
+SLASHES = (
+    "/", "//", "\\", "%2f", "%5c", "%252f", "%c0%af", "\u2215", "\u2044", "\uff0f", "/./", "\\/", "/%2e/",
+    "\udcc0\udcaf", "%u2215", "/;/", "/sub/..",
+)  # fmt: skip
+STARTS = (
+    "", "/", "./", "//", "///", "\\", "\\\\", "C:", "C:\\", "C:/", "file://", "file:///", "~", "~/", "~root/", "sub/",
+    "sub/deep/", "in/", "up/", "out/", "out_abs/", "dot/", "loop/", "chain/", "root/", "proc/", "cwd/", "evil/",
+    "dangling/", "hard/", "inside.txt/", " /", "\n/", "/proc/self/root/", "/proc/self/cwd/", "/proc/1/root/",
+    "/dev/fd/3/", "\\\\?\\", "${PWD}/", "$HOME/", "`pwd`/", "-", "--", "\ufeff", "\u202e", "sub/up/", "sub/deep/far/",
+)  # fmt: skip
+ENDS = (
+    "",
+    "",
+    "",
+    "/",
+    "/.",
+    "\0",
+    "\0.txt",
+    "%00",
+    "%00.txt",
+    "\n",
+    " ",
+    ".",
+    "::$DATA",
+    "#",
+    "?x",
+    "//",
+    "\\",
+    ";x",
+    "\r\n",
+)
+TARGETS = ("outside/secret.txt", "outside", "secret.txt", "allowed_evil/secret.txt", "outside/deep/secret.txt",
+           "outside/new.txt", "allowed_evil", "new.txt")  # fmt: skip
+READ_ONLY = ("etc/passwd", "etc/hostname", "proc/self/environ", "etc", "proc/self/fd/0", "dev/zero", "proc/self/mem")
+"""Targets that only tools are tried on that cannot do harm, should they get there."""
+
+
+def strings(base: Path, count: int, *, seed: int = 0, harmless: bool = True) -> list[str]:
+    """So many different paths. With `harmless`, none names a file that is not ours."""
+    chance = random.Random(seed)
+    known = dict.fromkeys(islice(_all(base, harmless), count // 2))
+    while len(known) < count:
+        known[_drawn(chance, base, harmless)] = None
+    return list(known)
+
+
+def _targets(base: Path, harmless: bool) -> list[str]:
+    whole = [f"{base}/{target}" for target in TARGETS]
+    evil = [f"{base}/allowed_evil/secret.txt", f"{base}/allowed/../secret.txt", f"{base}/allowed/../outside"]
+    return [*TARGETS, *whole, *evil, *(() if harmless else READ_ONLY)]
+
+
+def _all(base: Path, harmless: bool) -> Iterator[str]:
+    """The plain ones, each for itself."""
+    targets = _targets(base, harmless)
+    yield from targets
+    for target, start in product(targets, STARTS):
+        yield f"{start}{target}"
+    for target, dots, slash, depth in product(targets, DOTS, SLASHES[:6], (1, 2, 8)):
+        yield (dots + slash) * depth + target
+
+
+def _drawn(chance: random.Random, base: Path, harmless: bool) -> str:
+    """Anything with anything."""
+    slash = chance.choice(SLASHES)
+    climb = "".join(chance.choice(DOTS[:1] * 5 + DOTS) + slash for _ in range(chance.choice((0, 1, 1, 2, 2, 3, 6, 12))))
+    target = chance.choice(_targets(base, harmless))
+    if chance.random() < 0.3:
+        target = target.replace("/", chance.choice(SLASHES))
+    if chance.random() < 0.1:
+        target = "".join(f"%{ord(letter):02x}" if chance.random() < 0.3 else letter for letter in target)
+    return chance.choice(STARTS) + climb + target + chance.choice(ENDS)
