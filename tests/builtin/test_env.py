@@ -117,7 +117,8 @@ def test_plain_values_are_no_secrets(value):
 
 
 @pytest.mark.parametrize(
-    "part", ["eyJ-", "sk-", "a-", "://:", "password ", "-----BEGIN ", "bearer ", "x=", "eyJaaaaaaaa."]
+    "part",
+    ["eyJ-", "sk-", "aB", "aB1 ", "aB:", "a-", "://:", "password ", "-----BEGIN ", "bearer ", "x=", "eyJaaaaaaaa."],
 )
 def test_no_value_takes_long_to_judge(part):
     began = time.perf_counter()
@@ -156,7 +157,14 @@ async def test_a_value_that_is_no_text_is_shown_as_far_as_it_is():
     assert (await call("get_env", {"key": "APP_RAW"}, APP_RAW="a\udcffb")).data["value"] == "a\ufffdb"
 
 
-@pytest.mark.parametrize("allow", [[], ["APP_TOKEN"], ["DATABASE_URL"], ["A B"], [""], [1], "OPENAI_API_KEY"])
+@pytest.mark.parametrize("allow", [["APP_TOKEN"], ["DATABASE_URL"], ["A B"], [""], [1], "OPENAI_API_KEY"])
 def test_a_list_that_must_not_or_cannot_work_is_a_mistake(allow):
     with pytest.raises(DefinitionError):
         env(allow)
+
+
+async def test_where_nothing_is_allowed_everything_is_refused():
+    for tool, value in (("get_env", {}), ("set_env", {"value": "x"})):
+        outcome = await call(tool, {"key": "APP_MODE", **value}, allow=())
+        assert outcome.code == "denied"
+        assert outcome.message.endswith("allowed here: none.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from pathlib import Path
@@ -204,17 +205,59 @@ import asyncio, sys
 from toolwright.builtin import memory
 append = memory(sys.argv[1])[4]
 async def main():
-    for n in range(40):
+    for n in range(20):
         assert (await append.run({"path": "log.md", "entry": f"- {sys.argv[2]} {n}"})).ok
 asyncio.run(main())
 """
 
 
+@pytest.mark.timeout(30)
 async def test_no_entry_is_lost_between_processes(folder):
     workers = [await asyncio.create_subprocess_exec(sys.executable, "-c", ADD, str(folder), name) for name in "abc"]
     assert [await worker.wait() for worker in workers] == [0, 0, 0]
 
-    assert len((folder / "log.md").read_text().splitlines()) == 120
+    assert len((folder / "log.md").read_text().splitlines()) == 60
+
+
+DIES = """
+import asyncio, json, os, sys
+from toolwright import Runtime
+from toolwright.builtin import memory
+folder, tool, arguments, when = sys.argv[1:]
+async def afterwards(invocation, proceed):
+    await proceed(invocation)
+    os._exit(9)
+async def main():
+    async with Runtime(memory(folder), store=folder + ".db", middleware=[afterwards]) as runtime:
+        if when == "before":
+            os.rename = lambda *args, **kwargs: os._exit(9)
+        await runtime.call(tool, json.loads(arguments), call_id="c1")
+asyncio.run(main())
+"""
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    ("when", "tool", "arguments", "after"),
+    [
+        ("after", "memory_write", {"path": "a.md", "content": "new\n"}, "new\n"),
+        ("before", "memory_append", {"path": "a.md", "entry": "- new"}, "old\n- new\n"),
+        ("after", "memory_append", {"path": "b.md", "entry": "- new", "summary": "s"}, "> Summary: s\n- new\n"),
+        ("before", "memory_patch", {"path": "a.md", "old_str": "old", "new_str": "new"}, "new\n"),
+        ("after", "memory_patch", {"path": "a.md", "old_str": "old", "new_str": "new"}, "new\n"),
+    ],
+)
+async def test_a_change_is_made_once_though_its_process_died(folder, when, tool, arguments, after):
+    folder.mkdir(parents=True)
+    (folder / "a.md").write_text("old\n")
+    script = [sys.executable, "-c", DIES, str(folder), tool, json.dumps(arguments), when]
+    assert await (await asyncio.create_subprocess_exec(*script)).wait() == 9
+
+    async with Runtime(memory(folder), store=f"{folder}.db") as runtime:
+        again = await runtime.call(tool, arguments, call_id="c1")
+
+    assert again.data == {"path": arguments["path"], "size": len(after)}
+    assert (folder / arguments["path"]).read_text() == after
 
 
 async def test_a_file_that_is_too_large_or_no_text_is_told(folder):

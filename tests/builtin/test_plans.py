@@ -47,11 +47,11 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path):
+def desk():
     class Opened:
         async def __aenter__(self) -> Desk:
             clock = ManualClock(NOW)
-            self.runtime = Runtime(plans(clock), store=tmp_path / "plans.db", clock=clock)
+            self.runtime = Runtime(plans(clock), store=":memory:", clock=clock)
             return Desk(await self.runtime.__aenter__(), clock)
 
         async def __aexit__(self, *error: Any) -> None:

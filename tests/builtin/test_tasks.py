@@ -96,43 +96,44 @@ async def test_a_restart_marks_what_was_under_way_as_failed(tmp_path):
 
 
 CRASH = """
-import asyncio, os, sys
-from toolwright.builtin import TaskLog, task_log
-at, calls = int(sys.argv[2]), [0]
-def dies(real):
+import asyncio, json, os, sys
+from toolwright.builtin import TaskLog
+
+def dies(real, at, calls=[0]):
     def step(*args, **kwargs):
         calls[0] += 1
         if calls[0] == at:
             os._exit(9)
         return real(*args, **kwargs)
     return step
-async def main():
-    async with TaskLog(sys.argv[1]) as log:
+
+async def story(folder, at):
+    async with TaskLog(folder) as log:
         for name in ("fsync", "rename", "write"):
-            setattr(os, name, dies(getattr(os, name)))
+            setattr(os, name, dies(getattr(os, name), at))
         await log.create("t1", "Sing", messages=["la"])
         await log.append("t1", "REASON_DONE", messages=["la la"])
         await log.append("t1", "TASK_COMPLETED")
-        print("ended", flush=True)
-    sys.exit(0)
-asyncio.run(main())
+        open(folder + "/finished", "w").close()
+
+for at in range(1, 100):
+    if not (child := os.fork()):
+        asyncio.run(story(os.path.join(sys.argv[1], str(at)), at))
+        os._exit(0)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+        break
+print(at)
 """
 
 
 @pytest.mark.timeout(30)
 def test_whichever_step_a_process_dies_at_the_log_can_be_read_and_the_task_has_an_end(tmp_path):
-    for step in range(1, 40):
-        folder = tmp_path / str(step)
-        ran = subprocess.run(
-            [sys.executable, "-c", CRASH, str(folder), str(step)], capture_output=True, text=True, check=False
-        )
-        asyncio.run(judged(folder, finished="ended" in ran.stdout))
-        if ran.returncode == 0:
-            break
-        assert ran.returncode == 9, ran.stderr
+    ran = subprocess.run([sys.executable, "-c", CRASH, str(tmp_path)], capture_output=True, text=True, check=True)
+    steps = int(ran.stdout)
 
-    assert ran.returncode == 0
-    assert step > 12
+    for step in range(1, steps + 1):
+        asyncio.run(judged(tmp_path / str(step), finished=(tmp_path / str(step) / "finished").exists()))
+    assert 15 < steps < 99
 
 
 async def judged(folder: Path, *, finished: bool) -> None:
@@ -159,6 +160,49 @@ async def test_a_line_that_was_cut_off_does_not_spoil_the_next(tmp_path):
             assert (await runtime.call("task_replay", {"taskId": "t1"})).data == ["one"]
             assert (await runtime.call("task_replay", {"taskId": "t2"})).data == ["two"]
             assert [task["status"] for task in (await runtime.call("task_list")).data] == ["failed", "in_progress"]
+
+
+FULL = """
+import asyncio, resource, sys
+from toolwright.builtin import TaskLog
+async def main():
+    async with TaskLog(sys.argv[1]) as log:
+        await log.create("t1", "Sing")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY))
+        written = 0
+        try:
+            while True:
+                await log.append("t1", "REASON_DONE", messages=["la " * 30])
+                written += 1
+        except OSError:
+            print(written, flush=True)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        await log.append("t1", "TASK_COMPLETED")
+asyncio.run(main())
+"""
+
+
+@pytest.mark.timeout(30)
+def test_a_full_disk_leaves_whole_lines_behind(tmp_path):
+    ran = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=True)
+    [file] = tmp_path.glob("tasks/*/t1.jsonl")
+    events = [line["event"] for line in lines(file)]
+
+    assert int(ran.stdout) > 1
+    assert events == ["TASK_CREATED", *["REASON_DONE"] * int(ran.stdout), "TASK_COMPLETED"]
+
+
+async def test_what_is_no_text_does_not_keep_a_task_from_being_read(tmp_path):
+    async with TaskLog(tmp_path, now=now) as log:
+        await log.create("t1", "half \ud800", messages=["half \udfff"])
+        with (tmp_path / f"tasks/{DAY}/t1.jsonl").open("a") as file:
+            file.write('{"event": "REASON_DONE", "data": {"newMessages": ["\\ud800", NaN]}}\n')
+        async with Runtime(tasks(tmp_path, now=now)) as runtime:
+            listed = await runtime.call("task_list")
+            replayed = await runtime.call("task_replay", {"taskId": "t1"})
+
+    assert listed.data[0]["inputText"] == "half ?"
+    assert replayed.data == ["half ?"]
 
 
 @pytest.mark.parametrize("noted", ["", "{", "[1]", '{"a": 1}', '[{"taskId": "t1"}]', '[{"taskId": "../x", "ts": 1}]'])

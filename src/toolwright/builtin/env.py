@@ -39,7 +39,7 @@ def env(allow: str | Iterable[str], *, environment: MutableMapping[str, str] | N
         allowed.check_read(key)
         return {"key": key, "value": _shown(key, variables.get(key))}
 
-    @tool(category="system", effects={"write"}, visible=False, toolsets="all_task_tools")
+    @tool(category="system", effects={"write"}, repeatable=True, visible=False, toolsets="all_task_tools")
     async def set_env(
         key: Annotated[str, Field(description="Name of an allowed variable.", max_length=200)],
         value: Annotated[str, Field(description="Its new value.", max_length=_LONGEST)],
@@ -74,7 +74,7 @@ class Allowed:
         """The same refusal whether or not such a variable exists."""
         listed = name in self.exact or any(fnmatchcase(name, glob) for glob in self.globs)
         if not listed or not _NAME.match(name) or secret_name(name):
-            offered = ", ".join(sorted((*self.exact, *self.globs))[:20])
+            offered = ", ".join(sorted((*self.exact, *self.globs))[:20]) or "none"
             raise Denied(f"Permission denied: {name[:80]!r} is not among the variables allowed here: {offered}.")
 
     def check_write(self, name: str) -> None:

@@ -37,7 +37,8 @@ def memory(folder: str | PathLike[str]) -> list[Tool[..., Any]]:
         """Read a memory file, its Markdown text as it was written. memory_list shows which there are."""
         return kept.read(path)
 
-    @tool(category="memory", effects={"write"}, visible=False, toolsets=("all_task_tools", "reflection_tools"))
+    @tool(category="memory", effects={"write"}, visible=False, toolsets=("all_task_tools", "reflection_tools"),
+          verify=lambda args, ctx: kept.verified(args["path"], lambda text: text == args["content"]))  # fmt: skip
     def memory_write(
         path: Path,
         content: Annotated[
@@ -47,7 +48,8 @@ def memory(folder: str | PathLike[str]) -> list[Tool[..., Any]]:
         """Write a memory file, replacing what it held. Begin with a heading and a line '> Summary: ...'."""
         return kept.write(path, content)
 
-    @tool(category="memory", effects={"write"}, visible=False, toolsets=("all_task_tools", "reflection_tools"))
+    @tool(category="memory", effects={"write"}, visible=False, toolsets=("all_task_tools", "reflection_tools"),
+          verify=lambda args, ctx: kept.verified(args["path"], lambda text: _was_patched(text, **args)))  # fmt: skip
     def memory_patch(
         path: Path,
         old_str: Annotated[str, Field(description="Text that occurs exactly once.", min_length=1, max_length=_LONGEST)],
@@ -57,6 +59,7 @@ def memory(folder: str | PathLike[str]) -> list[Tool[..., Any]]:
         return kept.change(path, lambda text: _patched(path, text, old_str, new_str))
 
     @tool(category="memory", effects={"write"}, visible=False, toolsets=("all_task_tools", "reflection_tools"),
+          verify=lambda args, ctx: kept.verified(args["path"], lambda text: _was_appended(text, args["entry"])),
           examples=[{"path": "episodes/2027-03.md", "entry": "- Moved the site to the new host."}])  # fmt: skip
     def memory_append(
         path: Path,
@@ -86,3 +89,17 @@ def _appended(text: str, entry: str, summary: str | None) -> str:
         text = with_summary(text, summary)
     between = "" if not text or text.endswith("\n") else "\n"
     return f"{text}{between}{entry}{'' if entry.endswith(chr(10)) else chr(10)}"
+
+
+def _was_patched(text: str, *, old_str: str, new_str: str, **_: Any) -> bool | None:
+    """Whether a patch has been made; None where the text could have been so before."""
+    if text.count(old_str) == 1 and old_str not in new_str:
+        return False
+    return True if old_str not in text and new_str in text else None
+
+
+def _was_appended(text: str, entry: str) -> bool | None:
+    """Whether an entry has been added; None where an older one says the same."""
+    if text.rstrip("\n").endswith(entry.rstrip("\n")):
+        return True
+    return None if entry in text else False

@@ -14,6 +14,7 @@ from toolwright.builtin.spot import Entry, Spot
 from toolwright.builtin.summary import summary_of
 from toolwright.builtin.workspace import Workspace
 from toolwright.core.errors import DefinitionError, Denied, InvalidArguments, NotFound, ToolError
+from toolwright.core.outcome import Done
 
 LARGEST = 1 << 20
 """Bytes of one file."""
@@ -66,6 +67,16 @@ class MemoryFolder:
             except NotFound:
                 old = None
             return _written(spot, path, change(old))
+
+    def verified(self, path: str, happened: Callable[[str], bool | None]) -> Done | bool | None:
+        """What a process that died while it changed a file left behind, told from the file's text."""
+        try:
+            text = self.read(path)
+        except NotFound:
+            return False
+        if not (found := happened(text)):
+            return found
+        return Done({"path": self.spot(path).shown, "size": len(text.encode())})
 
     def spot(self, path: str) -> Spot:
         """The place of a memory; nothing is opened yet."""

@@ -20,7 +20,8 @@ _SECRET_VALUE = re.compile(
     r"|\beyJ[\w-]{8,500}\.[\w-]{8,}\."  # a signed token; bounded, or dashes would make it quadratic
     r"|(?i:\b(?:bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,})"
     r"|://[^/\s:@]*:[^/\s@]+@|://[^/\s@]{16,500}@"  # a URL with a password, or with a token for a name
-    r"|\A(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=\D*[0-9])[A-Za-z0-9+=_-][A-Za-z0-9+/=_-]{31,}\Z"  # random letters
+    # Letters at random: upper, lower and digits in one word.
+    r"|(?<![\w+/=.:-])(?=[A-Z0-9+/=_-]*[a-z])(?=[a-z0-9+/=_-]*[A-Z])(?=[A-Za-z+/=_-]*[0-9])[A-Za-z0-9+=_-][A-Za-z0-9+/=_-]{31,}"
     r"|(?i:(?:password|passwd|pwd|secret|token|api_?key|accountkey|sharedaccesskey|signature)\s*[=:]\s*[^\s;&]{3,})"
 )
 DANGEROUS = (

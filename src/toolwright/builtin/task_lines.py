@@ -40,18 +40,21 @@ def line(at: float, event: str, task_id: str, data: Mapping[str, Any], messages:
 
 
 def written(value: Any) -> bytes:
-    """A value as a line."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    """A value as a line; half a character that some model wrote is no reason to lose it."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode(errors="replace") + b"\n"
 
 
 def read(file: BinaryIO, *, holding: bytes = b"") -> Iterator[dict[str, Any]]:
     """The lines of a file that hold a mark; those that were cut off, or are no objects, are left out."""
+    from pydantic_core import from_json
+
     while raw := file.readline(LONGEST_LINE):
         if holding not in raw:
             continue
         try:
-            told = json.loads(raw)
-        except (ValueError, RecursionError):
+            told = from_json(raw, allow_inf_nan=False)
+        except ValueError:
             continue
         if isinstance(told, dict):
             yield told

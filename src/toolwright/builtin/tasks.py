@@ -18,7 +18,8 @@ from toolwright.core.define import tool
 from toolwright.core.errors import DefinitionError, Denied, InvalidArguments, NotFound, ToolError
 from toolwright.core.tool import Tool
 
-_LARGEST = 64 << 20
+_LARGEST = 16 << 20
+"""Bytes of a log or an archive that is read whole."""
 _CURRENT = "current.jsonl"
 _TOOLSETS = ("all_task_tools", "main_agent_tools")
 
