@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import re
 import stat
 import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolwright import Call, Done, Failed, Outcome, Pending, Policy, Runtime
-from toolwright.builtin.changes import between, from_spans, lines_of, patch
+from toolwright.builtin.changes import Passage, between, from_spans, lines_of, patch
 from toolwright.builtin.document import Document, Span
 from toolwright.builtin.encoding import Encoding
 from toolwright.builtin.files import files
@@ -144,10 +146,10 @@ async def test_a_replacement_cannot_fill_the_memory(tmp_path: Path) -> None:
     path = put(tmp_path, "x" * 90_000)
 
     failed(await edit(tmp_path, "x", "y" * 1_000_000, replace_all=True), "too_large")
-    put(tmp_path, "x" * 200_000)
+    put(tmp_path, "x" * 100_001)
     failed(await edit(tmp_path, "x", "y", replace_all=True), "too_large")
 
-    assert path.read_text() == "x" * 200_000
+    assert path.read_text() == "x" * 100_001
 
 
 # What stays
@@ -204,6 +206,7 @@ async def test_the_mode_stays_and_a_link_stays(tmp_path: Path) -> None:
     assert path.read_text() == "c"
 
 
+SPOT = Workspace("/").spot("x")
 text_lines = st.lists(st.text("ab é", max_size=4), max_size=6)
 
 
@@ -214,9 +217,7 @@ def test_everything_around_an_edit_stays_byte_for_byte(lines: list[str], newline
     end = data.draw(st.integers(start, len(text)))
     content = data.draw(st.text("xy\n", max_size=5))
     document = Document(text.replace("\n", newline).encode(), Encoding("utf-8"))
-    spot = Workspace("/").spot("x")
-
-    edited = document.edited(spot, [Span(start, end, content)])
+    edited = document.edited(SPOT, [Span(start, end, content)])
 
     style = newline if "\n" in text else "\n"
     assert edited.decode() == (text[:start] + content + text[end:]).replace("\n", style)
@@ -301,6 +302,7 @@ async def test_the_fields_of_an_edit_say_what_it_does(
         ({"from": 3, "to": 2, "content": "x"}, "before it begins"),
         ({"from": 1, "to": 9, "content": "x"}, "there is no line 9"),
         ({"from": "", "to": 9, "content": "x"}, "empty"),
+        ({"from": 4, "to": 4, "content": "x"}, "there is no line 4; the file has 3 lines"),
         ({"from": "c", "to": "a", "content": "x"}, "not found after `from`"),
         ({"old": "zzz", "new": "x"}, "Edit 1: `old` was not found"),
         ({"old": "b ", "new": "x"}, "whitespace only"),
@@ -412,7 +414,7 @@ async def test_another_shape_is_not_the_same_text(tmp_path: Path) -> None:
 # Changes and diffs
 
 
-@given(st.lists(st.sampled_from(["a\n", "b\n", "c"]), max_size=8), st.data())
+@given(st.lists(st.sampled_from(["a\n", "b\n", "c"]), max_size=60), st.data())
 def test_changes_turn_the_old_lines_into_the_new_ones(pieces: list[str], data: st.DataObject) -> None:
     text = "".join(pieces)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), min_size=0, max_size=6)))
@@ -426,8 +428,10 @@ def test_changes_turn_the_old_lines_into_the_new_ones(pieces: list[str], data: s
     after += text[at:]
 
     lines = lines_of(text)
-    assert applied(lines, from_spans(text, lines, spans)) == lines_of(after)
+    changed = list(from_spans(text, spans))
+    assert applied(lines, [change for _, some in changed for change in some]) == lines_of(after)
     assert applied(lines, between(lines, lines_of(after))) == lines_of(after)
+    assert patched(lines, patch("f", changed)) == after
 
 
 def applied(lines: list[str], changes: list[Any]) -> list[str]:
@@ -438,11 +442,29 @@ def applied(lines: list[str], changes: list[Any]) -> list[str]:
     return lines_of("".join(lines))
 
 
+def patched(lines: list[str], diff: str) -> str:
+    """What a unified diff makes of the lines: context and removed lines must be what it says they are."""
+    made, at = list[str](), 0
+    for line in diff.replace("\n\\ No newline at end of file", "\0").split("\n")[2:]:
+        if found := re.match(r"@@ -(\d+),(\d+) \+(\d+),(\d+) @@", line):
+            begins = int(found[1]) - (int(found[2]) > 0)
+            made += lines[at:begins]
+            at = begins
+            assert len(made) == int(found[3]) - (int(found[4]) > 0)
+            continue
+        content = line[1:-1] if line.endswith("\0") else f"{line[1:]}\n"
+        if line[0] in " -":
+            assert lines[at] == content
+            at += 1
+        made += [content] if line[0] in " +" else []
+    return "".join([*made, *lines[at:]])
+
+
 def test_distant_changes_are_hunks_of_their_own() -> None:
     before = [f"{n}\n" for n in range(1, 31)]
     after = ["1\n", "two\n", *before[2:19], "new\n", *before[19:29], "30"]
 
-    assert patch("f", before, between(before, after)) == (
+    assert patch("f", [(Passage(before), between(before, after))]) == (
         "--- a/f\n+++ b/f\n@@ -1,5 +1,5 @@\n 1\n-2\n+two\n 3\n 4\n 5\n"
         "@@ -17,6 +17,7 @@\n 17\n 18\n 19\n+new\n 20\n 21\n 22\n"
         "@@ -27,4 +28,4 @@\n 27\n 28\n 29\n-30\n+30\n\\ No newline at end of file"
@@ -454,9 +476,35 @@ async def test_a_large_diff_is_cut(tmp_path: Path) -> None:
 
     outcome = await edit(tmp_path, "x", "z" * 1000, replace_all=True)
 
-    assert outcome.text.endswith("[cut: 10,000 lines are removed or added in all]")
+    assert outcome.text.endswith("[cut: the diff goes on]")
     assert outcome.text.count("\n") < 210
     assert len(outcome.text) < 100_000
+
+
+async def test_bytes_that_are_no_text_do_not_get_into_what_is_shown(tmp_path: Path) -> None:
+    put(tmp_path, b"x" * 9000 + b"\n\xff\xfe b\n")
+
+    done = await edit(tmp_path, "b", "c")
+    wrong = await edit(tmp_path, " bb\n", "c")
+
+    assert "-?? b\n+?? c" in done.text
+    assert (done.text + wrong.text).encode()
+    assert (tmp_path / "a.txt").read_bytes().endswith(b"\n\xff\xfe c\n")
+
+
+@pytest.mark.parametrize("content", ["\n" * 9_000_000, "ab\n" * 3_000_000, "x" * 9_000_000])
+async def test_a_large_file_is_edited_in_little_more_memory_than_it_takes(tmp_path: Path, content: str) -> None:
+    put(tmp_path, f"first {content} last")
+    tracemalloc.start()
+    try:
+        outcome = await edit_file(tmp_path, {"old": "first", "new": "1"}, {"old": "last", "new": "2"})
+        failed(await edit(tmp_path, "nowhere", "x"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert outcome.ok
+    assert peak < 80_000_000
 
 
 # Several at once
@@ -539,6 +587,24 @@ async def test_a_file_that_changes_all_the_time_is_a_conflict_and_not_a_lost_cha
         thread.join()
 
     assert path.read_text().count("\n") == 2
+
+
+async def test_nothing_is_changed_any_more_once_nobody_waits(tmp_path: Path) -> None:
+    path, space = put(tmp_path, "a\n"), Workspace(tmp_path)
+    calls = {
+        "edit": {"file_path": "a.txt", "old_string": "a", "new_string": "b"},
+        "write": {"file_path": "a.txt", "content": "b"},
+        "delete_file": {"path": "a.txt"},
+        "move_file": {"from": "a.txt", "to": "b.txt"},
+    }
+    async with Runtime(files(space)) as runtime:
+        with space.lock(space.spot("a.txt")):
+            outcomes = [await runtime.call(name, arguments, timeout=0.05) for name, arguments in calls.items()]
+        while runtime.stats().abandoned:  # noqa: ASYNC110 - threads that nobody waits for tell nobody
+            await asyncio.sleep(0.01)
+
+    assert [failed(outcome, "timed_out") for outcome in outcomes]
+    assert path.read_text() == "a\n"
 
 
 # Asking

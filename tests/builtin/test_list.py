@@ -52,6 +52,7 @@ async def test_folders_below_follow_and_links_are_not_entered(project: Path) -> 
 
 
 async def test_paths_are_relative_to_the_listed_folder(project: Path) -> None:
+    assert (await call(project, path="")).text == (await call(project)).text
     for path in ("src", "./src/", str(project / "src"), "link"):
         assert (await call(project, path=path)).text == "app/\nutil.py  11 bytes"
 

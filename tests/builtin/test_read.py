@@ -9,12 +9,18 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from toolwright import Done, Failed, Outcome, Pending, Runtime
+from toolwright.builtin import lines as lines_module
+from toolwright.builtin.encoding import encoding_of
 from toolwright.builtin.files import files
+from toolwright.builtin.page import page_of
 from toolwright.core.content import Image
 
 PNG = base64.b64decode(
@@ -233,6 +239,12 @@ async def test_an_image_comes_as_an_image(tmp_path: Path) -> None:
     assert outcome.data == {"path": "a.png", "mimeType": "image/png", "size": len(PNG)}
 
 
+async def test_a_text_that_begins_like_an_image_is_a_text(tmp_path: Path) -> None:
+    (tmp_path / "a.gif").write_text("GIF89a is how they begin")
+
+    assert (await read(tmp_path, "a.gif")).text == "     1\tGIF89a is how they begin"
+
+
 async def test_an_image_that_is_too_large_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG + b"\0" * 4_000_000)
 
@@ -288,6 +300,32 @@ async def test_a_terabyte_of_hole_is_paged_at_once(tmp_path: Path) -> None:
     assert note == "(lines 3 to 4; more follow, not counted in so large a file. Go on with offset=5.)"
 
 
+async def test_a_line_that_is_a_terabyte_long_is_cut_at_once(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.write(b"line\n" * 5000 + b"long")
+        file.truncate(1 << 40)
+    began = time.monotonic()
+
+    last = await read(tmp_path, "sparse", offset=5000)
+    beyond = await refused(tmp_path, "sparse", offset=9999)
+
+    assert time.monotonic() - began < 1
+    assert last.text.startswith("  5000\tline\n  5001\tlong\ufffd\ufffd")
+    assert last.metadata["totalLines"] == 5001
+    assert "which has 5,001 lines" in beyond.message
+
+
+async def test_holes_do_not_hide_lines(tmp_path: Path) -> None:
+    with (tmp_path / "holes").open("wb") as file:
+        file.write(b"one\n" * 3000)
+        file.seek(50_000_000)
+        file.write(b"end\n" * 10)
+        file.truncate(90_000_000)
+
+    assert (await read(tmp_path, "holes")).metadata["totalLines"] == 3011
+    assert (await read(tmp_path, "holes", offset=3005, limit=1)).text.startswith("  3005\tend\n")
+
+
 async def test_a_large_file_is_read_in_flat_memory(tmp_path: Path) -> None:
     (tmp_path / "large.txt").write_bytes((b"x" * 99 + b"\n") * 600_000)
     with measured() as peak:
@@ -325,6 +363,35 @@ async def test_a_file_that_shrinks_and_grows_while_it_is_read_does_no_harm(tmp_p
         thread.join()
 
     assert {outcome.code for outcome in outcomes if isinstance(outcome, Failed)} <= {"invalid_arguments"}
+
+
+@example(["é", "é", ""], 3, 1, 3, 3, "utf-8", "\n")
+@given(
+    st.lists(st.text("aé€", max_size=9), max_size=12),
+    st.integers(1, 14),
+    st.integers(1, 14),
+    st.integers(1, 8),
+    st.integers(1, 9),
+    st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_however_the_blocks_fall_the_lines_are_the_same(
+    lines: list[str], first: int, limit: int, most: int, block: int, codec: str, newline: str
+) -> None:
+    data = newline.join(lines).encode(codec)
+    whole = lines[:-1] if lines and not lines[-1] else lines
+    encoding = encoding_of(data)
+    assert encoding is not None
+    with TemporaryFile() as file, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines_module, "BLOCK", block)
+        file.write(data)
+        page = page_of(file, encoding, first, limit, line=most, room=10**9, stop=lambda: False)
+
+    taken = whole[first - 1 : first - 1 + limit]
+    assert [line.bare for line in page.lines] == [line[:most] for line in taken]
+    assert [line.cut for line in page.lines] == [len(line) > most for line in taken]
+    assert page.total == len(whole)
+    assert page.more == (len(whole) > first - 1 + limit)
 
 
 # read_file

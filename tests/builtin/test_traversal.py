@@ -1,5 +1,6 @@
 """No path, however it is written, and no race leads out of a workspace. `scripts/traversal` tries for longer."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,20 +8,20 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.traversal.attempts import TOOLS, attempts
+from tests.traversal.attempts import LOOKING, TOOLS, attempts
 from tests.traversal.grounds import CANARY, Grounds
 from tests.traversal.racing import race
 from tests.traversal.strings import strings
-from toolwright.builtin import beneath
+from toolwright.builtin import beneath, spot
 
 
 @pytest.fixture(params=["kernel", "step by step"])
 def way(request: pytest.FixtureRequest) -> Iterator[str]:
     """How files are opened: as the kernel offers it, or as it is done where the kernel does not."""
     before = beneath._kernel_knows[0]
-    if request.param == "kernel" and not before:
+    if request.param == "kernel" and before is False:
         pytest.skip("this kernel has no openat2")
-    beneath._kernel_knows[0] = request.param == "kernel"
+    beneath._kernel_knows[0] = None if request.param == "kernel" else False
     yield request.param
     beneath._kernel_knows[0] = before
 
@@ -50,6 +51,19 @@ def test_the_outside_is_watched_closely(grounds: Grounds) -> None:
     assert grounds.changed() == ["outside/deep", "outside/deep/new"]
 
 
+async def test_a_workspace_that_only_looks_at_the_path_would_be_found_out(
+    grounds: Grounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trusting(folder: int, parts: tuple[str, ...], flags: int = os.O_RDONLY, mode: int = 0) -> int:
+        return os.open("/".join(parts) or ".", flags | os.O_NONBLOCK, mode, dir_fd=folder)
+
+    monkeypatch.setattr(spot, "open_beneath", trusting)
+
+    for name in LOOKING:
+        with pytest.raises(AssertionError, match=name):
+            await attempts(grounds, name, 300)
+
+
 @pytest.mark.parametrize("name", TOOLS)
 async def test_no_path_leads_outside(grounds: Grounds, way: str, name: str) -> None:
     ended = await attempts(grounds, name, 300, seed=list(TOOLS).index(name))
@@ -63,3 +77,29 @@ async def test_no_race_leads_outside(grounds: Grounds, way: str) -> None:
 
     assert found.swaps > 200
     assert found.done > 20
+
+
+async def test_where_a_container_forbids_the_newer_call_the_older_ones_do(
+    grounds: Grounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*given: object) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(beneath, "_kernel_knows", [None])
+    monkeypatch.setattr(beneath, "_openat2", forbidden)
+
+    ended = await attempts(grounds, "get_file_info", 400)
+
+    assert beneath._kernel_knows == [False]
+    assert ended["done"] > 0
+
+
+async def test_no_descriptor_is_left_open(grounds: Grounds, way: str) -> None:
+    counts = []
+    for _ in range(3):
+        for name in TOOLS:
+            await attempts(grounds, name, 20, seed=7)
+        gc.collect()
+        counts.append(len(os.listdir("/dev/fd")))
+
+    assert counts[2] <= counts[1]

@@ -5,12 +5,17 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.outgoing.server import redirect, reply, serving
+from tests.outgoing.server import only_loopback, redirect, reply, serving
 from toolwright import DefinitionError, Runtime
 from toolwright.builtin.search_engines import Hit, bing, brave, duckduckgo, google, searxng, tavily
 from toolwright.builtin.web import web
 
 KEY = "canary-key-123"
+
+
+@pytest.fixture(autouse=True)
+def _only_loopback(monkeypatch):
+    only_loopback(monkeypatch)
 
 
 def as_json(value, status=200, **headers):
@@ -134,7 +139,8 @@ async def searched(name, arguments, answer=None):
     """The outcome of one search, and what the engine was asked."""
     speaks, make = ENGINES[name]
     async with serving(answer or speaks) as server:
-        async with Runtime(web(search=make(f"http://127.0.0.1:{server.port}"))) as runtime:
+        engine = make(f"http://127.0.0.1:{server.port}")
+        async with Runtime(web(search=engine)) as runtime:
             outcome = await runtime.call("web_search", arguments)
     assert KEY not in outcome.text
     return outcome, server.asked
@@ -258,6 +264,14 @@ async def test_duckduckgo_asks_for_a_person_now_and_then():
         outcome, _ = await searched("duckduckgo", {"query": "tools"}, lambda asked, a=answer: a)
 
         assert outcome.code == "rate_limited"
+
+
+@pytest.mark.parametrize("piece", ["<a", '<a class="', '<a class="result__a">', "&#1"])
+async def test_a_page_made_to_be_slow_is_read_quickly(piece):
+    page = piece * (500_000 // len(piece))
+    outcome, _ = await searched("duckduckgo", {"query": "tools"}, lambda asked: reply(page, content_type="text/html"))
+
+    assert outcome.data["results"] == []
 
 
 async def test_long_extracts_are_cut_and_cleaned():

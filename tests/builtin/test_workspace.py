@@ -231,6 +231,46 @@ def test_an_error_names_no_path_but_the_given_one_and_the_root(tmp_path: Path) -
         assert "hidden-name" not in str(raised.value)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+async def test_what_the_system_forbids_is_said_to_be_so(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "closed").mkdir(mode=0o700)
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "file").chmod(0o600)
+    space = Workspace(tmp_path)
+    tools = {tool.name: tool for tool in files(space)}
+    calls = [
+        ("read", {"file_path": "file"}),
+        ("list", {"path": "closed"}),
+        ("write", {"file_path": "new", "content": ""}),
+        ("write", {"file_path": "closed/new", "content": ""}),
+        ("edit", {"file_path": "file", "old_string": "x", "new_string": "y"}),
+        ("delete_file", {"path": "file"}),
+        ("move_file", {"from": "file", "to": "moved"}),
+    ]
+    for name, _ in calls:
+        tools[name].compile()
+
+    os.seteuid(65534)
+    try:
+        outcomes = [await tools[name].run(arguments) for name, arguments in calls]
+    finally:
+        os.seteuid(0)
+
+    for outcome in outcomes:
+        assert "the operating system does not allow" in denied(outcome)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["closed", "file"]
+
+
+def test_a_root_may_be_named_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    space = Workspace(tmp_path / "link")
+
+    for path in ("a.txt", f"{tmp_path}/link/a.txt", f"{tmp_path}/real/a.txt"):
+        assert space.spot(path).shown == "a.txt"
+
+
 # Keys
 
 

@@ -121,6 +121,13 @@ async def test_a_file_on_the_way_is_no_folder(tmp_path: Path) -> None:
     failed(await write(tmp_path, "a/b", "x"), "invalid_arguments")
 
 
+async def test_a_path_that_ends_as_a_folder_is_no_file(tmp_path: Path) -> None:
+    for path in ("new/", "a/b//"):
+        assert "ends in a slash" in failed(await write(tmp_path, path, "x"), "invalid_arguments").message
+
+    assert list(tmp_path.iterdir()) == []
+
+
 async def test_a_link_stays_and_its_target_is_written(tmp_path: Path) -> None:
     (tmp_path / "real.txt").write_text("old")
     (tmp_path / "link.txt").symlink_to("real.txt")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Any
 
 import httpcore2
 
+from toolwright.outgoing import connector
 from toolwright.outgoing.client import Client
 
 PUBLIC = "93.184.216.34"
@@ -182,3 +185,19 @@ async def online(
         client = make(**{"resolver": names, "dialer": dials, **settings})
         async with client:
             yield server, client
+
+
+def only_loopback(monkeypatch: Any) -> None:
+    """Make it impossible to dial anything else, or to ask the system's resolver for another name."""
+    look_up, dial = socket.getaddrinfo, connector.dial
+
+    def local_names(host: str, *args: Any, **more: Any) -> Any:
+        assert host in ("localhost", "127.0.0.1", "::1"), f"a test looked up {host}"
+        return look_up(host, *args, **more)
+
+    async def local_dial(address: str, port: int, timeout: float | None) -> Any:
+        assert ip_address(address).is_loopback, f"a test dialled {address}"
+        return await dial(address, port, timeout)
+
+    monkeypatch.setattr(socket, "getaddrinfo", local_names)
+    monkeypatch.setattr(connector, "dial", local_dial)

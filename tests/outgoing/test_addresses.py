@@ -75,6 +75,7 @@ FORMS = {
     "[64:ff9b:1::1]": "64:ff9b:1::1",
     "[2002:7f00:1::]": "2002:7f00:1::",
     "[2002:a9fe:a9fe::1]": "2002:a9fe:a9fe::1",
+    "[2002:808:808::1]": "2002:808:808::1",
     "[2001:0:4136:e378:8000:63bf:80ff:fffe]": "2001:0:4136:e378:8000:63bf:80ff:fffe",
     "[2001:2::1]": "2001:2::1",
     "[2001:10::1]": "2001:10::1",
@@ -162,6 +163,50 @@ def test_public_addresses_are_none_of_these(address):
 def test_a_public_address_inside_a_gateways_form_stays_public(address):
     assert why_denied(parsed(address)) is None
     assert list(embedded(parsed(address))) == [ip_address("8.8.8.8")]
+
+
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    {
+        "169.254.169.254": "metadata",
+        "169.254.170.2": "metadata",
+        "169.254.170.23": "metadata",
+        "100.100.100.200": "metadata",
+        "192.0.0.192": "metadata",
+        "168.63.129.16": "metadata",
+        "fd00:ec2::254": "metadata",
+        "fd20:ce::254": "metadata",
+        "::ffff:169.254.169.254": "metadata",
+        "64:ff9b::169.254.169.254": "metadata",
+        "::1": "loopback",
+        "::ffff:127.0.0.1": "loopback",
+        "::": "unspecified",
+        "::127.0.0.1": "v4-compatible",
+        "10.1.2.3": "private",
+        "100.64.0.1": "shared",
+        "fc00::1": "unique local",
+        "fec0::1": "site-local",
+        "fe80::1": "link-local",
+        "ff02::1": "multicast",
+        "2002:808:808::1": "6to4",
+        "64:ff9b:1::1": "local NAT64",
+        "::ffff:0:127.0.0.1": "v4-translated",
+        "100::1": "discard",
+        "100:0:0:1::1": "discard",
+        "5f00::1": "segment routing",
+        "2001:0:1::1": "protocol assignments",
+        "4000::1": "reserved",
+    }.items(),
+)
+def test_an_address_is_of_its_narrowest_kind(address, kind):
+    assert why_denied(parsed(address)) == kind
+
+
+@pytest.mark.parametrize(
+    "edge", ["9.255.255.255", "11.0.0.0", "126.255.255.255", "128.0.0.0", "172.15.255.255", "172.32.0.0"]
+)
+def test_what_lies_beside_a_denied_network_is_not_denied(edge):
+    assert why_denied(parsed(edge)) is None
 
 
 def test_a_zone_changes_nothing():

@@ -96,7 +96,9 @@ async def test_an_answer_to_head_is_not_unpacked():
         assert (await client.request("HEAD", "http://site.test/")).body == b""
 
 
-@pytest.mark.parametrize("body", [b"not gzip at all", gzip.compress(b"x" * 1000)[:-20] + b"garbage" * 5])
+@pytest.mark.parametrize(
+    "body", [b"not gzip at all", gzip.compress(b"x" * 1000)[:-20] + b"garbage" * 5], ids=["plain", "spoilt"]
+)
 async def test_what_only_claims_to_be_packed_is_refused(body):
     async with online(lambda asked: reply(body, content_encoding="gzip")) as (_, client):
         with pytest.raises(ToolError):
@@ -209,7 +211,7 @@ async def test_a_trickle_ends_at_the_time_limit(what):
             await client.request("GET", "http://site.test/")
         took = asyncio.get_running_loop().time() - started
 
-    assert 0.25 < took < 2
+    assert 0.25 < took < 4
 
 
 @pytest.mark.parametrize(
@@ -256,7 +258,7 @@ async def test_others_get_their_turn_while_tiny_chunks_come_in():
 
 def test_a_bomb_leaves_the_memory_of_a_process_as_it_was():
     code = """
-        import asyncio, resource, time
+        import asyncio, resource
         from tests.outgoing.server import reply
         from tests.outgoing.test_bombs import MIB, bomb, online
         from toolwright.core.errors import ToolError
@@ -266,19 +268,16 @@ def test_a_bomb_leaves_the_memory_of_a_process_as_it_was():
             async with online(lambda asked: reply(packed, content_encoding="gzip")) as (_, client):
                 await client.request("HEAD", "http://site.test/")
                 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-                started = time.perf_counter()
                 try:
                     await client.request("GET", "http://site.test/")
                 except ToolError as error:
-                    took = time.perf_counter() - started
                     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-                    print(error.code, grown, took)
+                    print(error.code, grown)
 
         asyncio.run(main())
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
-    verdict, grown, took = done.stdout.split()
+    verdict, grown = done.stdout.split()
 
     assert verdict == "too_large"
     assert int(grown) < 32 * 1024
-    assert float(took) < 2

@@ -18,7 +18,8 @@ from toolwright.core.errors import (
     ToolError,
     Unavailable,
 )
-from toolwright.outgoing.client import Client, Settings
+from toolwright.outgoing.client import Client
+from toolwright.outgoing.settings import Settings
 
 
 async def test_an_answer_is_a_value():
@@ -124,6 +125,30 @@ async def test_a_second_address_is_tried_when_the_first_does_not_answer():
     assert dials.dialled == [("1.1.1.1", 80), (PUBLIC, 80)]
 
 
+async def test_a_host_with_addresses_without_number_is_refused():
+    many = [f"1.1.{n // 256}.{n % 256}" for n in range(5000)]
+    async with Client(resolver=Names(many_test=many), dialer=(dials := Dials())) as client:
+        with pytest.raises(Denied, match="5000 addresses"):
+            await client.request("GET", "http://many.test/")
+
+    assert dials.dialled == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), {"allow_hosts": "site.test", "deny_hosts": "evil.test", "allow_private": "10.0.0.0/8"}.items()
+)
+async def test_settings_that_can_be_read_only_once_still_hold(name, value):
+    names, dials = Names(evil_test=PUBLIC, site_test="10.0.0.1"), Dials()
+
+    async with Client(resolver=names, dialer=dials, **{name: iter([value])}) as client:
+        with pytest.raises(Denied if name != "allow_private" else NotStarted):
+            await client.request("GET", "http://evil.test/")
+        with pytest.raises(NotStarted if name == "allow_private" else Denied):
+            await client.request("GET", "http://site.test/")
+
+    assert dials.dialled == ([(PUBLIC, 80), ("10.0.0.1", 80)] if name == "allow_private" else [])
+
+
 async def test_a_mapped_address_is_dialled_as_what_it_is():
     async with Client(resolver=Names(site_test="::ffff:1.2.3.4"), dialer=(dials := Dials())) as client:
         with pytest.raises(NotStarted):
@@ -141,6 +166,26 @@ async def test_connections_are_kept_for_the_same_host_only():
 
         assert server.connections == 2
         assert [asked.headers["host"] for asked in server.asked] == ["site.test", "site.test", "other.test"]
+
+
+@pytest.mark.parametrize("split", [False, True])
+async def test_more_than_was_asked_for_is_not_the_answer_to_the_next_request(split):
+    async def answer(asked):
+        if asked.path != "/1":
+            yield reply("honest")
+        elif split:
+            yield reply("first")
+            yield reply("forged")
+        else:
+            yield reply("first") + reply("forged")
+
+    async with online(answer) as (_, client):
+        assert (await client.request("GET", "http://site.test/1")).body == b"first"
+        await asyncio.sleep(0.01)  # let what was sent too much arrive
+
+        found = await asyncio.gather(*(client.request("GET", f"http://site.test/{n}") for n in range(2, 5)))
+
+    assert [response.body for response in found] == [b"honest"] * 3
 
 
 async def test_no_cookie_is_kept_between_requests():
@@ -166,6 +211,18 @@ async def test_an_idempotency_key_goes_along_with_what_changes_something(method)
         await client.request(method, "http://site.test/", idempotency_key="x", headers={"idempotency-key": "mine"})
 
     assert [asked.headers["idempotency-key"] for asked in server.asked] == ["call-1", "mine"]
+
+
+@pytest.mark.parametrize("key", ["a\r\nX-Injected: 1", "snow \u2603", " ", "x" * 300, "\ud800"])
+async def test_a_key_that_cannot_be_a_header_is_still_one_key(key):
+    async with online(lambda asked: reply("x")) as (server, client):
+        for _ in range(2):
+            await client.request("POST", "http://site.test/", idempotency_key=key)
+
+    first, second = (asked.headers["idempotency-key"] for asked in server.asked)
+    assert first == second
+    assert len(first) == 64
+    assert "x-injected" not in server.asked[0].headers
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
@@ -315,6 +372,27 @@ async def test_a_server_that_never_answers_ends_at_the_time_limit():
         assert client._pool.connections == []
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_server_that_never_reads_ends_at_the_time_limit(scheme):
+    ended, tasks = asyncio.Event(), []
+
+    async def deaf(reader, writer):
+        tasks.append(asyncio.current_task())
+        await ended.wait()
+        writer.close()
+
+    server = await asyncio.start_server(deaf, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with Client(allow_private=True, ports=[port], connect_timeout=0.2, read_timeout=0.2) as client:
+        with pytest.raises((TimedOut, NotStarted), match="in time"):
+            await client.request("POST", f"{scheme}://127.0.0.1:{port}/", body=bytes(20_000_000))
+        assert client._pool.connections == []
+    ended.set()
+    await asyncio.gather(*tasks)
+    server.close()
+    await server.wait_closed()
+
+
 async def test_a_name_that_is_never_found_ends_at_the_time_limit_of_the_connection():
     async def lost(host, port):
         await asyncio.sleep(60)
@@ -358,6 +436,15 @@ async def test_an_upgrade_nobody_asked_for_is_refused():
             await client.request("GET", "http://site.test/")
 
 
+@pytest.mark.parametrize("name", ["allow_hosts", "deny_hosts", "allow_private", "ports", "verify"])
+async def test_what_may_be_reached_is_not_a_matter_of_one_request(name):
+    async with Client(dialer=(dials := Dials())) as client:
+        with pytest.raises(TypeError, match=name):
+            await client.request("GET", "http://1.1.1.1/", **{name: ()})
+
+    assert dials.dialled == []
+
+
 async def test_a_closed_client_says_so():
     client = Client()
     await client.aclose()
@@ -388,6 +475,9 @@ async def test_socket_files_are_never_reached():
         {"deny_hosts": [1]},
         {"max_ratio": 0},
         {"allow_private": [""]},
+        {"allow_private": None},
+        {"allow_hosts": True},
+        {"ports": 80},
     ],
 )
 def test_settings_that_cannot_be_meant_are_a_mistake_of_the_developer(wrong):

@@ -152,6 +152,15 @@ async def test_credentials_stay_with_their_origin(location):
     assert second.body == b"the body"
 
 
+async def test_what_describes_the_body_stays_with_it():
+    async with online(leading(start=(303, "http://other.test/end"))) as (server, client):
+        headers = {"Content-Type": "application/json", "Accept": "text/x"}
+        await client.request("POST", "http://site.test/start", headers=headers, body=b"{}")
+
+    assert "content-type" not in server.asked[1].headers
+    assert server.asked[1].headers["accept"] == "text/x"
+
+
 async def test_credentials_that_were_dropped_do_not_come_back():
     async with online(leading(start="http://other.test/back", back="http://site.test/end")) as (server, client):
         await client.request("GET", "http://site.test/start", headers={"Authorization": "canary"})

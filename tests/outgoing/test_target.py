@@ -1,8 +1,14 @@
 """A URL is read in one way only, and what could be read in two is refused."""
 
-import pytest
+from urllib.parse import urlsplit
 
-from toolwright.core.errors import Denied, InvalidArguments
+import httpcore2
+import httpx2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolwright.core.errors import Denied, InvalidArguments, ToolError
 from toolwright.outgoing.target import host_of, target_of
 
 
@@ -115,9 +121,65 @@ def test_other_schemes_are_denied(url):
         target_of(url)
 
 
-def test_a_refusal_does_not_repeat_the_password():
+PARTS = [
+    "http:",
+    "https:",
+    "//",
+    "/",
+    "\\",
+    "@",
+    ":",
+    ".",
+    "?",
+    "#",
+    "%2f",
+    "%00",
+    "[",
+    "]",
+    "::1",
+    "127.0.0.1",
+    "0x7f",
+]
+PARTS += [
+    "example.com",
+    "evil.test",
+    "xn--",
+    "ü",
+    "。",
+    "①",
+    "ß",
+    "\u200d",
+    "\u2028",
+    "\t",
+    " ",
+    "80",
+    "0",
+    "user",
+    "a",
+    "-",
+]
+
+
+@given(st.lists(st.sampled_from(PARTS), min_size=1, max_size=8).map("".join), st.sampled_from(["", "http://", "//"]))
+def test_everybody_reads_the_same_host_into_what_is_accepted(text, before):
+    start = target_of("https://base.test/a/b?c")
+    for read in (target_of, start.join):
+        try:
+            target = read(before + text)
+        except ToolError:
+            continue
+
+        assert target_of(target.url) == target
+        parts = urlsplit(target.url)
+        assert (parts.hostname, parts.username) == (target.host, None)
+        assert (parts.port or {"http": 80, "https": 443}[parts.scheme]) == target.port
+        assert httpx2.URL(target.url).raw_host.decode() == httpcore2.URL(target.url).host.decode() == target.host
+
+
+@pytest.mark.parametrize("userinfo", ["me:hunter2", "hunter2", ":hunter2", "hunter2:", "a@hunter2"])
+def test_a_refusal_does_not_repeat_the_password(userinfo):
     with pytest.raises(InvalidArguments) as refused:
-        target_of("http://me:hunter2@example.com/?token=abc")
+        target_of(f"http://{userinfo}@example.com/?token=abc")
 
     assert "hunter2" not in str(refused.value)
     assert "abc" not in str(refused.value)

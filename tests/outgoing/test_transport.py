@@ -10,8 +10,8 @@ import trustme
 from tests.outgoing.server import PUBLIC, Dials, Names, online, redirect, reply
 from tests.outgoing.test_addresses import FORMS
 from tests.outgoing.test_bombs import MIB, bomb
-from toolwright.core.errors import Denied
-from toolwright.outgoing.client import Settings
+from toolwright.core.errors import DefinitionError, Denied
+from toolwright.outgoing.settings import Settings
 from toolwright.outgoing.transport import guarded
 
 
@@ -76,6 +76,36 @@ async def test_no_redirect_leads_from_https_to_http():
     assert len(server.asked) == 1
 
 
+async def test_keys_stay_with_their_origin():
+    def answer(asked):
+        return redirect("http://other.test/end", 307) if asked.path == "/start" else reply("end")
+
+    headers = {"Authorization": "canary", "X-Api-Key": "canary", "Cookie": "canary", "Accept": "text/x"}
+    async with using(answer, {"follow_redirects": True}) as (server, client):
+        response = await client.post("http://site.test/start", headers=headers, json={"a": 1})
+
+    first, second = server.asked
+    assert response.text == "end"
+    assert first.raw.count(b"canary") == 3
+    assert b"canary" not in second.raw
+    assert (second.headers["host"], second.headers["accept"], second.body) == ("other.test", "text/x", b'{"a":1}')
+
+
+@pytest.mark.parametrize("option", ["proxy", "mounts", "transport", "cookies", "trust_env", "verify"])
+def test_no_option_leads_past_the_guard(option):
+    with pytest.raises(DefinitionError, match=option):
+        guarded(**{option: None})
+
+
+async def test_more_than_was_asked_for_is_not_the_answer_to_the_next_request():
+    def answer(asked):
+        return reply("first") + reply("forged") if asked.path == "/1" else reply("honest")
+
+    async with using(answer) as (_, client):
+        assert (await client.get("http://site.test/1")).text == "first"
+        assert (await client.get("http://site.test/2")).text == "honest"
+
+
 async def test_no_cookie_is_kept():
     async with using(lambda asked: reply("x", set_cookie="session=of-somebody; Path=/")) as (server, client):
         await client.get("http://site.test/1")
@@ -112,6 +142,16 @@ async def test_other_ports_and_schemes_are_refused(url):
             await client.get(url)
 
     assert dials.dialled == []
+
+
+@pytest.mark.parametrize("url", ["http://8.8.8.8/", "http://134744072/", "http://010.8.8.8/", "http://bad.test./"])
+async def test_a_denied_host_is_denied_in_every_spelling(url):
+    names, dials = Names(), Dials()
+    async with guarded(Settings(resolver=names, dialer=dials, deny_hosts=["8.8.8.*", "bad.test"])) as client:
+        with pytest.raises((httpx2.ConnectError, httpx2.InvalidURL)):
+            await client.get(url)
+
+    assert dials.dialled == names.asked == []
 
 
 async def test_an_answer_in_an_encoding_that_was_not_offered_is_refused():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import secrets
 from time import monotonic
@@ -28,7 +29,8 @@ def processes_with(word: str) -> list[str]:
 
 
 def descriptors() -> list[str]:
-    """What this process has open; two calls in a row give the same."""
+    """What this process has open, without what is only waiting to be collected."""
+    gc.collect()
     found = []
     for name in os.listdir("/proc/self/fd"):
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -69,7 +68,6 @@ async def cancelled(
 async def _many(folder, sandbox, one, *, count, parallel, grace):  # type: ignore[no-untyped-def]
     ended, word, numbers = Ended(), marker(), iter(range(count))
     async with _runtime(folder, sandbox, grace) as runtime:
-        gc.collect()  # what earlier work left to it may be open still
         before = descriptors()
 
         async def several() -> None:

@@ -109,7 +109,7 @@ PLAIN = {
     "connect to a socket without a file": connect("\\0@abstract@"),
     "look at the host's network": "test \"$(ls /sys/class/net | wc -l)\" -gt 0 && echo ESCAPED",
     "look at the host's devices": "ls /sys/block /sys/class >/dev/null && echo ESCAPED",
-    "read the kernel's addresses": "head -c 1 /proc/kallsyms | grep -q . && echo ESCAPED",
+    "read the kernel's addresses": "grep -qv '^0000000000000000' /proc/kallsyms && echo ESCAPED",
     "read the kernel's command line": "test -s /proc/cmdline && cat /proc/cmdline && echo ESCAPED",
     "write outside": "echo x > @outside@/made; test -s @outside@/made && rm @outside@/made && echo ESCAPED",
 }  # fmt: skip
@@ -134,6 +134,11 @@ PRIVILEGED = {
     "become root": "su -c 'echo ESCAPED' </dev/null; sudo -n echo ESCAPED; setpriv --reuid 0 echo ESCAPED",
     "run a program as its owner": "test -x ../id-as-root && test $(../id-as-root -u) = 0 && echo ESCAPED",
     "give itself rights to a program": "cp /usr/bin/id own; chmod 4755 own; test $(./own -u) = 0 && echo ESCAPED",
+    "leave a program that runs as its owner": (
+        "cp /usr/bin/id own; for mode in 4755 2755 u+s g+s; do chmod $mode own && echo ESCAPED; done;"
+        "install -m 4755 /usr/bin/id other && echo ESCAPED; cp -p /usr/bin/su third; test -u third && echo ESCAPED"
+    ),
+    "make a file that runs as its owner": python("os.close(os.open('own', os.O_CREAT, 0o4755)); print('ESCAPED')"),
     "give a program capabilities": "cp /usr/bin/id own; setcap cap_sys_admin+ep own && echo ESCAPED",
     "give a file away": "touch f; chown 0:0 f && echo ESCAPED; chown 65534 f && echo ESCAPED",
     "make a device": "mknod disk b 254 0 && echo ESCAPED; mknod mem c 1 1 && echo ESCAPED",

@@ -3,8 +3,10 @@
 import base64
 import os
 import resource
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,16 @@ async def test_files_that_a_command_makes_belong_to_whoever_runs_it(place):
     await inside(place, "touch made.txt")
 
     assert (place.root / "made.txt").stat().st_uid == os.geteuid()
+
+
+async def test_a_folder_may_have_any_name(tmp_path):
+    odd = tmp_path / os.fsdecode(b"a b\n--bind\xff'\"$(id)")
+    odd.mkdir()
+    workspace = Workspace(odd)
+
+    async with await Child.start(["touch", "made"], cwd=odd, folders=workspace.folders) as child:
+        assert await child.wait() == 0
+    assert os.listdir(odd) == ["made"]
 
 
 async def test_nothing_else_of_the_disk_is_there(place):
@@ -190,12 +202,6 @@ async def test_memory_is_bounded(place):
     assert "MemoryError" in printed.err
 
 
-async def test_processor_time_is_bounded(place):
-    printed = await inside(place, "while :; do :; done", sandbox=Sandbox(cpu=1))
-
-    assert printed.code == 137
-
-
 # Bounded in itself: should nothing stop it, it ends after 300 processes.
 BOMB = """python3 -c '
 import os, time
@@ -220,26 +226,27 @@ async def test_the_users_own_processes_do_not_count(place):
     assert (await inside(place, "true; echo fine", sandbox=Sandbox(processes=5))).out == "fine\n"
 
 
+@needs("root")
 async def test_too_many_processes_are_found_where_nothing_else_bounds_them(place, monkeypatch):
     from toolwright.sandbox import child as module
 
     monkeypatch.setattr(module.Group, "make", lambda processes: None)
-    monkeypatch.setattr(module.os, "geteuid", lambda: 0)
     async with await Child.start(
-        ["bash", "-c", "ulimit -Su 500 2>/dev/null; for i in $(seq 200); do sleep 3 & done; sleep 3"],
+        ["bash", "-c", "for i in $(seq 200); do sleep 3 & done; sleep 3"],
         cwd=place.root, folders=place.workspace.folders, sandbox=Sandbox(processes=150),
     ) as child:  # fmt: skip
         code = await child.wait()
 
-    assert (code, child.overgrown) == (137, True) or os.geteuid()
+    assert (code, child.overgrown) == (137, True)
 
 
+@needs("python in /usr")
 async def test_a_server_inside_is_reached_inside(place):
-    printed = await inside(
-        place, "exec 3<>/dev/tcp/127.0.0.1/9 && echo OPEN; cat /proc/net/dev | grep -c lo:; cat /etc/hosts"
-    )
+    server = "python3 -m http.server 8000 >/dev/null 2>&1 & until exec 3<>/dev/tcp/localhost/8000; do sleep 0.05; done"
 
-    assert printed.out.splitlines()[0] == "1"
+    printed = await inside(place, f"({server}) 2>/dev/null; echo reached; tail -n +3 /proc/net/dev | wc -l")
+
+    assert printed.out.split() == ["reached", "1"]
 
 
 def test_a_program_can_be_started_from_a_thread(place):
@@ -300,7 +307,7 @@ def test_values_say_what_they_are():
 
 @needs("root")
 @needs("python in /usr")
-def test_it_holds_for_an_ordinary_user_too(place):
+def test_it_holds_for_an_ordinary_user_too():
     script = """
 import os, sys
 from pathlib import Path
@@ -312,17 +319,17 @@ command = ["bash", "-c", "id -u; touch made; cat /etc/shadow 2>&1; " + sys.argv[
 with start(command, cwd=root, folders=[folder], sandbox=Sandbox(processes=60)) as process:
     print(process.stdout.read().decode(), process.stderr.read().decode())
 """
-    for folder in (place.root, *place.root.parents[:3]):
-        os.chmod(folder, 0o755)
-    os.chown(place.root, 65534, 65534)
     source = Path(sys.modules["toolwright"].__file__).parents[1]
-    python = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else "/usr/local/bin/python3"
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin")
     user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     surroundings = {"PYTHONPATH": str(source), "PATH": os.environ["PATH"]}
-    command = [*user, python, "-B", "-c", script, str(place.root), BOMB]
-    done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=4, check=False)
+    with tempfile.TemporaryDirectory(prefix="toolwright-", dir="/tmp") as folder:
+        os.chown(folder, 65534, 65534)
+        command = [*user, python, "-B", "-c", script, folder, BOMB]
+        done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=4, check=False)
+        made = os.listdir(folder)
 
-    assert (place.root / "made").exists(), done.stderr
+    assert made == ["made"], done.stderr
     uid, shadow, forks = done.stdout.splitlines()[:3]
     assert uid == "1000"
     assert "No such file" in shadow

@@ -1,6 +1,7 @@
 """The filter is run here step by step, as the kernel does: so the other architecture's numbers are tried as well."""
 
 import errno
+import os
 import struct
 
 import pytest
@@ -57,6 +58,32 @@ def test_processes_may_be_made_but_no_namespaces(machine):
     assert answer(machine, clone, NEW_USER | 17) == errno.EPERM
     assert answer(machine, clone, NEW_NAMESPACE | 17) == errno.EPERM
     assert answer(machine, 435) == errno.ENOSYS  # clone3 hides its flags; C libraries fall back on clone
+
+
+MODES = {"x86_64": [(90, 1), (91, 1), (268, 2), (452, 2), (85, 1), (133, 1), (259, 2), (83, 1), (258, 2)],
+         "aarch64": [(52, 1), (53, 2), (452, 2), (33, 2), (34, 2)]}  # fmt: skip
+OPENING = {"x86_64": [(2, 1), (257, 2)], "aarch64": [(56, 2)]}
+
+
+@machines
+def test_no_program_is_given_its_owners_rights(machine):
+    for number, mode in MODES[machine]:
+        before = [0o7777] * mode
+        assert answer(machine, number, *before, 0o755) == 0
+        assert answer(machine, number, *before, 0o4755) == errno.EPERM
+        assert answer(machine, number, *before, 0o2755) == errno.EPERM
+        assert answer(machine, number, *before, 0o1777) == 0
+
+
+@machines
+@pytest.mark.parametrize("making", [os.O_CREAT, os.O_TMPFILE])
+def test_no_file_is_made_with_its_owners_rights(machine, making):
+    for number, flags in OPENING[machine]:
+        before = [0] * flags
+        assert answer(machine, number, *before, os.O_RDWR | making, 0o644) == 0
+        assert answer(machine, number, *before, os.O_RDWR | making, 0o4755) == errno.EPERM
+        assert answer(machine, number, *before, os.O_RDWR, 0o7777) == 0  # no mode is meant
+    assert answer(machine, 437) == errno.ENOSYS
 
 
 @machines

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from tests.traversal.grounds import CANARY, MARK, Grounds
+from tests.traversal.grounds import CANARY, MARK, SIZE, Grounds
 from tests.traversal.strings import strings
 from toolwright import Outcome, Runtime, Workspace
 from toolwright.builtin.files import files
@@ -21,15 +21,15 @@ LOOKING: dict[str, Callable[[str], dict[str, Any]]] = {
 CHANGING: dict[str, Callable[[str], dict[str, Any]]] = {
     "write": lambda path: {"file_path": path, "content": "written"},
     "write_file": lambda path: {"path": path, "content": "written"},
-    "edit": lambda path: {"file_path": path, "old_string": CANARY, "new_string": "edited"},
+    "edit": lambda path: {"file_path": path, "old_string": "\n", "new_string": " edited\n"},
     "edit_file": lambda path: {"path": path, "edits": [{"insert": "end", "content": "edited"}]},
     "delete_file": lambda path: {"path": path, "recursive": True},
     "move_file": lambda path: {"from": path, "to": "stolen.txt", "overwrite": True},
     "move_file to": lambda path: {"from": "inside.txt", "to": path, "overwrite": True},
 }
 TOOLS = {**LOOKING, **CHANGING}
-_FOREIGN = (CANARY, "Y2FuYXJ5", "root:x:0", "cm9vdDp4", MARK)
-"""What only stands outside, plain and in base64; a name that only a listing of a folder outside has."""
+_FOREIGN = (CANARY, "Y2FuYXJ5", "root:x:0", "cm9vdDp4", MARK, f"'size': {SIZE}")
+"""What is only outside: text, plain and in base64, a name that stands in every folder there, and a size."""
 
 
 async def yes(wait: Any) -> bool:

@@ -13,6 +13,8 @@ CANARY = "canary-7f3a9c"
 """Stands in every file outside, and nowhere else."""
 MARK = "only-outside-5d1e"
 """The name of an empty file in every folder outside."""
+SIZE = 4321
+"""Bytes of every other file outside, and of none inside."""
 Snapshot = dict[str, tuple[Any, ...]]
 
 
@@ -29,7 +31,7 @@ class Grounds:
         for name in ("outside/secret.txt", "outside/deep/secret.txt", "allowed_evil/secret.txt", "secret.txt"):
             path = self.base / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{CANARY}\n")
+            path.write_text(f"{CANARY}\n".ljust(SIZE))
             (path.parent / MARK).touch()
 
     def restore(self) -> None:
@@ -52,9 +54,7 @@ class Grounds:
 
     def outside(self) -> Snapshot:
         """All that is outside: names, kinds, modes, times and content."""
-        found: MARK = "only-outside-5d1e"
-"""The name of an empty file in every folder outside."""
-Snapshot = {}
+        found: Snapshot = {}
         for folder, folders, names in os.walk(self.base):
             if Path(folder) == self.base:
                 folders.remove("allowed")

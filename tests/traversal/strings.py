@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from itertools import islice, product
+from itertools import product
 from pathlib import Path
 
 DOTS = (
@@ -43,42 +42,43 @@ ENDS = (
     ";x",
     "\r\n",
 )
+DEPTHS = (1, 2, 3, 8)
 TARGETS = ("outside/secret.txt", "outside", "secret.txt", "allowed_evil/secret.txt", "outside/deep/secret.txt",
            "outside/new.txt", "allowed_evil", "new.txt")  # fmt: skip
+INSIDE = ("inside.txt", "sub/inside.txt", "sub")
+"""What may be reached, so that it is seen that the tools do work."""
 READ_ONLY = ("etc/passwd", "etc/hostname", "proc/self/environ", "etc", "proc/self/fd/0", "dev/zero", "proc/self/mem")
 """Targets that only tools are tried on that cannot do harm, should they get there."""
 
 
 def strings(base: Path, count: int, *, seed: int = 0, harmless: bool = True) -> list[str]:
     """So many different paths. With `harmless`, none names a file that is not ours."""
-    chance = random.Random(seed)
-    known = dict.fromkeys(islice(_all(base, harmless), count // 2))
+    chance, targets = random.Random(seed), _targets(base, harmless)
+    begun = [f"{start}{target}" for start, target in product(STARTS, targets)]
+    climbing = [
+        (dots + slash) * depth + target for dots, slash, depth, target in product(DOTS, SLASHES, DEPTHS, targets)
+    ]
+    known = dict.fromkeys([*targets, *_some(chance, begun, count // 2), *_some(chance, climbing, count // 5)])
     while len(known) < count:
-        known[_drawn(chance, base, harmless)] = None
-    return list(known)
+        known[_drawn(chance, targets)] = None
+    return list(known)[:count]
+
+
+def _some(chance: random.Random, paths: list[str], count: int) -> list[str]:
+    return chance.sample(paths, min(len(paths), count))
 
 
 def _targets(base: Path, harmless: bool) -> list[str]:
     whole = [f"{base}/{target}" for target in TARGETS]
     evil = [f"{base}/allowed_evil/secret.txt", f"{base}/allowed/../secret.txt", f"{base}/allowed/../outside"]
-    return [*TARGETS, *whole, *evil, *(() if harmless else READ_ONLY)]
+    return [*INSIDE, *TARGETS, *whole, *evil, *(() if harmless else READ_ONLY)]
 
 
-def _all(base: Path, harmless: bool) -> Iterator[str]:
-    """The plain ones, each for itself."""
-    targets = _targets(base, harmless)
-    yield from targets
-    for target, start in product(targets, STARTS):
-        yield f"{start}{target}"
-    for target, dots, slash, depth in product(targets, DOTS, SLASHES[:6], (1, 2, 8)):
-        yield (dots + slash) * depth + target
-
-
-def _drawn(chance: random.Random, base: Path, harmless: bool) -> str:
+def _drawn(chance: random.Random, targets: list[str]) -> str:
     """Anything with anything."""
     slash = chance.choice(SLASHES)
     climb = "".join(chance.choice(DOTS[:1] * 5 + DOTS) + slash for _ in range(chance.choice((0, 1, 1, 2, 2, 3, 6, 12))))
-    target = chance.choice(_targets(base, harmless))
+    target = chance.choice(targets)
     if chance.random() < 0.3:
         target = target.replace("/", chance.choice(SLASHES))
     if chance.random() < 0.1:

@@ -169,6 +169,7 @@ async def _look_after(job: Job, child: Child) -> None:
     finally:
         with suppress(asyncio.CancelledError):
             await child.stop(job.bounds.grace)
+            job.add(await child.stdout.read() + await child.stderr.read())  # what it printed last
         job.ending, job.seconds = ending, monotonic() - job.began
 
 

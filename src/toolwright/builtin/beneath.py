@@ -25,32 +25,37 @@ class _How(ctypes.Structure):
 
 
 _libc = ctypes.CDLL(None, use_errno=True) if hasattr(ctypes, "CDLL") and os.name == "posix" else None
-_kernel_knows = [os.uname().sysname == "Linux" if hasattr(os, "uname") else False]
+_kernel_knows: list[bool | None] = [None if hasattr(os, "uname") and os.uname().sysname == "Linux" else False]
+"""Whether the kernel has `openat2`; None until it was tried."""
 
 
 def open_beneath(folder: int, parts: Sequence[str], flags: int = os.O_RDONLY, mode: int = 0) -> int:
     """Open a path below a folder's descriptor; whatever leads outside raises `OSError(EXDEV)`."""
-    path = "/".join(parts) or "."
-    if "\0" in path:
+    if any("\0" in part for part in parts):
         raise OSError(errno.EINVAL, "a path cannot hold a NUL")
-    if _kernel_knows[0]:
-        try:
-            return _openat2(folder, path, flags | _ALWAYS, mode)
-        except OSError as error:
-            if error.errno != errno.ENOSYS:
-                raise
-            _kernel_knows[0] = False
-    return _step_by_step(folder, parts, flags | _ALWAYS, mode)
+    if _kernel_knows[0] is None:
+        _kernel_knows[0] = _is_known(folder)
+    open_ = _openat2 if _kernel_knows[0] else _step_by_step
+    return open_(folder, parts, flags | _ALWAYS, mode)
 
 
-def _openat2(folder: int, path: str, flags: int, mode: int) -> int:
+def _is_known(folder: int) -> bool:
+    """Old kernels do not know the call, and some containers forbid what they do not know."""
+    try:
+        os.close(_openat2(folder, (), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0))
+    except OSError as error:
+        return error.errno not in (errno.ENOSYS, errno.EPERM)
+    return True
+
+
+def _openat2(folder: int, parts: Sequence[str], flags: int, mode: int) -> int:
     assert _libc is not None
     if not flags & os.O_CREAT:
         mode = 0  # the kernel refuses a mode that it would not use
     if flags & _O_PATH:
         flags &= ~(os.O_NONBLOCK | os.O_NOCTTY)
     how = _How(flags, mode, _BENEATH | _NO_MAGIC_LINKS)
-    name = os.fsencode(path)
+    name = os.fsencode("/".join(parts) or ".")
     for _ in range(_RACES):
         opened: int = _libc.syscall(_OPENAT2, folder, name, ctypes.byref(how), ctypes.sizeof(how))
         if opened >= 0:

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import accumulate
+from typing import TypeAlias
 
 from toolwright.builtin.document import Span
+from toolwright.builtin.shown import sound
 
 _AROUND = 3
 _COMPARED = 2000
@@ -32,14 +34,61 @@ def lines_of(text: str) -> list[str]:
     return [f"{line}\n" for line in lines] + ([last] if last else [])
 
 
-def from_spans(text: str, lines: Sequence[str], spans: Iterable[Span]) -> list[Change]:
-    """The lines that spans, which are in order and apart, change."""
-    starts = [0, *accumulate(map(len, lines))]
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Lines of a text, and how many come before them."""
+
+    lines: Sequence[str]
+    before: int = 0
+
+    def between(self, first: int, last: int) -> Sequence[str]:
+        """From one line on and up to another, which is not included; counted from 0 in the whole text."""
+        return self.lines[first - self.before : last - self.before]
+
+    @property
+    def after(self) -> int:
+        """The number, counted from 0, of the line behind it."""
+        return self.before + len(self.lines)
+
+
+Changed: TypeAlias = tuple[Passage, list[Change]]
+"""A passage, and what changes in it."""
+
+
+def from_spans(text: str, spans: Sequence[Span]) -> Iterator[Changed]:
+    """The lines that spans, which are in order and apart, change. What is far from them is not looked at."""
+    group: list[Span] = []
+    line = at = 0
+    for span in spans:
+        if group and text.count("\n", group[-1].end, span.start) > 2 * (_AROUND + 2):
+            start, end = _around(text, group)
+            line, at = line + text.count("\n", at, start), start
+            yield _changed(text[start:end], start, line, group)
+            group = []
+        group.append(span)
+    if group:
+        start, end = _around(text, group)
+        yield _changed(text[start:end], start, line + text.count("\n", at, start), group)
+
+
+def _around(text: str, spans: Sequence[Span]) -> tuple[int, int]:
+    """Where the whole lines around them begin and end."""
+    start, end = spans[0].start, spans[-1].end
+    for _ in range(_AROUND + 2):
+        start = max(text.rfind("\n", 0, start), 0)
+        end = text.find("\n", end) + 1 or len(text)
+    return start + (text[start : start + 1] == "\n" and start > 0), end
+
+
+def _changed(piece: str, start: int, line: int, spans: Sequence[Span]) -> Changed:
+    passage = Passage(lines_of(piece), line)
+    starts = [0, *accumulate(map(len, passage.lines))]
+    own = [Span(span.start - start, span.end - start, span.content) for span in spans]
     changes = [
-        _trimmed(Change(first + 1, tuple(lines[first:last]), tuple(lines_of(content))))
-        for first, last, content in _blocks(text, starts, spans)
+        _trimmed(Change(line + first + 1, tuple(passage.lines[first:last]), tuple(lines_of(content))))
+        for first, last, content in _blocks(piece, starts, own)
     ]
-    return [change for change in changes if change.removed or change.added]
+    return passage, [change for change in changes if change.removed or change.added]
 
 
 def _blocks(text: str, starts: list[int], spans: Iterable[Span]) -> Iterator[tuple[int, int, str]]:
@@ -96,18 +145,16 @@ def _trimmed(change: Change) -> Change:
     return Change(change.line + head, removed[head : len(removed) - tail], added[head : len(added) - tail])
 
 
-def patch(path: str, lines: Sequence[str], changes: Sequence[Change], *, is_new: bool = False, most: int = 200) -> str:
+def patch(path: str, changed: Iterable[Changed], *, is_new: bool = False, most: int = 200) -> str:
     """A unified diff, of at most so many lines."""
     diff = [f"--- {'/dev/null' if is_new else f'a/{path}'}", f"+++ b/{path}"]
     shift = 0
-    for hunk in _hunks(changes):
-        shown, shift = _hunk(lines, hunk, shift)
-        diff += shown
-        if len(diff) > most:
-            break
-    left = sum(len(change.removed) + len(change.added) for change in changes)
-    if len(diff) > most:
-        diff = [*diff[:most], f"[cut: {left:,} lines are removed or added in all]"]
+    for passage, changes in changed:
+        for hunk in _hunks(changes):
+            shown, shift = _hunk(passage, hunk, shift)
+            diff += shown
+            if len(diff) > most:
+                return "\n".join([*diff[:most], "[cut: the diff goes on]"])
     return "\n".join(diff)
 
 
@@ -123,21 +170,21 @@ def _hunks(changes: Sequence[Change]) -> Iterator[list[Change]]:
         yield hunk
 
 
-def _hunk(lines: Sequence[str], hunk: list[Change], shift: int) -> tuple[list[str], int]:
-    first = max(hunk[0].line - 1 - _AROUND, 0)
-    last = min(hunk[-1].line - 1 + len(hunk[-1].removed) + _AROUND, len(lines))
+def _hunk(passage: Passage, hunk: list[Change], shift: int) -> tuple[list[str], int]:
+    first = max(hunk[0].line - 1 - _AROUND, passage.before)
+    last = min(hunk[-1].line - 1 + len(hunk[-1].removed) + _AROUND, passage.after)
     shown, at, grown = list[str](), first, 0
     for change in hunk:
-        shown += [_shown(" ", line) for line in lines[at : change.line - 1]]
+        shown += [_shown(" ", line) for line in passage.between(at, change.line - 1)]
         shown += [_shown("-", line) for line in change.removed] + [_shown("+", line) for line in change.added]
         at, grown = change.line - 1 + len(change.removed), grown + len(change.added) - len(change.removed)
-    shown += [_shown(" ", line) for line in lines[at:last]]
+    shown += [_shown(" ", line) for line in passage.between(at, last)]
     old, new = last - first, last - first + grown
     head = f"@@ -{first + (old > 0)},{old} +{first + shift + (new > 0)},{new} @@"
     return [head, *shown], shift + grown
 
 
 def _shown(mark: str, line: str) -> str:
-    bare = line.removesuffix("\n")
+    bare = sound(line.removesuffix("\n"))
     cut = f"{bare[:_LONG]} [cut]" if len(bare) > _LONG else bare
     return f"{mark}{cut}" if line.endswith("\n") else f"{mark}{cut}\n\\ No newline at end of file"

@@ -33,7 +33,7 @@ class Document:
     def __init__(self, data: bytes, encoding: Encoding) -> None:
         self.encoding = encoding
         self._raw = encoding.decode(data)
-        self.text = self._raw.replace("\r\n", "\n")
+        self.text = self._raw.replace("\r\n", "\n") if "\r" in self._raw else self._raw
         found = re.finditer("\r\n", self._raw) if len(self.text) != len(self._raw) else ()
         self._returns = [match.start() - number for number, match in enumerate(found)]
         """Where in the text the newlines are that are two characters in the file."""
@@ -57,11 +57,11 @@ class Document:
         grown = len(self._raw) + sum(len(span.content) - (span.end - span.start) for span in spans)
         if grown > MOST:
             raise ToolError(f"{told(spot)} would grow beyond {size(MOST)}. Nothing was changed.", code="too_large")
-        pieces, at = list[str](), 0
+        pieces, at = [self.encoding.mark], 0
         for span in spans:
-            pieces += self._raw[at : self._place(span.start)], self._as_here(span)
-            at = self._place(span.end)
-        return self._encoded(spot, "".join([*pieces, self._raw[at:]]))
+            kept, at = self._raw[at : self._place(span.start)], self._place(span.end)
+            pieces += self.encoding.encode(kept), self._encoded(spot, self._as_here(span))
+        return b"".join([*pieces, self.encoding.encode(self._raw[at:])])
 
     def _place(self, position: int) -> int:
         """Where a position in the text is in the file."""

@@ -6,15 +6,16 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
-from toolwright.builtin.changes import Change, from_spans, lines_of, patch
+from toolwright.builtin.changes import Change, from_spans, patch
 from toolwright.builtin.document import MOST, Document, Span
-from toolwright.builtin.edits import Edit, replacements, spans_of
-from toolwright.builtin.paths import FilePath, Names, facets
-from toolwright.builtin.shown import size
+from toolwright.builtin.edits import MOST_EDITS, Edit, replacements, spans_of
+from toolwright.builtin.paths import FilePath, Names, facets, refuse_late
+from toolwright.builtin.shown import shown, size
 from toolwright.builtin.spot import Spot
 from toolwright.builtin.trouble import told
 from toolwright.builtin.workspace import Workspace
@@ -25,10 +26,11 @@ from toolwright.core.errors import InvalidArguments, ToolError
 from toolwright.core.outcome import Done
 from toolwright.core.tool import Tool
 
-_TRIES = 5
+_TRIES = 10
 """How often an edit is worked out anew because somebody else changed the file meanwhile."""
 _SHOWN = 200
 """Changes that `edit_file` lists."""
+Edits: TypeAlias = Annotated[list[Edit], Field(max_length=MOST_EDITS)]
 Resolve: TypeAlias = Callable[[str], list[Span]]
 """Where in a text which edits take place; raises `InvalidArguments`."""
 
@@ -43,15 +45,9 @@ class Edited:
     spans: list[Span]
     text: str
 
-    def changes(self) -> tuple[list[str], list[Change]]:
-        """The lines before, and what changes in them."""
-        lines = lines_of(self.text)
-        return lines, from_spans(self.text, lines, self.spans)
-
     def patch(self, most: int = 200) -> str:
         """What changes, as a diff."""
-        lines, changes = self.changes()
-        return patch(self.spot.shown, lines, changes, most=most)
+        return patch(self.spot.shown, from_spans(self.text, self.spans), most=most)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -71,10 +67,11 @@ def edit_tools(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
         file_path: FilePath,
         old_string: Annotated[str, Field(description="Text to replace, exactly as it stands in the file.")],
         new_string: Annotated[str, Field(description="Text to put in its place.")],
+        ctx: Context,
         replace_all: Annotated[bool, Field(description="Every place, not the only one.")] = False,
     ) -> Done:
         """Replace text in a file. `old_string` must stand there exactly once, line breaks and indentation included."""
-        edited = _edited(workspace.spot(file_path), _replacing(old_string, new_string, replace_all))
+        edited = _edited(workspace.spot(file_path), _replacing(old_string, new_string, replace_all), ctx)
         count = "1 replacement" if len(edited.spans) == 1 else f"{len(edited.spans):,} replacements"
         text = f"Edited {edited.spot.shown}: {count}.\n\n{edited.patch()}"
         return Done(text, title=f"Edited {edited.spot.shown}", metadata=edited.metadata)
@@ -85,7 +82,8 @@ def edit_tools(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
     @tool(**facets(workspace, "write", "path", listed=names == "long", preview=look, examples=[example]))
     def edit_file(
         path: FilePath,
-        edits: Annotated[list[Edit] | None, Field(description="All are meant in the file as it is now.")] = None,
+        ctx: Context,
+        edits: Annotated[Edits | None, Field(description="All are meant in the file as it is now.")] = None,
         whitespace_tolerant: Annotated[bool, Field(description="Find `old` though its whitespace differs.")] = False,
         old_string: Annotated[str | None, Field(description="In place of `edits`: the only text to replace.")] = None,
         new_string: Annotated[str | None, Field(description="What to put in place of `old_string`.")] = None,
@@ -93,16 +91,16 @@ def edit_tools(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
     ) -> Done:
         """Replace, delete and insert text in a file, in one step: all edits are made, or none."""
         resolve = _several(edits, whitespace_tolerant, old_string, new_string, replace_all)
-        return _told(_edited(workspace.spot(path), resolve))
+        return _told(_edited(workspace.spot(path), resolve, ctx))
 
     return [edit, edit_file]
 
 
 def _told(edited: Edited) -> Done:
-    lines, changes = edited.changes()
     path, count = edited.spot.shown, len(edited.spans)
+    changes = [change for _, some in islice(from_spans(edited.text, edited.spans), _SHOWN) for change in some]
     data = {"applied": count, "changes": [_counted(change) for change in changes[:_SHOWN]], **edited.metadata}
-    text = f"Edited {path} in {count:,} place{'' if count == 1 else 's'}.\n\n{patch(path, lines, changes)}"
+    text = f"Edited {path} in {count:,} place{'' if count == 1 else 's'}.\n\n{edited.patch()}"
     if not changes:
         text = f"{path} stays as it is: there was nothing to change."
     return Done(data, content=(Text(text),), title=f"Edited {path}", metadata=edited.metadata)
@@ -132,7 +130,7 @@ def _replacing(old_string: str, new_string: str, replace_all: bool) -> Resolve:
     return lambda text: replacements(text, old, new, every=replace_all)
 
 
-def _edited(spot: Spot, resolve: Resolve) -> Edited:
+def _edited(spot: Spot, resolve: Resolve, ctx: Context) -> Edited:
     """Read, change and replace under a lock; anew, if another process came between."""
     spot.check_writable()
     spot = spot.real()
@@ -141,6 +139,7 @@ def _edited(spot: Spot, resolve: Resolve) -> Edited:
             made, before = _worked_out(spot, resolve)
             if made.before == made.after:
                 return made
+            refuse_late(ctx)
             try:
                 spot.replace(made.after, expected=before)
             except ToolError as error:
@@ -154,7 +153,7 @@ def _edited(spot: Spot, resolve: Resolve) -> Edited:
 def _worked_out(spot: Spot, resolve: Resolve) -> tuple[Edited, os.stat_result]:
     with spot.reader() as file:
         before = os.fstat(file.fileno())
-        data = file.read(MOST + 1)
+        data = file.read(min(before.st_size, MOST) + 1)
     if len(data) > MOST:
         has = size(max(before.st_size, len(data)))
         raise ToolError(f"{told(spot)} has {has}; at most {size(MOST)} can be edited.", code="too_large")
@@ -177,7 +176,7 @@ def _preview(
         try:
             found = await asyncio.to_thread(work, arguments)
         except ToolError as error:  # the call itself will say the same
-            found = {"filePath": arguments[name], "patch": "", "problem": str(error)}
+            found = {"filePath": shown(arguments[name], 1000), "patch": "", "problem": str(error)}
         return {"type": "diff", **found, "isNewFile": False}
 
     return preview

@@ -12,8 +12,8 @@ from toolwright.builtin.document import Span
 from toolwright.builtin.matching import Match, Text
 from toolwright.core.errors import InvalidArguments, ToolError
 
-MOST_PLACES = 100_000
-"""Places that one edit changes."""
+MOST_EDITS, MOST_PLACES = 1000, 100_000
+"""Edits in one step, and places that one of them changes."""
 _Anchor: TypeAlias = str | Annotated[int, Field(ge=1)]
 
 Edit = TypedDict(  # one of its keys is a keyword
@@ -171,8 +171,12 @@ class _Place:
 
     def _line(self, number: int) -> tuple[int, int]:
         """Where a line begins and ends, its newline included."""
-        lines = self._text.lines if not self._text.text.endswith("\n") else self._text.lines[:-1]
-        if number > len(lines):
-            raise InvalidArguments(f"{self._name}: there is no line {number:,}; the file has {len(lines):,} lines.")
-        start = sum(map(len, lines[: number - 1])) + number - 1
-        return start, min(start + len(lines[number - 1]) + 1, len(self._text.text))
+        starts, length = self._text.starts, len(self._text.text)
+        lines = len(starts) - (starts[-1] == length)
+        if number > lines:
+            raise self._no_line(number, lines)
+        return starts[number - 1], starts[number] if number < len(starts) else length
+
+    def _no_line(self, number: int, lines: int) -> InvalidArguments:
+        has = "1 line" if lines == 1 else f"{lines:,} lines"
+        return InvalidArguments(f"{self._name}: there is no line {number:,}; the file has {has}.")

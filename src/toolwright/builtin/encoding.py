@@ -54,13 +54,11 @@ class Encoding:
 
     def decode(self, data: bytes) -> str:
         """The text, such that `encode` gives the same bytes again; raises `UnicodeDecodeError`."""
-        errors = "strict" if self.is_wide else "surrogateescape"
-        return data[len(self.mark) :].decode(self.codec, errors)
+        return data[len(self.mark) :].decode(self.codec, "strict" if self.is_wide else "surrogateescape")
 
     def encode(self, text: str) -> bytes:
-        """The bytes, with the mark; raises `UnicodeEncodeError`."""
-        errors = "strict" if self.is_wide else "surrogateescape"
-        return self.mark + text.encode(self.codec, errors)
+        """The bytes, without the mark; raises `UnicodeEncodeError`."""
+        return text.encode(self.codec, "strict" if self.is_wide else "surrogateescape")
 
 
 def encoding_of(head: bytes) -> Encoding | None:

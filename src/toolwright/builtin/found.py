@@ -49,6 +49,10 @@ class Found:
         else:
             self._append(file)
 
+    def by_path(self) -> None:
+        """Put the files in order."""
+        self.files.sort(key=lambda file: file.parts)
+
     def _append(self, file: InFile) -> None:
         self.files.append(file)
         self.count += file.count

@@ -9,8 +9,8 @@ from itertools import pairwise
 from toolwright.builtin.shown import shown
 from toolwright.core.errors import Denied, InvalidArguments
 
-MOST = 256
-"""Patterns that the braces of one may stand for."""
+MOST, LONGEST = 256, 20_000
+"""Patterns that the braces of one may stand for, and their letters all together."""
 _VISIBLE = r"(?!\.)"
 _SPECIAL = frozenset("*?[]{}\\")
 _IN_CLASS = frozenset("\\]^-[&~|")
@@ -80,7 +80,7 @@ def _common(ways: list[list[str]]) -> tuple[str, ...]:
 
 def _expanded(pattern: str) -> list[str]:
     """All patterns that one with braces stands for."""
-    done, todo, length = list[str](), [pattern], 0
+    done, todo = list[str](), [pattern]
     while todo:
         way = todo.pop()
         if (pieces := _first_braces(way)) is None:
@@ -88,9 +88,8 @@ def _expanded(pattern: str) -> list[str]:
         else:
             before, choices, after = pieces
             todo += [f"{before}{choice}{after}" for choice in reversed(choices)]
-        length = len(todo) + len(done)
-        if length > MOST:
-            raise InvalidArguments(f"The braces in '{shown(pattern, 200)}' stand for more than {MOST} patterns.")
+        if len(todo) + len(done) > MOST or sum(map(len, todo)) + sum(map(len, done)) > LONGEST:
+            raise InvalidArguments(f"The braces in '{shown(pattern, 200)}' stand for too many patterns.")
     return done
 
 

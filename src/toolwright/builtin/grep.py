@@ -148,7 +148,7 @@ def grepped(workspace: Workspace, asked: Asked, stop: Callable[[], bool]) -> Hit
 
 
 def _in_many(where: Scope, needle: Needle, asked: Asked) -> Found:
-    if ripgrep.works():
+    if ripgrep.works() and not where.empty:
         try:
             return places.search(where, needle, mode=asked.mode, most=asked.most, context=asked.context)
         except ripgrep.NotRun as error:

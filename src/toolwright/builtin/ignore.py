@@ -80,9 +80,9 @@ class Ignore:
         keeps = line.startswith("!")
         if not line or line.startswith("#"):
             return
-        line = line[keeps:]
-        anchored = "/" in line.rstrip("/")
-        folders_only, line = line.endswith("/"), line.strip("/")
+        line = line[keeps:].replace("\\/", "/")
+        folders_only, line = line.endswith("/"), line.removesuffix("/")
+        anchored, line = "/" in line, line.removeprefix("/")
         segments = line.split("/")
         if segments[0] == "**" and len(segments) == 2 and segments[1] != "**":
             anchored, segments = False, segments[1:]  # any folder: the name decides

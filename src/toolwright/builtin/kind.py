@@ -5,7 +5,7 @@ from __future__ import annotations
 from mimetypes import guess_type
 
 _IMAGES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
@@ -35,7 +35,9 @@ _KINDS = (
 
 
 def image_type(head: bytes) -> str | None:
-    """The MIME type of an image that models can be shown."""
+    """The MIME type of an image that models can be shown; a text that begins like one is none."""
+    if b"\0" not in head:
+        return None
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return next((mime for magic, mime in _IMAGES if head.startswith(magic)), None)

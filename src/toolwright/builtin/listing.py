@@ -42,7 +42,7 @@ def list_tools(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
         max_entries: Annotated[int, Field(ge=1, description=f"At most {_MOST_ENTRIES}.")] = _ENTRIES,
     ) -> Done:
         """List what is in a folder: folders first, then files with their sizes."""
-        spot, most = workspace.spot(path), min(max_entries, _MOST_ENTRIES)
+        spot, most = workspace.spot(path or "."), min(max_entries, _MOST_ENTRIES)
         found = _below(spot, most + 1, recursive, lambda entry: recursive, include_hidden, lambda: ctx.cancelled)
         some = list(islice(found, most + 1))
         text = "\n".join(_line(spot, *one) for one in some[:most]) or "(the folder is empty)"
@@ -60,7 +60,7 @@ def list_tools(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
         limit: Annotated[int, Field(ge=1, description=f"At most {_MOST_FILES}.")] = _FILES,
     ) -> dict[str, Any]:
         """List the files and folders in a folder, as records with their sizes."""
-        spot, most = workspace.spot(path), min(limit, _MOST_FILES)
+        spot, most = workspace.spot(path or "."), min(limit, _MOST_FILES)
         room = _LOOKED_AT if pattern else most + 1
         found = _below(spot, room, recursive, _is_open, True, lambda: ctx.cancelled)
         glob = Glob(pattern) if pattern else None

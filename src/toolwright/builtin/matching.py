@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cached_property
 from heapq import nlargest
 from os.path import commonprefix
 
-from toolwright.core.errors import InvalidArguments
+from toolwright.builtin.shown import sound
+from toolwright.core.errors import InvalidArguments, ToolError
 
 _TOLD = 10
 """Lines that an error lists."""
 _COMPARED = 20_000
 """Lines that are compared with one that was not found."""
+_TOLERANT = 1 << 20
+"""Characters of the largest text in which whitespace is overlooked, or what is near is looked for."""
 _CHECKED = 1_000_000
 """Lines that are compared with indented ones, all places together."""
 
@@ -47,18 +53,22 @@ class Text:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._lines: list[str] | None = None
 
-    @property
+    @cached_property
     def lines(self) -> list[str]:
         """Without their newlines."""
-        if self._lines is None:
-            self._lines = self.text.split("\n")
-        return self._lines
+        return self.text.split("\n")
+
+    @cached_property
+    def starts(self) -> array[int]:
+        """Where the lines begin."""
+        starts = array("I", [0])
+        starts.extend(found.end() for found in re.finditer("\n", self.text))
+        return starts
 
     def line_at(self, position: int) -> int:
         """The number of the line, counted from 1."""
-        return self.text.count("\n", 0, position) + 1
+        return bisect_right(self.starts, position)
 
     def every(self, wanted: str, *, overlapping: bool = False, start: int = 0) -> Iterator[Match]:
         """All places where it stands exactly so."""
@@ -69,8 +79,8 @@ class Text:
 
     def one(self, wanted: str, name: str, *, tolerant: bool = False, start: int = 0) -> Match:
         """The one place where it stands; raises `InvalidArguments` for none or several."""
-        found = self._some(self.every(wanted, overlapping=True, start=start))
-        for places in (self._ignoring_trailing, self._ignoring_indent) if tolerant and wanted.strip() else ():
+        found: list[Match] = []
+        for places in self._ways(wanted, tolerant):
             found = found or self._some(places(wanted, start))
         if len(found) > 1:
             raise InvalidArguments(self._several(name, found))
@@ -80,12 +90,21 @@ class Text:
 
     def first(self, wanted: str, name: str, *, tolerant: bool, start: int) -> Match:
         """The first place from a position on; raises `InvalidArguments` for none."""
-        places: list[Callable[[str, int], Iterator[Match]]] = [lambda text, at: self.every(text, start=at)]
-        places += [self._ignoring_trailing, self._ignoring_indent] if tolerant and wanted.strip() else []
-        for some in places:
+        for some in self._ways(wanted, tolerant):
             if (match := next(some(wanted, start), None)) is not None:
                 return match
         raise InvalidArguments(f"{name} was not found after `from`. {self._nearest(wanted)}")
+
+    def _ways(self, wanted: str, tolerant: bool) -> list[Callable[[str, int], Iterator[Match]]]:
+        """How to look for it, the strictest first."""
+        if not tolerant or not wanted.strip():
+            return [self._exactly]
+        if len(self.text) > _TOLERANT:
+            raise ToolError("The file is too large for whitespace to be overlooked. Copy it exactly.", code="too_large")
+        return [self._exactly, self._ignoring_trailing, self._ignoring_indent]
+
+    def _exactly(self, wanted: str, start: int) -> Iterator[Match]:
+        return self.every(wanted, overlapping=True, start=start)
 
     @staticmethod
     def _some(matches: Iterator[Match]) -> list[Match]:
@@ -94,35 +113,30 @@ class Text:
     # But for whitespace
 
     def _ignoring_trailing(self, wanted: str, start: int) -> Iterator[Match]:
-        mine = [line.rstrip() for line in self.lines]
-        for first, count in self._windows(mine, [line.rstrip() for line in _body(wanted)]):
+        for first, count in _windows(self._without_trailing, [line.rstrip() for line in _body(wanted)]):
             yield from self._match(wanted, first, count, start)
 
     def _ignoring_indent(self, wanted: str, start: int) -> Iterator[Match]:
-        mine, body = [line.strip() for line in self.lines], _body(wanted)
+        body = _body(wanted)
         indent, shape = _dedented(body)
-        for first, count in self._windows(mine, [line.strip() for line in body]):
+        for first, count in _windows(self._without_indent, [line.strip() for line in body]):
             found, other = _dedented(self.lines[first : first + count])
             if other == shape:
                 yield from self._match(wanted, first, count, start, indent, found)
 
-    @staticmethod
-    def _windows(mine: list[str], wanted: list[str]) -> Iterator[tuple[int, int]]:
-        """Where the wanted lines stand among these: as one string, which is searched in linear time."""
-        text, piece = "\n".join(["", *mine, ""]), "\n".join(["", *wanted, ""])
-        at, line, counted = text.find(piece), 0, 0
-        for _ in range(max(_CHECKED // len(wanted), 1)):
-            if at < 0:
-                return
-            line, counted = line + text.count("\n", counted, at), at
-            yield line, len(wanted)
-            at = text.find(piece, at + 1)
+    @cached_property
+    def _without_trailing(self) -> str:
+        return "\n".join(["", *(line.rstrip() for line in self.lines), ""])
+
+    @cached_property
+    def _without_indent(self) -> str:
+        return "\n".join(["", *(line.strip() for line in self.lines), ""])
 
     def _match(self, wanted: str, first: int, count: int, start: int, *indents: str) -> Iterator[Match]:
-        begin = sum(map(len, self.lines[:first])) + first
-        end = begin + sum(map(len, self.lines[first : first + count])) + count - 1
+        begin, last = self.starts[first], first + count - 1
+        end = self.starts[last] + len(self.lines[last]) + wanted.endswith("\n")
         if begin >= start:
-            yield Match(begin, min(end + wanted.endswith("\n"), len(self.text)), *indents)
+            yield Match(begin, min(end, len(self.text)), *indents)
 
     # What to say instead
 
@@ -135,6 +149,8 @@ class Text:
     def _nearest(self, wanted: str) -> str:
         if re.match(r"\s*\d+\t", wanted) and not re.match(r"\s*\d+\t", self.text):
             return "It begins with a line number, which is not part of the file: leave it out."
+        if len(self.text) > _TOLERANT:
+            return "Read the file again and copy the text exactly."
         if next(self._ignoring_indent(wanted, 0), None) or _squeezed(wanted) in _squeezed(self.text):
             hint = "It differs in whitespace only: copy it exactly as it stands in the file."
         elif wanted.casefold() in self.text.casefold():
@@ -152,7 +168,20 @@ class Text:
             return ""
         near = range(max(best - 2, 0), min(best + 3, len(self.lines)))
         shown = "\n".join(f"{'>' if at == best else ' '}{at + 1:>6}\t{self.lines[at][:200]}" for at in near)
+        shown = sound(shown)
         return f" The nearest line is {best + 1}:\n{shown}"
+
+
+def _windows(text: str, wanted: list[str]) -> Iterator[tuple[int, int]]:
+    """Where the wanted lines stand among those of a text: as one string, which is searched in linear time."""
+    piece = "\n".join(["", *wanted, ""])
+    at, line, counted = text.find(piece), 0, 0
+    for _ in range(max(_CHECKED // len(wanted), 1)):
+        if at < 0:
+            return
+        line, counted = line + text.count("\n", counted, at), at
+        yield line, len(wanted)
+        at = text.find(piece, at + 1)
 
 
 def _body(wanted: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import stat
 from collections.abc import Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated, Any, NotRequired
@@ -12,7 +13,7 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from toolwright.builtin.paths import FilePath, facets
+from toolwright.builtin.paths import FilePath, facets, refuse_folder, refuse_late
 from toolwright.builtin.trouble import told
 from toolwright.builtin.workspace import Workspace
 from toolwright.core.context import Context
@@ -48,24 +49,30 @@ def move_tools(workspace: Workspace) -> list[Tool[..., Any]]:
     ) -> dict[str, Any]:
         """Delete a file or an empty folder; with `recursive`, a folder and all that is in it. It cannot be undone."""
         spot = workspace.spot(path)
-        with workspace.lock(spot):
+        with nullcontext() if recursive else workspace.lock(spot):
+            refuse_late(ctx)
             try:
                 spot.remove(recursive=recursive, stop=lambda: ctx.cancelled)
             except ToolError as error:
-                raise _with_hint(error, " Set recursive=true to delete it with all that is in it.") from None
+                hint = (
+                    "Somebody fills it meanwhile." if recursive else "Set recursive=true to delete it with its content."
+                )
+                raise _with_hint(error, hint) from None
         return {"deleted": True, "path": spot.shown}
 
     @tool(**facets(workspace, "write", "from", "to", examples=[{"from": "a.txt", "to": "b.txt"}]), parameters=_Move)
-    def move_file(move: dict[str, Any]) -> dict[str, Any]:
+    def move_file(move: dict[str, Any], ctx: Context) -> dict[str, Any]:
         """Move or rename a file or folder. What is there already stays, unless `overwrite` is set."""
+        refuse_folder(move["to"])
         old, new = workspace.spot(move["from"]), workspace.spot(move["to"])
         if old.root is new.root and new.parts[: len(old.parts)] == old.parts and old.parts:
             raise InvalidArguments(f"{told(old)} cannot be moved to {told(new)}, which is the same or inside it.")
         with workspace.lock(old):
+            refuse_late(ctx)
             try:
                 old.rename(new, overwrite=move.get("overwrite", False))
             except ToolError as error:
-                raise _with_hint(error, " Set overwrite=true to replace a file, or choose another path.") from None
+                raise _with_hint(error, "Set overwrite=true to replace a file, or choose another path.") from None
         return {"from": old.shown, "to": new.shown, "moved": True, "success": True}
 
     @tool(**facets(workspace, "read", "path", examples=[{"path": "src/main.py"}]))
@@ -85,7 +92,7 @@ def move_tools(workspace: Workspace) -> list[Tool[..., Any]]:
 
 
 def _with_hint(error: ToolError, hint: str) -> ToolError:
-    return ToolError(f"{error}{hint}", code="conflict") if error.code == "conflict" else error
+    return ToolError(f"{error} {hint}", code="conflict") if error.code == "conflict" else error
 
 
 def _holds_sensitive(workspace: Workspace, path: str) -> bool:

@@ -52,7 +52,7 @@ class Needle:
     @cached_property
     def across(self) -> bool:
         """Whether matches may go on in the next line."""
-        return self.multiline or (spans_lines(self.pattern) if self.regex else "\n" in self.text)
+        return self.multiline or (spans_lines(self.pattern) if self.regex else not {"\n", "\r"}.isdisjoint(self.text))
 
     @cached_property
     def text(self) -> str:

@@ -31,13 +31,13 @@ def newest(scope: Scope, most: int) -> Newest:
     """All files are looked at, then the latest are taken; of equal ones the first by name."""
     if ripgrep.works() and not scope.empty:
         try:
-            return _newest(scope, _by_ripgrep(scope), most)
+            return _newest(_by_ripgrep(scope), most)
         except ripgrep.NotRun as error:
             log.warning("Files are listed without ripgrep: %s", error)
-    return _newest(scope, _by_walking(scope), most)
+    return _newest(_by_walking(scope), most)
 
 
-def _newest(scope: Scope, files: Iterator[tuple[int, str] | None], most: int) -> Newest:
+def _newest(files: Iterator[tuple[int, str] | None], most: int) -> Newest:
     found, left_out = list[tuple[int, str]](), 0
     for file in files:
         if file is None:

@@ -55,9 +55,9 @@ def page_of(
     """At most `limit` lines, each cut at `line` characters; none is begun after `room` characters."""
     lines, length = FileLines(file, encoding, stop), os.fstat(file.fileno()).st_size
     skipped, taken, used = lines.skip(first - 1), list[Line](), 0
-    while len(taken) < limit and used < room and lines.more():
+    while len(taken) < limit and used < room and not lines.lost and lines.more():
         taken.append(Line(*lines.next(line)))
         used += len(taken[-1].text.encode(errors="replace")) + 8
-    more = lines.more()
+    more = lines.lost or lines.more()
     total = skipped + len(taken) + lines.rest() if length <= COUNTED or not more else None
     return Page(first, tuple(taken), total, more)

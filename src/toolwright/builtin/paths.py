@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import Field
 
 from toolwright.builtin.shown import shown
+from toolwright.core.errors import InvalidArguments, ToolError
 
 if TYPE_CHECKING:
     from toolwright.builtin.workspace import Workspace
@@ -35,6 +36,18 @@ def facets(
     }
     shared.update(more)  # type: ignore[typeddict-item]  # further facets, by their names
     return shared
+
+
+def refuse_late(ctx: Context) -> None:
+    """Change nothing any more where nobody waits for it: the caller was told that it took too long."""
+    if ctx.cancelled:
+        raise ToolError("Nobody waits for this any more. Nothing was changed.", code="cancelled")
+
+
+def refuse_folder(path: str) -> None:
+    """A path that ends in a slash is a folder's."""
+    if path.endswith("/"):
+        raise InvalidArguments(f"'{shown(path, 200)}' ends in a slash, as folders do. Give the file's name, too.")
 
 
 def _sensitive(workspace: Workspace, paths: Iterable[str]) -> Callable[[Mapping[str, Any], Context], bool]:

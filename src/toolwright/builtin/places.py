@@ -7,6 +7,7 @@ import re
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from math import inf
 from stat import S_ISREG
 
 from toolwright.builtin import ripgrep
@@ -30,10 +31,13 @@ printf '\\0'
 exec "$@" {options} "--regexp=$pattern" -- "$start"
 """
 """The files are counted first: how many there are, and how many are left out, must not hang on what they hold."""
+_SILENCE = 5.0
+"""Seconds without a file while they are listed."""
 _SIMPLE = re.compile(r"[A-Za-z0-9_.*?@+=~-]+")
 _BINARY = re.compile(rb"(?s).* byte around offset \d+\)\r?\n")
 _COUNT = re.compile(rb"(?s)([^\0]*)\0(\d+)\r?\n")
-_WHERE = re.compile(rb"(\d+)(?::(\d+):|-)(\d+)[:-]")
+_MATCH = re.compile(rb"(\d+):(?:(\d+):)?(\d+):")
+_AROUND = re.compile(rb"(\d+)-(\d+)-")
 
 
 def _words(scope: Scope) -> list[str]:
@@ -54,7 +58,7 @@ def _start(scope: Scope) -> str:
 
 def paths(scope: Scope) -> Generator[list[str]]:
     """The files of a scope by their paths from the root, many at a time."""
-    with closing(ripgrep.output(scope, [*_words(scope), "--files", "--", _start(scope)])) as chunks:
+    with closing(ripgrep.output(scope, [*_words(scope), "--files", "--", _start(scope)], lambda: _SILENCE)) as chunks:
         rest = b""
         for chunk in chunks:
             whole, nul, rest = (rest + chunk).rpartition(b"\0")
@@ -63,7 +67,7 @@ def paths(scope: Scope) -> Generator[list[str]]:
 
 
 def _listed(scope: Scope, whole: bytes) -> list[str]:
-    return scope.chosen([path[2:] for path in os.fsdecode(whole).split("\0")])  # each begins with "./"
+    return scope.chosen([path[2:] for path in os.fsdecode(whole).split("\0") if path])  # each begins with "./"
 
 
 class _Census:
@@ -72,25 +76,35 @@ class _Census:
     def __init__(self, scope: Scope) -> None:
         self._scope, self._secrets = scope, scope.secrets()
         self.files = self.left_out = 0
+        self.ended = False
 
     def rest(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Paths end in NUL, and an empty one ends the list."""
         rest = b""
-        for chunk in chunks:
+        while not self.ended and (chunk := next(chunks, b"")):
             rest += chunk
-            end = 0 if rest.startswith(b"\0") else rest.find(b"\0\0") + 1
-            whole, _, after = (rest[:end], b"", rest[end + 1 :]) if end else rest.rpartition(b"\0")
-            if whole:
-                self._count(_listed(self._scope, whole.removesuffix(b"\0")))
-            if end or rest.startswith(b"\0"):
-                yield after
-                break
-            rest = after
+            self.ended = rest.startswith(b"\0")
+            if not self.ended:
+                whole, self.ended, rest = _cut(rest)
+                self._count(_listed(self._scope, whole))
+            if self.ended:
+                yield rest.removeprefix(b"\0")
         yield from chunks
+        if not self.ended:
+            raise ripgrep.NotRun("ripgrep ended before it had begun.")
 
     def _count(self, paths: list[str]) -> None:
         self.files += len(paths)
         self.left_out += len(self._secrets(paths))
+
+
+def _cut(listing: bytes) -> tuple[bytes, bool, bytes]:
+    """The whole paths; whether they are all; and what comes after them."""
+    end = listing.find(b"\0\0")
+    if end >= 0:
+        return listing[:end], True, listing[end + 1 :]
+    whole, _, rest = listing.rpartition(b"\0")
+    return whole, False, rest
 
 
 # Searching
@@ -98,8 +112,6 @@ class _Census:
 
 def search(scope: Scope, needle: Needle, *, mode: Mode, most: int, context: int) -> Found:
     """Look for something in the files of a scope; raises `ripgrep.NotRun` where that cannot be done so."""
-    if scope.empty:
-        return Found()
     found, census = Found(), _Census(scope)
     try:
         with closing(_files(scope, needle, census, mode=mode, most=most, context=context)) as files:
@@ -109,7 +121,7 @@ def search(scope: Scope, needle: Needle, *, mode: Mode, most: int, context: int)
                     break
     except InvalidArguments as error:
         raise InvalidArguments(bad_regex(needle.pattern, _reason(str(error)))) from None
-    found.files.sort(key=lambda file: file.parts)
+    found.by_path()
     found.searched, found.left_out = census.files - census.left_out, census.left_out
     return found
 
@@ -124,7 +136,7 @@ def _reason(told: str) -> str:
 def _run(scope: Scope, needle: Needle, census: _Census, options: Iterable[str]) -> Generator[bytes]:
     script = _BOTH.format(options=" ".join((*_SEARCH, *options, *needle.options)))
     words = ["/bin/sh", "-c", script, "sh", needle.for_ripgrep, _start(scope), *_words(scope)]
-    with closing(ripgrep.output(scope, words)) as chunks:
+    with closing(ripgrep.output(scope, words, lambda: inf if census.ended else _SILENCE)) as chunks:
         yield from census.rest(chunks)
 
 
@@ -138,7 +150,7 @@ def _files(scope: Scope, needle: Needle, census: _Census, *, mode: Mode, most: i
                 yield file
     else:
         for parts, count in _counts(scope, needle, census):
-            yield InFile(parts, count)
+            yield InFile(parts, count if mode == "count" else 1)
 
 
 def _wanted(scope: Scope, path: bytes) -> tuple[str, ...] | None:
@@ -184,11 +196,12 @@ def _matcher(scope: Scope, needle: Needle) -> Matcher | None:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A line of a file; `column` is where the match begins in it, or None for a line around one."""
+    """A line of a file."""
 
     number: int
     offset: int
-    column: int | None
+    column: int | None = None
+    """Where the match begins in it; -1 for an empty one at the end of the file; None for a line around one."""
 
 
 def _places(
@@ -204,8 +217,14 @@ def _places(
                 if places and (parts := _wanted(scope, current)) is not None:
                     yield parts, places
                 current, places = path, []
-            if (told := _WHERE.match(where)) is not None:
-                places.append(_Place(int(told[1]), int(told[3]), int(told[2]) - 1 if told[2] else None))
+            places += _place(where)
+
+
+def _place(where: bytes) -> Iterator[_Place]:
+    if (match := _MATCH.match(where)) is not None:
+        yield _Place(int(match[1]), int(match[3]), int(match[2] or 0) - 1)
+    elif (near := _AROUND.match(where)) is not None:
+        yield _Place(int(near[1]), int(near[2]))
 
 
 def _records(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
@@ -248,7 +267,7 @@ class _Text:
 
 
 def _line(text: _Text, place: _Place, matcher: Matcher | None) -> Line:
-    at = place.offset + (place.column or 0)
+    at = place.offset + max(place.column or 0, 0)
     low = max(place.offset, at - 2 * REACH)
     length = at - low + 2 * REACH
     window = text.piece(low, length)
@@ -257,6 +276,14 @@ def _line(text: _Text, place: _Place, matcher: Matcher | None) -> Line:
     window = window[:end].removesuffix(b"\r") if end >= 0 else window
     if place.column is None:
         return around(place.number, window, to_end=to_end)
-    span = matcher.find(window, at - low) if matcher is not None else None
-    stop = span[1] if span is not None and span[0] == at - low else len(window)
-    return line(place.number, window, at - low, window[at - low : stop], from_start=low == place.offset, to_end=to_end)
+    if place.column < 0:
+        return line(place.number, window, len(window), b"", to_end=to_end)
+    match = _match(window, at - low, matcher)
+    return line(place.number, window, at - low, match, from_start=low == place.offset, to_end=to_end)
+
+
+def _match(window: bytes, at: int, matcher: Matcher | None) -> bytes:
+    """The match itself; and where no matcher here sees one, all from where it begins."""
+    window = window[:end] if (end := window.find(b"\r", at)) >= 0 else window  # no match goes over one
+    span = matcher.find(window, at) if matcher is not None else None
+    return window[at : span[1] if span is not None and span[0] == at else len(window)]

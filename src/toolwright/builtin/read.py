@@ -28,6 +28,7 @@ PAGE = 88_000
 """Bytes after which a page of numbered lines ends, so that it fits into what a model is shown at once."""
 WHOLE = 1 << 20
 """Bytes that `read_file` gives at once."""
+_NUL, _UNSHOWN = "\0", "\ufffd"  # not every model API takes a NUL
 IMAGE = 3_750_000
 """Bytes of the largest image; model APIs take five megabytes of base64."""
 
@@ -106,7 +107,7 @@ def _numbered(spot: Spot, page: Page, encoding: Encoding) -> Done:
 def _shown(page: Page) -> str:
     cut = f" [cut: the line is longer than {LINE:,} characters]"
     numbered = enumerate(page.lines, page.first)
-    shown = [f"{number:>6}\t{line.bare}{cut if line.cut else ''}" for number, line in numbered]
+    shown = [f"{number:>6}\t{line.bare.replace(_NUL, _UNSHOWN)}{cut if line.cut else ''}" for number, line in numbered]
     if page.more:
         of = "" if page.total is None else f" of {page.total:,}"
         uncounted = "; more follow, not counted in so large a file" if page.total is None else ""

@@ -15,7 +15,13 @@ _WORD = (
     r"\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189}"
 )
 _SPACE = r"\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}"
+_NO_SPACE = (
+    r"\x00-\x08\x0E-\x1F!-\x{84}\x{86}-\x{9F}\x{A1}-\x{167F}\x{1681}-\x{1FFF}\x{200B}-\x{2027}\x{202A}-\x{202E}"
+    r"\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{10FFFF}"
+)
 _CLASSES = {"w": _WORD, "d": r"\p{Nd}", "s": _SPACE}
+_NEGATED = {"W": r"\W", "D": r"\P{Nd}", "S": _NO_SPACE}
+"""The same in brackets, where nothing can be negated as a whole; of `W` letters beyond ASCII are a part then."""
 _OTHERWISE = re.compile(r"\\(?:[<>CQEGKXRHhVNZ0-9]|b\{.*)", re.DOTALL)
 """Escapes that one engine takes, and another refuses or takes for something else."""
 
@@ -51,8 +57,9 @@ def for_ripgrep(pattern: str, *, across: bool = False) -> str:
     done, at = "", 0
     for token in tokens(pattern):
         text, in_class = token
-        if text == "{" and not in_class and (not at or not _REPEAT.match(pattern, at)):
-            text = r"\{"
+        if text == "{" and not in_class:
+            counts = at > 0 and _REPEAT.match(pattern, at) is not None
+            text = r"\{" if not counts else "{0" if pattern.startswith("{,", at) else text
         elif across and not in_class:
             text = {"\n": r"\r?\n", r"\n": r"\r?\n", "$": r"(?:\r?$)"}.get(text, text)
         done, at = done + text, at + len(token.text)
@@ -77,9 +84,7 @@ def _class(letter: str, in_class: bool) -> str:
     inside = _CLASSES[letter.lower()]
     if letter.islower():
         return inside if in_class else f"[{inside}]"
-    if in_class:
-        raise InvalidArguments(f"'\\{letter}' in brackets is not understood here. Write the characters themselves.")
-    return f"[^{inside}]"
+    return _NEGATED[letter] if in_class else f"[^{inside}]"
 
 
 def _refuse(text: str, in_class: bool, pattern: str, at: int) -> None:

@@ -8,11 +8,12 @@ import select
 import shutil
 import subprocess
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from time import monotonic
 
 from toolwright.builtin.scope import Scope
 from toolwright.core.errors import DefinitionError, InvalidArguments, NotStarted
@@ -53,8 +54,12 @@ def works() -> bool:
     return True
 
 
-def output(scope: Scope, words: Sequence[str]) -> Generator[bytes]:
-    """What a command prints in the sandbox. It is ended as soon as nobody goes on reading, or waits any more."""
+def output(scope: Scope, words: Sequence[str], patience: Callable[[], float]) -> Generator[bytes]:
+    """What a command prints in the sandbox. It is ended as soon as nobody goes on reading, or waits any more.
+
+    Args:
+        patience: seconds that it may print nothing. A FIFO by the name of `.gitignore` holds it up for ever.
+    """
     root = scope.start.root
     limits = Sandbox(memory=1 << 30, cpu=300, file_size=1, temporary=1 << 20)
     folders, read = [Shown(root.path, writable=False, descriptor=root.descriptor)], [program() or ""]
@@ -63,7 +68,7 @@ def output(scope: Scope, words: Sequence[str]) -> Generator[bytes]:
     except (NotStarted, DefinitionError, OSError) as error:
         raise NotRun(str(error)) from None
     with closing(_Process(process)) as running:
-        yield from running.read(scope)
+        yield from running.read(scope, patience)
 
 
 class _Process:
@@ -74,9 +79,9 @@ class _Process:
         assert process.stderr is not None
         self._process, self._pipes = process, (process.stdout, process.stderr)
 
-    def read(self, scope: Scope) -> Iterator[bytes]:
+    def read(self, scope: Scope, patience: Callable[[], float]) -> Iterator[bytes]:
         output, errors = (pipe.fileno() for pipe in self._pipes)
-        told, waiting = b"", select.poll()
+        told, waiting, last = b"", select.poll(), monotonic()
         waiting.register(output, select.POLLIN)
         waiting.register(errors, select.POLLIN)
         while True:
@@ -86,18 +91,21 @@ class _Process:
                     return self._refuse(told + self._pipes[1].read(_CHUNK))
                 if descriptor == output:
                     yield data
+                    last = monotonic()
                 elif data:
                     told = (told + data)[:_CHUNK]
                 else:
                     waiting.unregister(errors)
             scope.check()
+            if monotonic() - last > patience():
+                raise NotRun("ripgrep is held up by something in the folders.")
 
     def _refuse(self, told: bytes) -> None:
         """Files that cannot be read make it end with 2 as well, but in silence."""
         code, text = self._process.wait(), told.decode(errors="replace").strip()
         if code == 2 and any(reason in text for reason in _REASONS):
             raise InvalidArguments(text)
-        if code not in (0, 1, 2) or (code == 2 and text):
+        if code not in (0, 1, 2) or (code and text):
             raise NotRun(text[-500:] or f"ripgrep ended with {code}")
 
     def close(self) -> None:

@@ -45,8 +45,7 @@ def _by_name(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
         path: Folder = ".",
         max_results: Annotated[int, Field(ge=1, description=f"Files to list, {MOST_FILES} at most.")] = FILES,
     ) -> Done:
-        """Find files by name, newest first. `*.py` fits in any folder, `src/*.py` only there. Hidden and git-ignored
-        files are skipped."""
+        """Find files by name, newest first: `*.py` anywhere, `src/*.py` only there. Skips hidden and ignored ones."""
         found = _globbed(workspace, path, pattern, min(max_results, MOST_FILES), ctx)
         lines = [*found["files"]] or [f"No file fits '{shown(pattern, 200)}'."]
         if found["truncated"]:
@@ -66,8 +65,7 @@ def _by_name(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
         cwd: Folder = ".",
         max_results: Annotated[int, Field(ge=1, description=f"Files to list, {MOST_FILES} at most.")] = FILES,
     ) -> dict[str, Any]:
-        """Find files by name, newest first. `*.py` fits in any folder, `src/*.py` only there. Hidden and git-ignored
-        files are skipped."""
+        """Find files by name, newest first: `*.py` anywhere, `src/*.py` only there. Skips hidden and ignored ones."""
         return _globbed(workspace, cwd, pattern, min(max_results, MOST_FILES), ctx)
 
     return [glob, glob_files]
@@ -103,8 +101,7 @@ def _by_content(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
             Literal["content", "files", "count"], Field(description="Matching lines, file names, or matches per file.")
         ] = "content",
     ) -> Done:
-        """Find text in files. Gives `file:line: text`. Hidden, git-ignored and binary files, and files over 50 MB, are
-        skipped."""
+        """Find text in files: `file:line: text`. Skips hidden, git-ignored and binary files, and those over 50 MB."""
         most = min(max_matches, MOST_MATCHES)
         asked = Asked(pattern, path, include, regex, case_sensitive, False, output_mode, most, context)
         hits = grepped(workspace, asked, lambda: ctx.cancelled)
@@ -137,8 +134,7 @@ def _by_content(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
             bool, Field(description="Let matches go on in the next lines; `.` fits line ends.")
         ] = False,
     ) -> dict[str, Any]:
-        """Search files by regular expression. Hidden, git-ignored and binary files, and files over 50 MB, are
-        skipped."""
+        """Search files by regular expression. Skips hidden, git-ignored and binary files, and those over 50 MB."""
         mode: Literal["content", "files", "count"] = "files" if output_mode == "files_with_matches" else output_mode
         most = min(max_results, MOST_MATCHES)
         asked = Asked(

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from toolwright.builtin.background import Background, Bounds, Job, owner_of
 from toolwright.builtin.shell_run import Progress, Run, ended, run
+from toolwright.builtin.shown import shown
 from toolwright.builtin.workspace import Folder, Workspace
 from toolwright.core.content import Text
 from toolwright.core.context import Context
@@ -81,7 +82,7 @@ def shell(
         category="system",
         visible=False,
         timeout=lambda args: args["timeout"] / 1000 + grace + _SPARE,
-        confirm_message=lambda args, ctx: f"Run this command?\n{args['command']}",
+        confirm_message=lambda args, ctx: f"Run this command?\n{_visible(args['command'])}",
         lifespan=lifespan,
         examples=[{"command": "pytest -q", "description": "Run the tests", "timeout": 300_000}],
     )
@@ -127,7 +128,7 @@ def shell(
     async def bash_stop(id: Id, ctx: Context, jobs: Background | None = _JOBS) -> Done:
         """Stop a background command and all that it started, and get the rest of its output."""
         job = _there(jobs).find(id, owner_of(ctx))
-        job.stopped = job.running
+        job.stopped |= job.running
         await job.stop()
         return _news(job)
 
@@ -146,6 +147,11 @@ def _checked(sandbox: Any, workspace: Workspace) -> Sandbox | Unprotected:
         for folder in workspace.folders:
             refuse_unsafe(folder.path)
     return Sandbox() if sandbox is None else sandbox
+
+
+def _visible(command: str) -> str:
+    """All of a command, for the person who is asked: whatever could hide a part of it is written out."""
+    return "\n".join(shown(line) for line in command.split("\n"))
 
 
 def _refuse_impossible(command: str) -> None:
@@ -178,7 +184,7 @@ def _told(result: Run, command: str, description: str, timeout: int, flood: int,
         "error": None if problem is None else str(problem).partition("\n")[0],
     }
     if problem is None:
-        return Done(result.output or "(no output)", title=description or command[:80], metadata=metadata)
+        return Done(result.output or "(no output)", title=shown(description or command, 80), metadata=metadata)
     problem.data = metadata
     raise problem
 
@@ -199,7 +205,9 @@ def _problem(result: Run, timeout: int, flood: int, overgrown: bool) -> ToolErro
 async def _begun(jobs: Background | None, command: str, ctx: Context, begin: Any) -> Done:
     job = await _there(jobs).start(command, owner_of(ctx), begin)
     told = f"Started as {job.id}. Look at it with bash_output, end it with bash_stop."
-    return Done({"id": job.id, "state": job.state}, content=[Text(told)], title=command[:80], metadata={"id": job.id})
+    return Done(
+        {"id": job.id, "state": job.state}, content=[Text(told)], title=shown(command, 80), metadata={"id": job.id}
+    )
 
 
 def _there(jobs: Background | None) -> Background:
@@ -213,4 +221,6 @@ def _news(job: Job) -> Done:
     code = None if job.running else job.code
     data = {"id": job.id, "state": job.state, "running": job.running, "exitCode": code, "output": output}
     text = f"{job.id} {job.state}\n{output or '(no new output)'}"
-    return Done(data, content=[Text(text)], title=job.command[:80], metadata={"id": job.id, "truncated": truncated})
+    return Done(
+        data, content=[Text(text)], title=shown(job.command, 80), metadata={"id": job.id, "truncated": truncated}
+    )

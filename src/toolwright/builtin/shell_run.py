@@ -78,6 +78,8 @@ async def run(
     finally:
         await child.stop(grace)
         done.seconds = monotonic() - began
+    done.out.add(await child.stdout.read())  # what it printed last, when it was asked to end
+    done.err.add(await child.stderr.read())
     return done
 
 

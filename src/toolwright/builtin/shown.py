@@ -21,6 +21,11 @@ def _escaped(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape", "backslashreplace").decode()
 
 
+def sound(text: str) -> str:
+    """Text that can be sent anywhere: what stands for bytes that are no text is a question mark."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
 def size(number: int) -> str:
     """A number of bytes, as people write it."""
     return "1 byte" if number == 1 else f"{number:,} bytes"

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -174,17 +175,23 @@ class Spot:
             if before is not None:
                 self._refuse_irregular(before)
                 self._refuse_other_names(before)
-            if expected is not None and (before is None or not _same(before, expected)):
-                raise ToolError(f"{told(self)} was changed by somebody else meanwhile. Read it again.", code="conflict")
-            self._put(folder, lambda file: file.write(data), before)
+            self._refuse_changed(folder, expected)
+            self._put(folder, lambda file: file.write(data), before, partial(self._replace, expected))
             return before is not None
 
+    def _replace(
+        self, expected: os.stat_result | None, old: str, new: str, *, src_dir_fd: int, dst_dir_fd: int
+    ) -> None:
+        self._refuse_changed(dst_dir_fd, expected)  # again: writing and syncing took its time
+        os.rename(old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    def _refuse_changed(self, folder: int, expected: os.stat_result | None) -> None:
+        now = self._before(folder) if expected is not None else None
+        if expected is not None and (now is None or not _same(now, expected)):
+            raise ToolError(f"{told(self)} was changed by somebody else meanwhile. Read it again.", code="conflict")
+
     def _put(
-        self,
-        folder: int,
-        fill: Callable[[BinaryIO], object],
-        like: os.stat_result | None,
-        move: Callable[..., None] = os.rename,
+        self, folder: int, fill: Callable[[BinaryIO], object], like: os.stat_result | None, move: Callable[..., None]
     ) -> None:
         """A new file under a name of its own, which then takes the place's name."""
         temporary = f".{secrets.token_hex(8)}.tmp"
@@ -227,11 +234,12 @@ class Spot:
             for inner, is_folder in items:
                 if stop():
                     raise ToolError(f"Stopped while {told(self)} was being deleted: a part of it is gone.")
-                if is_folder:
-                    self._clear(folder, inner, stop, depth + 1)
-                    os.rmdir(inner, dir_fd=folder)
-                else:
-                    os.unlink(inner, dir_fd=folder)
+                with suppress(FileNotFoundError):  # somebody else was quicker
+                    if is_folder:
+                        self._clear(folder, inner, stop, depth + 1)
+                        os.rmdir(inner, dir_fd=folder)
+                    else:
+                        os.unlink(inner, dir_fd=folder)
         finally:
             os.close(folder)
 
@@ -254,6 +262,7 @@ class Spot:
         self._refuse_irregular(before, "On another file system only files can be moved to: ")
         source = os.open(self.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=old)
         with os.fdopen(source, "rb") as content:
+            self._refuse_irregular(os.fstat(source))
             to._put(new, lambda file: shutil.copyfileobj(content, file, 1 << 20), before, move)
         os.unlink(self.name, dir_fd=old)
 

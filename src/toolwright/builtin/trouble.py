@@ -31,8 +31,10 @@ def trouble(spot: Spot, error: OSError) -> ToolError:
     match error.errno:
         case errno.ENOENT:
             return NotFound(f"{path} was not found in the workspace.{_near(spot)}")
-        case errno.EXDEV | errno.ELOOP:
+        case errno.EXDEV:
             return Denied(f"Permission denied: {path} goes through a link that leads outside the workspace.")
+        case errno.ELOOP:
+            return Denied(f"Permission denied: {path} goes through links that lead in a circle, or to too many others.")
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return Denied(f"Permission denied: the operating system does not allow that for {path}.")
         case errno.EEXIST | errno.ENOTEMPTY:
@@ -56,7 +58,8 @@ def told(spot: Spot) -> str:
 def _near(spot: Spot) -> str:
     """Names close to a missing one, where its folder is there."""
     try:
-        near = nearest(spot.name, spot.parent.names(_LOOKED_AT), 3) if spot.parts else []
+        known = spot.parent.names(_LOOKED_AT) if spot.parts else []
+        near = [name for name in nearest(spot.name, known, 3) if name != spot.name]
     except (ToolError, OSError):
         return ""
     return f" Did you mean {', '.join(told(spot.parent / name) for name in near)}?" if near else ""

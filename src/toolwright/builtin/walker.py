@@ -67,22 +67,23 @@ def _outer_rules(scope: Scope) -> Ignore:
 
 
 def _below(scope: Scope, folder: int, parts: tuple[str, ...], rules: Ignore, secret: bool) -> Iterator[File]:
-    scope.check()
     rules = rules.inside(folder, len(parts))
     folders: list[str] = []
     hidden, ignores = scope.glob.hidden, rules.ignores
     fits = None if scope.glob.everything and not hidden else scope.glob
     path, below = ("".join(f"{part}/" for part in some) for some in (parts, parts[len(scope.start.parts) :]))
     for entry in _entries(folder):
+        scope.check()
         name = entry.name
         if name.startswith(".") and not hidden:
             continue
         if entry.is_dir(follow_symlinks=False):
             if not ignores(parts, name, True):
                 folders.append(name)
-        elif entry.is_file(follow_symlinks=False) and (fits is None or fits(below + name)):
-            if not ignores(parts, name, False):
-                yield File(folder, path + name, entry, secret or scope.secret((name,)))
+        elif not entry.is_file(follow_symlinks=False) or (fits is not None and not fits(below + name)):
+            continue
+        elif not ignores(parts, name, False):
+            yield File(folder, path + name, entry, secret or scope.secret((name,)))
     if len(parts) - len(scope.start.parts) >= DEEPEST:
         return
     for name in folders:
@@ -131,6 +132,7 @@ def search(scope: Scope, needle: Needle, *, mode: Mode, most: int, context: int)
             os.close(descriptor)
         if found.truncated:
             break
+    found.by_path()
     found.slow_lines = matcher.slow_lines
     return found
 
@@ -201,13 +203,10 @@ def _by_line(data: bytes, matcher: Matcher) -> Iterator[tuple[int, int]]:
     if b"\r" in data:
         yield from _by_piece(data, matcher)
         return
-    at = 0
-    while at < len(data) and (span := matcher.find(data, at)) is not None:
-        if span[0] >= len(data) and data.endswith(b"\n"):
-            return  # behind the last line's end there is no line
+    at, last = 0, len(data) - data.endswith(b"\n")  # behind the last line's end there is no line
+    while at < len(data) and (span := matcher.find(data, at)) is not None and span[0] <= last:
         yield span
-        end = data.find(b"\n", span[0])
-        at = len(data) if end < 0 else end + 1
+        at = _line_end(data, span[0]) + 1
 
 
 def _by_piece(data: bytes, matcher: Matcher) -> Iterator[tuple[int, int]]:
@@ -224,8 +223,8 @@ def _by_piece(data: bytes, matcher: Matcher) -> Iterator[tuple[int, int]]:
 
 
 def _across(data: bytes, matcher: Matcher) -> Iterator[tuple[int, int]]:
-    at = 0
-    while at < len(data) and (span := matcher.find(data, at)) is not None:
+    at, last = 0, len(data) - data.endswith(b"\n")
+    while at < len(data) and (span := matcher.find(data, at)) is not None and span[0] <= last:
         yield span
         at = max(span[1], span[0] + 1)
 

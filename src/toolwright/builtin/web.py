@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
+from typing import Annotated, Any, Unpack
 
 from pydantic import Field
 
@@ -17,15 +17,8 @@ from toolwright.core.define import tool
 from toolwright.core.facets import Lifespan
 from toolwright.core.outcome import Done
 from toolwright.core.tool import Tool
-from toolwright.outgoing.client import Client, Settings
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Iterable
-
-    from toolwright.outgoing.connector import Dialer
-    from toolwright.outgoing.guard import Ports, Private
-    from toolwright.outgoing.resolver import Resolver
+from toolwright.outgoing.client import Client
+from toolwright.outgoing.settings import Reach, Settings
 
 Url = Annotated[str, Field(description="A full URL with http:// or https://, on the public internet.")]
 Sent = Annotated[
@@ -38,25 +31,6 @@ CLIENT = {"client": Client}
 MOST_MS = 120_000
 GRACE = 5.0
 """The client's own time limit comes first: it knows what it was waiting for."""
-
-
-class Reach(TypedDict, total=False):
-    """The settings of the outgoing client; see `Settings`."""
-
-    allow_private: Private
-    allow_hosts: Iterable[str]
-    deny_hosts: Iterable[str]
-    ports: Ports
-    allow_downgrade: bool
-    timeout: float
-    connect_timeout: float
-    read_timeout: float
-    max_bytes: int
-    max_redirects: int
-    user_agent: str
-    verify: ssl.SSLContext
-    resolver: Resolver
-    dialer: Dialer
 
 
 def web(*, search: Engine | None = None, **settings: Unpack[Reach]) -> list[Tool[..., Any]]:

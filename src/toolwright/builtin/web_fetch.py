@@ -19,6 +19,7 @@ Format: TypeAlias = Literal["text", "markdown", "html"]
 MAX_IMAGE = 3_750_000
 """What the model APIs take, once it is written as base64."""
 EXCERPT = 300
+EXCERPT_FROM = 16_384
 _ACCEPT: dict[Format, str] = {
     "text": "text/plain, text/html;q=0.9, text/markdown;q=0.8, */*;q=0.1",
     "markdown": "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.1",
@@ -38,16 +39,29 @@ async def fetch(client: Client, url: str, form: Format, seconds: float) -> Done:
     """Get a page and make it readable."""
     headers = {"Accept": _ACCEPT[form], "Accept-Language": "en, *;q=0.5"}
     async with client.stream("GET", url, headers=headers, timeout=seconds) as incoming:
-        if not incoming.head.ok:
-            raise await failure(incoming)
-        _refuse_binary(incoming.head)
-        response = await incoming.read()
-        return await _shown(response, form)
+        response = await (_page(incoming) if incoming.head.ok else _beginning(incoming))
+    if not response.ok:
+        raise await failure(response)
+    return await _shown(response, form)
+
+
+async def _page(incoming: Incoming) -> Response:
+    _refuse_binary(incoming.head)
+    return await incoming.read()
+
+
+async def _beginning(incoming: Incoming) -> Response:
+    """Of an answer that is no success; where even that cannot be read, its status still counts."""
+    try:
+        return await incoming.read(cut=True, most=EXCERPT_FROM)
+    except ToolError:
+        head = incoming.head
+        return Response(head.method, head.url, head.status, head.reason, head.headers)
 
 
 def media_type(head: Head) -> str:
     """The kind of content that an answer claims to be, without its parameters."""
-    return head.header("content-type").partition(";")[0].strip().lower()
+    return head.header("content-type").partition(",")[0].partition(";")[0].strip().lower()
 
 
 def _refuse_binary(head: Head) -> None:
@@ -117,21 +131,19 @@ def _metadata(response: Response, form: Format) -> dict[str, Any]:
     }
 
 
-async def failure(incoming: Incoming) -> ToolError:
+async def failure(response: Response) -> ToolError:
     """What is told of an answer that is no success: its status, and how it begins."""
-    head = incoming.head
-    told = f"{_place(head)} answered {head.status} {cleaned(head.reason)}".strip() + "."
-    if excerpt := await _excerpt(incoming):
+    place, status = _place(response), response.status
+    told = f"{place} answered {status} {cleaned(response.reason)}".strip() + "."
+    if excerpt := await _excerpt(response):
         told += f" The answer begins: {excerpt}"
-    kind, data = _error_of(head.status), {"url": _place(head), "status": head.status}
-    return kind(told, data=data, retry_after=retry_after(head))
+    return _error_of(status)(told, data={"url": place, "status": status}, retry_after=retry_after(response))
 
 
-async def _excerpt(incoming: Incoming) -> str:
-    response = await incoming.read(cut=True)
+async def _excerpt(response: Response) -> str:
     if not is_text(response.body):
         return ""
-    text = decoded(response.body[:16_384], response.header("content-type"))
+    text = decoded(response.body, response.header("content-type"))
     if media_type(response) in _HTML:
         text = await converted(text, "text", response.url)
     return " ".join(cleaned(text).split())[:EXCERPT]

@@ -22,15 +22,22 @@ _HIDDEN = re.compile(
 
 
 def decoded(body: bytes, content_type: str = "") -> str:
-    """Bytes as text: by their own mark, by the header, by what the page says of itself, and else as UTF-8."""
+    """Bytes as text: by their own mark, by the header, by what the page says of itself, or by how they look."""
     for mark, encoding in _BOMS:
         if body.startswith(mark):
             return body[len(mark) :].decode(encoding, "replace")
-    named = _IN_HEADER.search(content_type)
-    start = body[:2048]
-    inside = None if named else (_IN_META.search(start) or _IN_XML.search(start))
-    name = named[1] if named else inside[1].decode("ascii", "replace") if inside else "utf-8"
-    return body.decode(_codec(name), "replace")
+    return body.decode(_named(body[:2048], content_type) or _likely(body), "replace")
+
+
+def _named(start: bytes, content_type: str) -> str | None:
+    if header := _IN_HEADER.search(content_type):
+        return _codec(header[1])
+    inside = _IN_META.search(start) or _IN_XML.search(start)
+    return _codec(inside[1].decode("ascii", "replace")) if inside else None
+
+
+def _likely(body: bytes) -> str:
+    return "utf-8" if _is_utf8(body) else "cp1252"
 
 
 def _codec(name: str) -> str:
@@ -47,8 +54,10 @@ def is_text(body: bytes) -> bool:
     """Whether bytes of unknown kind can be shown as they are."""
     if body.startswith(tuple(mark for mark, _ in _BOMS)):
         return True
-    if b"\0" in body[:8192]:
-        return False
+    return b"\0" not in body[:8192] and _is_utf8(body)
+
+
+def _is_utf8(body: bytes) -> bool:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(body)  # the last character may be cut off
     except UnicodeDecodeError:

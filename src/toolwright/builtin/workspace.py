@@ -110,10 +110,10 @@ class Workspace:
         told = f"'{shown(path, 200)}'"
         if not path.strip() or "\0" in path:
             raise InvalidArguments(f"{told} is no path. Give one inside the workspace, such as 'src/main.py'.")
+        _check_encodes(path, told)
         parts = tuple(part for part in path.split("/") if part not in ("", "."))
         if ".." in parts:
             raise Denied(f"Permission denied: {told} contains '..'. Name the path itself, from the workspace's root.")
-        _check_encodes(path, told)
         found = self.innermost(parts if path.startswith("/") else (*self.root.parts[1:], *parts))
         if found is None:
             raise Denied(f"Permission denied: {told} is outside the workspace. Its root is {self.root}.")

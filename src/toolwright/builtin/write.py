@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from toolwright.builtin.changes import between, lines_of, patch
+from toolwright.builtin.changes import Passage, between, lines_of, patch
 from toolwright.builtin.document import MOST, Document
 from toolwright.builtin.encoding import named
-from toolwright.builtin.paths import FilePath, Names, facets
-from toolwright.builtin.shown import size
+from toolwright.builtin.paths import FilePath, Names, facets, refuse_folder, refuse_late
+from toolwright.builtin.shown import shown, size
 from toolwright.builtin.spot import Spot
 from toolwright.builtin.trouble import told
 from toolwright.builtin.workspace import Workspace
@@ -23,6 +23,9 @@ from toolwright.core.define import tool
 from toolwright.core.errors import InvalidArguments, NotFound, ToolError
 from toolwright.core.outcome import Done
 from toolwright.core.tool import Tool
+
+_COMPARED = 1 << 20
+"""Bytes of the largest file that a person is shown the changes of."""
 
 
 def write_tools(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
@@ -35,10 +38,12 @@ def write_tools(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
     def write(
         file_path: FilePath,
         content: Annotated[str, Field(description="All that is to be in the file.")],
+        ctx: Context,
     ) -> Done:
         """Create a file, or replace all of its content; folders are made. To change a part, use `edit`."""
+        refuse_folder(file_path)
         spot, data = workspace.spot(file_path), _bytes(content, None)
-        existed = _write(spot, data)
+        existed = _write(spot, data, ctx)
         title = f"{'Overwrote' if existed else 'Created'} {spot.shown}"
         metadata = {"path": spot.shown, "bytesWritten": len(data), "existedBefore": existed}
         return Done(f"{title} ({size(len(data))}).", title=title, metadata=metadata)
@@ -47,21 +52,24 @@ def write_tools(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
     def write_file(
         path: FilePath,
         content: Annotated[str, Field(description="All that is to be in the file.")],
+        ctx: Context,
         encoding: Annotated[str | None, Field(description="Such as utf-8, the default; base64 for any bytes.")] = None,
     ) -> dict[str, Any]:
         """Create a file, or replace all of its content; folders are made. To change a part, use `edit_file`."""
+        refuse_folder(path)
         spot, data = workspace.spot(path), _bytes(content, encoding)
-        existed = _write(spot, data)
+        existed = _write(spot, data, ctx)
         return {"bytesWritten": len(data), "path": spot.shown, "existedBefore": existed}
 
     return [write, write_file]
 
 
-def _write(spot: Spot, data: bytes) -> bool:
+def _write(spot: Spot, data: bytes, ctx: Context) -> bool:
     if len(data) > MOST:
         raise ToolError(f"{size(len(data))} are too many: {size(MOST)} can be written at once.", code="too_large")
     spot.check_writable()
     with spot.workspace.lock(spot.real()):
+        refuse_late(ctx)
         return spot.replace(data)
 
 
@@ -85,15 +93,17 @@ def _preview(workspace: Workspace, name: str) -> Callable[[Mapping[str, Any], Co
     def work(arguments: Mapping[str, Any]) -> dict[str, Any]:
         spot = workspace.spot(arguments[name])
         before = _before(spot)
+        if len(arguments["content"]) > _COMPARED:
+            raise ToolError(f"The new content of {told(spot)} is too large to be compared.", code="too_large")
         lines, after = lines_of(before or ""), lines_of(arguments["content"].replace("\r\n", "\n"))
-        diff = patch(spot.shown, lines, between(lines, after), is_new=before is None, most=2000)
+        diff = patch(spot.shown, [(Passage(lines), between(lines, after))], is_new=before is None, most=2000)
         return {"filePath": spot.shown, "patch": diff, "isNewFile": before is None}
 
     async def preview(arguments: Mapping[str, Any], ctx: Context) -> dict[str, Any]:
         try:
             found = await asyncio.to_thread(work, arguments)
         except ToolError as error:  # the call itself will say the same, or what is there is no text
-            found = {"filePath": arguments[name], "patch": "", "isNewFile": False, "problem": str(error)}
+            found = {"filePath": shown(arguments[name], 1000), "patch": "", "isNewFile": False, "problem": str(error)}
         return {"type": "diff", **found}
 
     return preview
@@ -103,9 +113,9 @@ def _before(spot: Spot) -> str | None:
     """What is in the file now; None where there is none."""
     try:
         with spot.reader() as file:
-            data = file.read(MOST + 1)
+            data = file.read(_COMPARED + 1)
     except NotFound:
         return None
-    if len(data) > MOST:
+    if len(data) > _COMPARED:
         raise ToolError(f"{told(spot)} is too large to be compared.", code="too_large")
     return Document.of(spot, data).text

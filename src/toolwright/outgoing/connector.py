@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from toolwright.core.errors import NotStarted
+from toolwright.core.errors import Denied, NotStarted
 from toolwright.outgoing.addresses import Address, parsed
-from toolwright.outgoing.guard import Guard, refused
+from toolwright.outgoing.failures import unsent
+from toolwright.outgoing.guard import Guard
 from toolwright.outgoing.resolver import Resolver, SystemResolver, unknown_host
 from toolwright.outgoing.target import host_of
 
@@ -30,8 +31,7 @@ class Connector:
 
     def __init__(self, guard: Guard, *, resolver: Resolver | None = None, dialer: Dialer | None = None) -> None:
         self._guard = guard
-        self._own = SystemResolver() if resolver is None else None
-        self._resolve: Resolver = resolver or self._own or SystemResolver()
+        self._resolve: Resolver = SystemResolver() if resolver is None else resolver
         self._dial = dialer or dial
 
     async def connect_tcp(
@@ -64,8 +64,8 @@ class Connector:
 
     def close(self) -> None:
         """Let the resolver's threads end."""
-        if self._own is not None:
-            self._own.close()
+        if isinstance(self._resolve, SystemResolver):
+            self._resolve.close()
 
     async def _addresses(self, host: str, port: int) -> list[Address]:
         try:
@@ -75,7 +75,7 @@ class Connector:
         if not found:
             raise unknown_host(host)
         if len(found) > MOST_JUDGED:
-            raise refused(f"{host} has {len(found)} addresses, and none has been tried. Use another source.")
+            raise unsent(Denied(f"{host} has {len(found)} addresses, and none has been tried. Use another source."))
         return list(dict.fromkeys(found))
 
     async def _first(self, addresses: Sequence[Address], port: int, timeout: float | None) -> AsyncNetworkStream:

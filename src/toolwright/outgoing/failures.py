@@ -5,8 +5,17 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from toolwright.core.errors import InvalidArguments, NotStarted, TimedOut, ToolError, Unavailable
+
+E = TypeVar("E", bound=ToolError)
+
+
+def unsent(error: E) -> E:
+    """An error from before anything was sent: whoever called may be sure that nothing has happened."""
+    error.executed = False
+    return error
 
 
 @contextmanager
@@ -38,9 +47,7 @@ def _unreachable(host: str, error: BaseException) -> ToolError:
     reason = _tls_reason(error)
     if reason is None:
         return NotStarted(f"{host} could not be reached. Try again later, or use another source.")
-    failed = ToolError(f"No secure connection to {host}: {reason}.")
-    failed.executed = False
-    return failed
+    return unsent(ToolError(f"No secure connection to {host}: {reason}."))
 
 
 def _tls_reason(error: BaseException | None) -> str | None:

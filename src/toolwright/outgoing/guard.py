@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from toolwright.core.errors import DefinitionError, Denied
 from toolwright.outgoing.addresses import OWN, Address, Network, dialled, embedded, why_denied
+from toolwright.outgoing.failures import unsent
 
 Ports: TypeAlias = Collection[int] | Literal["any"]
 Private: TypeAlias = bool | Collection[str]
@@ -33,17 +34,19 @@ class Guard:
     def check_host(self, host: str, port: int) -> None:
         """Refuse a host or a port by its name; raises `Denied`."""
         if _matches(host, self.deny_hosts) or (self.allow_hosts and not _matches(host, self.allow_hosts)):
-            raise refused(f"{host} is not among the hosts that may be reached. Use another source.")
+            raise unsent(Denied(f"{host} is not among the hosts that may be reached. Use another source."))
         if self.ports != "any" and port not in self.ports:
             known = ", ".join(map(str, sorted(self.ports)))
-            raise refused(f"Port {port} of {host} may not be reached, only: {known}.")
+            raise unsent(Denied(f"Port {port} of {host} may not be reached, only: {known}."))
 
     def check_addresses(self, host: str, addresses: Iterable[Address]) -> list[Address]:
         """The addresses to dial; one that may not be reached refuses them all."""
         found = [dialled(address) for address in addresses]
         if not all(self._permits(host, address) for address in found):
             # Which address it is, and of which kind, would tell whoever asks how the network inside is laid out.
-            raise refused(f"{host} is not on the public internet, and private addresses may not be reached from here.")
+            raise unsent(
+                Denied(f"{host} is not on the public internet, and private addresses may not be reached from here.")
+            )
         return found
 
     def _permits(self, host: str, address: Address) -> bool:
@@ -75,13 +78,6 @@ def guard_of(
         denied_networks,
         _ports(ports),
     )
-
-
-def refused(problem: str) -> Denied:
-    """What somebody is told who asks for what may not be reached: nothing has been sent."""
-    error = Denied(problem)
-    error.executed = False
-    return error
 
 
 def _words(given: Any, name: str) -> tuple[str, ...]:

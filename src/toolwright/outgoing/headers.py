@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from toolwright.core.errors import InvalidArguments
+from toolwright.outgoing.failures import unsent
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 """Names and values in their order; a name may come more than once."""
@@ -35,25 +36,21 @@ def checked(headers: Mapping[str, str] | Iterable[tuple[str, str]] | None) -> He
     # What is accepted is what we can decode, within limits: nobody else has a say in that.
     found = tuple(_checked(name, value) for name, value in pairs if str(name).lower() != "accept-encoding")
     if sum(len(name) + len(value) + 4 for name, value in found) > MAX_BYTES:
-        raise _invalid(f"The headers are larger than {MAX_BYTES} bytes.")
+        raise unsent(InvalidArguments(f"The headers are larger than {MAX_BYTES} bytes."))
     return found
 
 
 def _checked(name: str, value: str) -> tuple[str, str]:
     if not _NAME.fullmatch(name):
-        raise _invalid(f"{name[:60]!r} is no name of a header.")
+        raise unsent(InvalidArguments(f"{name[:60]!r} is no name of a header."))
     if name.lower() in OURS:
-        raise _invalid(f"The header {name} belongs to the connection and cannot be set.")
+        raise unsent(InvalidArguments(f"The header {name} belongs to the connection and cannot be set."))
     value = value.strip(" \t")
     if _BAD_VALUE.search(value):
-        raise _invalid(f"The value of the header {name} holds a line break, a control character or other script.")
+        raise unsent(
+            InvalidArguments(f"The value of the header {name} holds a line break, a control character or other script.")
+        )
     return name, value
-
-
-def _invalid(problem: str) -> InvalidArguments:
-    error = InvalidArguments(problem)
-    error.executed = False
-    return error
 
 
 def has(headers: Headers, name: str) -> bool:

@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from toolwright.core.errors import Denied, InvalidArguments, ToolError
-from toolwright.outgoing.headers import Headers, for_another_origin, without_body
+from toolwright.outgoing.headers import for_another_origin, without_body
+from toolwright.outgoing.request import Request
 from toolwright.outgoing.response import Head
 from toolwright.outgoing.target import Target
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """A request, as it goes to one target."""
-
-    method: str
-    target: Target
-    headers: Headers = ()
-    body: bytes | None = None
-
-    def next(self, head: Head, *, downgrade: bool) -> Outgoing | None:
-        """The request that a redirect asks for; None where the answer is none."""
-        location = head.header("location")
-        if head.status not in STATUSES or not location:
-            return None
-        return self._moved(_joined(self.target, location), head.status, downgrade)
-
-    def _moved(self, target: Target, status: int, downgrade: bool) -> Outgoing:
-        if self.target.scheme == "https" and target.scheme == "http" and not downgrade:
-            raise Denied(f"{self.target.host} redirects from https to http on {target.host}, which is not followed.")
-        moved = replace(self, target=target)
-        if _becomes_get(self.method, status):
-            moved = replace(moved, method="GET", body=None, headers=without_body(self.headers))
-        if target.origin != self.target.origin:
-            moved = replace(moved, headers=for_another_origin(moved.headers))
-        return moved
+def following(request: Request, head: Head, *, downgrade: bool) -> Request | None:
+    """The request that a redirect asks for; None where the answer is none."""
+    location = head.header("location")
+    if head.status not in STATUSES or not location:
+        return None
+    here, there = request.target, _joined(request.target, location)
+    if here.scheme == "https" and there.scheme == "http" and not downgrade:
+        raise Denied(f"{here.host} redirects from https to http on {there.host}, which is not followed.")
+    moved = replace(request, target=there)
+    if _becomes_get(request.method, head.status):
+        moved = replace(moved, method="GET", body=None, headers=without_body(moved.headers))
+    if there.origin != here.origin:
+        moved = replace(moved, headers=for_another_origin(moved.headers))
+    return moved
 
 
 def _becomes_get(method: str, status: int) -> bool:

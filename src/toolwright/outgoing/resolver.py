@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from toolwright.core.errors import NotFound, NotStarted
 from toolwright.core.threads import Threads
+from toolwright.outgoing.failures import unsent
 
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """Gives the addresses of a host, as text; the port is for resolvers that care."""
@@ -36,6 +37,4 @@ class SystemResolver:
 
 def unknown_host(host: str) -> NotFound:
     """What somebody is told who asks for a host that does not exist."""
-    error = NotFound(f"There is no host {host}. Check the spelling of the URL.")
-    error.executed = False
-    return error
+    return unsent(NotFound(f"There is no host {host}. Check the spelling of the URL."))

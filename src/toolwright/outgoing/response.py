@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 from toolwright.core.errors import ToolError
 from toolwright.outgoing.decoding import PIECE, Decoder, decoder_of
@@ -28,6 +29,11 @@ class Head:
     status: int
     reason: str
     headers: Headers
+
+    @property
+    def host(self) -> str:
+        """Whose answer it is."""
+        return urlsplit(self.url).hostname or ""
 
     @property
     def ok(self) -> bool:
@@ -52,8 +58,8 @@ class Response(Head):
 class Incoming:
     """An answer whose body is still arriving."""
 
-    def __init__(self, head: Head, stream: Any, *, host: str, max_bytes: int | None, max_ratio: float) -> None:
-        self.head, self._host = head, host
+    def __init__(self, head: Head, stream: Any, *, max_bytes: int | None, max_ratio: float) -> None:
+        self.head = head
         self._stream, self._max_bytes = stream, max_bytes
         self._decoder: Decoder = decoder_of(head.header("content-encoding"), max_ratio)
 
@@ -67,18 +73,19 @@ class Incoming:
                     raise too_large(self._max_bytes)
                 yield piece
 
-    async def read(self, *, cut: bool = False) -> Response:
+    async def read(self, *, cut: bool = False, most: int | None = None) -> Response:
         """The whole body; where it is larger than the limit, an error or, with `cut`, its beginning."""
-        if not cut and self._max_bytes is not None and self._announced() > self._max_bytes:
-            raise too_large(self._max_bytes)
+        limit = self._max_bytes if most is None else most
+        if not cut and limit is not None and self._announced() > limit:
+            raise too_large(limit)
         body, truncated = bytearray(), False
         async with aclosing(self._pieces()) as pieces:
             async for piece in pieces:
                 body += piece
-                if self._max_bytes is not None and len(body) > self._max_bytes:
+                if limit is not None and len(body) > limit:
                     if not cut:
-                        raise too_large(self._max_bytes)
-                    del body[self._max_bytes :]
+                        raise too_large(limit)
+                    del body[limit:]
                     truncated = True
                     break
         head = self.head
@@ -90,7 +97,7 @@ class Incoming:
 
     async def _pieces(self) -> AsyncGenerator[bytes, None]:
         taken = count = 0
-        with told(self._host):
+        with told(self.head.host):
             async with aclosing(aiter(self._stream)) as raw:
                 async for data in raw:
                     taken, count = taken + len(data), count + 1

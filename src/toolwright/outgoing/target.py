@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from urllib.parse import quote, urljoin
 
 from toolwright.core.errors import Denied, InvalidArguments
+from toolwright.outgoing.failures import unsent
 
 Scheme: TypeAlias = Literal["http", "https"]
 Origin: TypeAlias = tuple[str, str, int]
@@ -57,28 +58,22 @@ class Target:
         try:
             return target_of(urljoin(self.url, location))
         except ValueError:  # brackets that hold no address
-            raise _invalid("The URL has no host that could be read.") from None
+            raise unsent(InvalidArguments("The URL has no host that could be read.")) from None
 
 
 def target_of(url: str) -> Target:
     """Take a URL apart; raises `InvalidArguments` for what is none, `Denied` for another scheme."""
     url = url.strip(" ")
     if len(url) > MAX_LENGTH:
-        raise _invalid(f"The URL has {len(url)} characters; at most {MAX_LENGTH} are sent.")
+        raise unsent(InvalidArguments(f"The URL has {len(url)} characters; at most {MAX_LENGTH} are sent."))
     if any(char <= " " or char == "\x7f" for char in url):
-        raise _invalid("The URL holds a space or a control character: percent-encode it.")
+        raise unsent(InvalidArguments("The URL holds a space or a control character: percent-encode it."))
     found = _URL.fullmatch(url.partition("#")[0])
     if found is None:
-        raise _invalid("The URL must begin with http:// or https://.")
+        raise unsent(InvalidArguments("The URL must begin with http:// or https://."))
     scheme = _scheme(found["scheme"].lower())
     host, port = _host_and_port(found["authority"] or "")
     return Target(scheme, host, _PORTS[scheme] if port is None else port, _path(found["rest"]))
-
-
-def _invalid(problem: str) -> InvalidArguments:
-    error = InvalidArguments(problem)
-    error.executed = False
-    return error
 
 
 def _scheme(scheme: str) -> Scheme:
@@ -86,23 +81,25 @@ def _scheme(scheme: str) -> Scheme:
         return "http"
     if scheme == "https":
         return "https"
-    error = Denied(f"Only http and https URLs are fetched, not {scheme[:20]}: ones.")
-    error.executed = False
-    raise error
+    raise unsent(Denied(f"Only http and https URLs are fetched, not {scheme[:20]}: ones."))
 
 
 def _host_and_port(authority: str) -> tuple[str, int | None]:
     # Browsers read a backslash as a slash, others as part of a user name: one of them would be wrong.
     if "\\" in authority:
-        raise _invalid("The host of the URL holds a backslash.")
+        raise unsent(InvalidArguments("The host of the URL holds a backslash."))
     if "@" in authority:
-        raise _invalid("The URL holds a user name or password before its host: send credentials in a header instead.")
+        raise unsent(
+            InvalidArguments(
+                "The URL holds a user name or password before its host: send credentials in a header instead."
+            )
+        )
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
-        raise _invalid("The URL has no host that could be read, or no port between 1 and 65535.")
+        raise unsent(InvalidArguments("The URL has no host that could be read, or no port between 1 and 65535."))
     port = int(found["port"]) if found["port"] else None
     if port is not None and not 0 < port < 65536:
-        raise _invalid(f"{port} is no port: they go from 1 to 65535.")
+        raise unsent(InvalidArguments(f"{port} is no port: they go from 1 to 65535."))
     return host_of(found["host"]), port
 
 
@@ -114,17 +111,19 @@ def host_of(text: str) -> str:
     if _NUMBER.fullmatch(name.rpartition(".")[2]):
         return _v4(name)
     if len(name) > 253 or not _NAME.fullmatch(name):
-        raise _invalid(f"{text[:100]!r} is no host name.")
+        raise unsent(InvalidArguments(f"{text[:100]!r} is no host name."))
     return name
 
 
 def _v6(text: str) -> str:
     try:
         if "%" in text:
-            raise _invalid("An IPv6 address in a URL has no zone here: leave out what follows the percent sign.")
+            raise unsent(
+                InvalidArguments("An IPv6 address in a URL has no zone here: leave out what follows the percent sign.")
+            )
         return IPv6Address(text).compressed
     except AddressValueError:
-        raise _invalid(f"{text[:100]!r} is no IPv6 address.") from None
+        raise unsent(InvalidArguments(f"{text[:100]!r} is no IPv6 address.")) from None
 
 
 def _v4(name: str) -> str:
@@ -132,24 +131,28 @@ def _v4(name: str) -> str:
     try:
         return socket.inet_ntoa(socket.inet_aton(name))
     except OSError:
-        raise _invalid(f"{name[:100]!r} is no IPv4 address.") from None
+        raise unsent(InvalidArguments(f"{name[:100]!r} is no IPv4 address.")) from None
 
 
 def _ascii(host: str) -> str:
     """Other scripts as the Domain Name System has them; full-width digits and other dots become plain ones."""
     if host.isascii():
         return host
-    from idna import IDNAError, encode
-
+    try:
+        from idna import IDNAError, encode
+    except ImportError:
+        raise unsent(
+            InvalidArguments("Write the host in ASCII; other scripts need: pip install 'toolwright[http]'")
+        ) from None
     try:
         return encode(host, uts46=True).decode("ascii")
     except (IDNAError, UnicodeError):
-        raise _invalid(f"{host[:100]!r} is no host name.") from None
+        raise unsent(InvalidArguments(f"{host[:100]!r} is no host name.")) from None
 
 
 def _path(rest: str) -> str:
     try:
         path = quote(rest, safe=_SAFE)
     except UnicodeEncodeError:
-        raise _invalid("The URL holds a character that cannot be encoded.") from None
+        raise unsent(InvalidArguments("The URL holds a character that cannot be encoded.")) from None
     return path if path.startswith("/") else f"/{path}"

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, cast
 
 import httpcore2
 import httpx2
 
-from toolwright.core.errors import Denied, TimedOut, ToolError
-from toolwright.outgoing.client import Settings, pool_of
+from toolwright.core.errors import DefinitionError, Denied, TimedOut, ToolError
 from toolwright.outgoing.connector import Connector
 from toolwright.outgoing.decoding import OFFERED
 from toolwright.outgoing.failures import told
+from toolwright.outgoing.headers import for_another_origin
+from toolwright.outgoing.pool import pool_of
 from toolwright.outgoing.response import Incoming, head_of, release
+from toolwright.outgoing.settings import Settings
 from toolwright.outgoing.target import target_of
 
 
@@ -43,9 +46,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             head = head_of(request.method, target, answer, self._settings.max_header_bytes)
             endless = head.header("content-type").startswith("text/event-stream")  # read event by event, never whole
             most = None if endless else self._settings.max_bytes
-            incoming = Incoming(
-                head, answer.stream, host=target.host, max_bytes=most, max_ratio=self._settings.max_ratio
-            )
+            incoming = Incoming(head, answer.stream, max_bytes=most, max_ratio=self._settings.max_ratio)
         except ToolError as error:
             await release(answer)
             raise _as_httpx2(error, request) from error
@@ -65,11 +66,16 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 _UNPACKED = frozenset({b"content-encoding", b"content-length"})
 """They describe what came over the wire, and the library is given what was in it."""
 _KEPT = frozenset({"http_version", "reason_phrase"})
+_PAST = frozenset(
+    {"transport", "mounts", "proxy", "cookies", "trust_env", "verify", "cert", "http1", "http2", "limits"}
+)
+_NEEDED = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
 
 
 class _Body(httpx2.AsyncByteStream):
     def __init__(self, incoming: Incoming, answer: httpcore2.Response, request: httpx2.Request) -> None:
         self._incoming, self._answer, self._request = incoming, answer, request
+        self._released = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
@@ -80,41 +86,44 @@ class _Body(httpx2.AsyncByteStream):
             raise _as_httpx2(error, self._request, httpx2.ReadError) from error
 
     async def aclose(self) -> None:
-        await release(self._answer)
+        if not self._released:  # a second time, the connection may be somebody else's
+            self._released = True
+            await release(self._answer)
 
 
 def guarded(settings: Settings | None = None, **options: Any) -> httpx2.AsyncClient:
     """A client of `httpx2` that reaches what the outgoing client may reach, and keeps no cookies.
 
-    `options` are those of `httpx2.AsyncClient`, but for the transport and what the environment would add.
+    `options` are those of `httpx2.AsyncClient`, but for those that would lead past the guard.
     """
     settings = settings or Settings()
+    if past := _PAST & options.keys():
+        raise DefinitionError(f"{', '.join(sorted(past))} would lead past the guard.", fix="say it in `Settings`.")
     hooks = {name: list(given) for name, given in (options.pop("event_hooks", None) or {}).items()}
-    if not settings.allow_downgrade:
-        hooks["response"] = [_no_downgrade, *hooks.get("response", ())]
+    hooks["response"] = [partial(_redirected, settings), *hooks.get("response", ())]
     headers = httpx2.Headers({"User-Agent": settings.user_agent})
     headers.update(options.pop("headers", None))
     headers["Accept-Encoding"] = OFFERED
     options.setdefault("timeout", httpx2.Timeout(settings.read_timeout, connect=settings.connect_timeout))
     options.setdefault("max_redirects", settings.max_redirects)
     nobodys = CookieJar(policy=DefaultCookiePolicy(allowed_domains=()))
-    return httpx2.AsyncClient(
-        **options,
-        transport=GuardedTransport(settings),
-        headers=headers,
-        event_hooks=hooks,
-        cookies=nobodys,
-        trust_env=False,
-    )
+    fixed: dict[str, Any] = {"transport": GuardedTransport(settings), "cookies": nobodys, "trust_env": False}
+    return httpx2.AsyncClient(**options, **fixed, headers=headers, event_hooks=hooks)
 
 
-async def _no_downgrade(response: httpx2.Response) -> None:
-    asked = response.request.url
-    if not response.has_redirect_location or asked.scheme != "https":
+async def _redirected(settings: Settings, response: httpx2.Response) -> None:
+    """The library follows redirects itself: here it is told what may not be followed, and what may not go along."""
+    if not response.has_redirect_location:
         return
-    if asked.join(response.headers["location"]).scheme != "https":
+    asked = response.request.url
+    there = asked.join(response.headers["location"])
+    if asked.scheme == "https" and there.scheme != "https" and not settings.allow_downgrade:
         error = Denied(f"{asked.host} redirects from https to http, which is not followed.")
         raise _as_httpx2(error, response.request) from error
+    if there.origin != asked.origin:
+        headers = response.request.headers
+        for name in headers.keys() - {name for name, _ in for_another_origin(tuple(headers.items()))} - _NEEDED:
+            del headers[name]
 
 
 def _request(request: httpx2.Request) -> httpcore2.Request:

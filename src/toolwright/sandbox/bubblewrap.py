@@ -6,15 +6,17 @@ import os
 import platform
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 from toolwright.core.errors import DefinitionError, NotStarted
 from toolwright.sandbox import seccomp, system
+from toolwright.sandbox.pidfd import children_of
 from toolwright.sandbox.sandbox import Sandbox
 
 INSTALL = "Install it on the machine (apt install bubblewrap, dnf install bubblewrap)"
@@ -74,7 +76,7 @@ class Jail:
         descriptor = os.memfd_create("sandbox")
         self._own.append(descriptor)
         self.pass_fds += (descriptor,)
-        os.write(descriptor, content.encode() if isinstance(content, str) else content)
+        os.write(descriptor, os.fsencode(content))
         os.lseek(descriptor, 0, os.SEEK_SET)
         return descriptor
 
@@ -138,17 +140,37 @@ def start(argv: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             jail.argv, stdin=-1, stdout=-1, stderr=-1, pass_fds=jail.pass_fds, env={}, start_new_session=True
         )
-    assert process.stdin is not None
-    assert process.stdout is not None
     try:
-        if process.stdout.read(1) != b"\n":
-            raise NotStarted(f"The sandbox did not start: {_last_line(process)}")
-        process.stdin.write(b"\n")
-        process.stdin.close()
+        _pass_gate(process)
     except BaseException:
-        _end(process)
+        discard(process)
         raise
     return process
+
+
+def _pass_gate(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    if process.stdout.read(1) != b"\n":
+        raise NotStarted(f"The sandbox did not start: {_last_line(process)}")
+    for _ in range(ARMING):
+        if all(map(is_armed, children_of(process.pid))):
+            break
+        time.sleep(0.001)
+    process.stdin.write(b"\n")
+    process.stdin.close()
+
+
+ARMING = 500
+"""Milliseconds that the first process inside has to ask to die with its parent; it takes less than one."""
+
+
+def is_armed(pid: int) -> bool:
+    """Whether the first process inside has asked to die with its parent: the next thing it does is to filter."""
+    try:
+        return "\nSeccomp:\t2" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
 
 
 def _last_line(process: subprocess.Popen[bytes]) -> str:
@@ -156,18 +178,17 @@ def _last_line(process: subprocess.Popen[bytes]) -> str:
     return process.stderr.read(4096).decode(errors="replace").strip().rpartition("\n")[2] or "no reason was given"
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    # Closing its input first: a program that still waits at the gate ends by itself, even if bubblewrap is gone.
+def discard(process: subprocess.Popen[bytes]) -> None:
+    """End a process that has not passed the gate yet.
+
+    Its input is closed first: what waits at the gate then ends by itself, even if bubblewrap is gone by then.
+    """
     for pipe in (process.stdin, process.stdout, process.stderr):
-        with suppress(OSError):
-            _closed(pipe)
+        if pipe is not None:
+            with suppress(OSError):
+                pipe.close()
     process.kill()
     process.wait()
-
-
-def _closed(pipe: IO[bytes] | None) -> None:
-    if pipe is not None:
-        pipe.close()
 
 
 def _paths(program: str, read: Sequence[str | os.PathLike[str]]) -> list[Shown]:
@@ -251,7 +272,12 @@ def _limits(sandbox: Sandbox) -> str:
 def checked() -> None:
     """Raise `NotStarted`, with what to do, unless bubblewrap has really started something here."""
     with sandboxed(["true"], cwd="/") as jail:
-        tried = subprocess.run(jail.argv, pass_fds=jail.pass_fds, env={}, capture_output=True, timeout=10, check=False)
+        try:
+            tried = subprocess.run(
+                jail.argv, pass_fds=jail.pass_fds, env={}, capture_output=True, timeout=10, check=False
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise NotStarted(f"Commands run inside bubblewrap only, and it cannot start here: {error}.") from error
     if tried.returncode:
         reason = tried.stderr.decode(errors="replace").strip().rpartition("\n")[2] or f"exit code {tried.returncode}"
         raise NotStarted(

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Self
 
 from toolwright.core.errors import NotStarted
@@ -24,8 +23,6 @@ GRACE = 0.5
 """Seconds that a command has to end by itself when it is asked to."""
 _PATIENCE = 10.0
 """Seconds after which the kernel is not waited for any longer."""
-_LOOKS = 500
-"""Milliseconds that the first process inside has to ask to die with its parent; it takes less than one."""
 _LOOK = 0.05
 """Seconds between looks at how many processes there are, where nothing else bounds them."""
 
@@ -40,18 +37,29 @@ class Child:
     However the block is left, nothing of the command is left: no process, no descriptor.
     """
 
+    _group: Group | None = None
+
     def __init__(self, popen: subprocess.Popen[bytes], limit: int) -> None:
         assert popen.stdin is not None
         assert popen.stdout is not None
         assert popen.stderr is not None
+        self._outer = Process(popen.pid, ended=self._ended)  # first: it is what may fail, for want of descriptors
         self.stdin = Outgoing(popen.stdin)
         self._out, self._err = Incoming(popen.stdout, limit), Incoming(popen.stderr, limit)
         self.stdout, self.stderr = self._out.reader, self._err.reader
         self._popen = popen
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._outer = Process(popen.pid, ended=self._ended)
         self.overgrown = False
         """Whether it was ended because it had too many processes."""
+
+    @classmethod
+    def _begun(cls, argv: Sequence[str], limit: int, **options: Any) -> Self:
+        popen = subprocess.Popen(argv, stdin=-1, stdout=-1, stderr=-1, bufsize=0, start_new_session=True, **options)
+        try:
+            return cls(popen, limit)
+        except BaseException:
+            bubblewrap.discard(popen)
+            raise
 
     @classmethod
     async def start(
@@ -73,9 +81,14 @@ class Child:
             stdin: whether the command may read what is written to `stdin`; else its input is empty.
             limit: bytes that `readline` and its like take at most, and about half of what is read ahead.
         """
-        if isinstance(sandbox, Unprotected):
-            return _Unprotected.begin(argv, cwd=cwd, surroundings=sandbox, stdin=stdin, limit=limit)
-        return await _Jailed.begin(argv, cwd=cwd, sandbox=sandbox, folders=folders, read=read, stdin=stdin, limit=limit)
+        try:
+            if isinstance(sandbox, Unprotected):
+                return _Supervised.begin(argv, cwd=cwd, surroundings=sandbox, stdin=stdin, limit=limit)
+            return await _Jailed.begin(
+                argv, cwd=cwd, sandbox=sandbox, folders=folders, read=read, stdin=stdin, limit=limit
+            )
+        except OSError as error:
+            raise NotStarted(f"The command cannot be started: {error.strerror}.") from error
 
     async def wait(self) -> int:
         """The exit code, once nothing of the command runs any more; above 128 a signal ended it."""
@@ -113,6 +126,9 @@ class Child:
         self._out.close()
         self._err.close()
         self._outer.close()
+        if self._group is not None:
+            self._group.remove()
+            self._group = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -143,14 +159,13 @@ class _Jailed(Child):
     """Bubblewrap is our child; its child is the first process of a namespace, which ends with it."""
 
     _inner: Process | None = None
-    _group: Group | None = None
     _look: asyncio.TimerHandle | None = None
 
     @classmethod
     async def begin(cls, argv: Sequence[str], *, sandbox: Sandbox, stdin: bool, limit: int, **shown: Any) -> _Jailed:
         bubblewrap.checked()
         with bubblewrap.sandboxed(argv, sandbox=sandbox, stdin=stdin, gated=True, **shown) as jail:
-            child = cls(_popen(jail.argv, env={}, pass_fds=jail.pass_fds), limit)
+            child = cls._begun(jail.argv, limit, env={}, pass_fds=jail.pass_fds)
         try:
             await child._pass_gate(sandbox, stdin)
         except BaseException:
@@ -163,8 +178,8 @@ class _Jailed(Child):
         if await self.stdout.read(1) != b"\n" or not self._meet():
             raise NotStarted(f"The sandbox did not start: {await self._reason()}.")
         assert self._inner is not None
-        for _ in range(_LOOKS):
-            if self._inner.over or _is_armed(self._inner.pid):
+        for _ in range(bubblewrap.ARMING):
+            if self._inner.over or bubblewrap.is_armed(self._inner.pid):
                 break
             await asyncio.sleep(0.001)
         if os.geteuid() == 0:  # the limit on processes does not bind this user, not even in there
@@ -236,21 +251,22 @@ class _Jailed(Child):
             self._look.cancel()
         if self._inner is not None:
             self._inner.close()
-        if self._group is not None:
-            self._group.remove()
-            self._group = None
 
 
-class _Unprotected(Child):
+class _Supervised(Child):
     """A supervisor is our child: orphans of the command fall to it, and it ends them all."""
 
     @classmethod
     def begin(
         cls, argv: Sequence[str], *, cwd: str | os.PathLike[str], surroundings: Unprotected, stdin: bool, limit: int
-    ) -> _Unprotected:
+    ) -> _Supervised:
         limits = json.dumps(surroundings.most)
         program = [sys.executable, "-I", "-S", str(supervisor.__file__), str(os.getpid()), limits, *argv]
-        child = cls(_popen(program, env=surroundings.environment, cwd=cwd), limit)
+        child = cls._begun(program, limit, env=surroundings.environment, cwd=cwd)
+        if os.geteuid() == 0 and (group := Group.make(surroundings.processes + 1)) is not None:
+            child._group = group
+            with suppress(OSError):  # it has ended
+                group.take(child._outer.pid)
         if not stdin:
             child.stdin.close()
         return child
@@ -260,18 +276,3 @@ class _Unprotected(Child):
 
     def _kill(self) -> None:
         self._outer.signal(signal.SIGTERM)
-
-
-def _popen(argv: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(argv, stdin=-1, stdout=-1, stderr=-1, bufsize=0, start_new_session=True, **options)
-    except OSError as error:
-        raise NotStarted(f"{argv[0]} cannot be started: {error.strerror}.") from error
-
-
-def _is_armed(pid: int) -> bool:
-    """Whether the namespace's first process has asked to die with its parent: the next thing it does is to filter."""
-    try:
-        return "\nSeccomp:\t2" in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return True

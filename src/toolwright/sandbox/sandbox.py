@@ -83,7 +83,10 @@ class Sandbox(Limited):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unprotected(Limited):
-    """No jail: commands may do all that this process may. Still none outlives its call, and limits hold."""
+    """No jail: commands may do all that this process may. Limits hold, and what they start ends with them.
+
+    Only a jail keeps a command from harming whoever looks after it.
+    """
 
     @property
     def environment(self) -> dict[str, str]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from functools import cache
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
-"""Where the kernel puts them: the number of the call, the architecture, and the lower halves of two arguments."""
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
+"""Where the kernel puts them: the number of the call, the architecture, and the arguments, of eight bytes each."""
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
@@ -39,7 +39,18 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "iopl": (172, None), "ioperm": (173, None), "settimeofday": (164, 170), "clock_settime": (227, 112),
     "clock_adjtime": (305, 266), "sethostname": (170, 161), "setdomainname": (171, 162),
 }  # fmt: skip
-_CLONE, _IOCTL, _SOCKET, _CLONE3 = (56, 220), (16, 29), (41, 198), 435
+_CLONE, _IOCTL, _SOCKET = (56, 220), (16, 29), (41, 198)
+_UNREADABLE = {"clone3": 435, "openat2": 437}
+"""What they are asked for lies in memory, where no filter can look; whoever uses them falls back on older calls."""
+_WITH_MODE: dict[str, tuple[int | None, int | None, int]] = {
+    "chmod": (90, None, 1), "fchmod": (91, 52, 1), "fchmodat": (268, 53, 2), "fchmodat2": (452, 452, 2),
+    "creat": (85, None, 1), "mknod": (133, None, 1), "mknodat": (259, 33, 2), "mkdir": (83, None, 1),
+    "mkdirat": (258, 34, 2),
+}  # fmt: skip
+"""The last number says which argument is the mode."""
+_OPENING: dict[str, tuple[int | None, int | None, int]] = {"open": (2, None, 1), "openat": (257, 56, 2)}
+"""The last number says which argument is the flags; the mode comes next, and counts only if a file may be made."""
+_MAKES_A_FILE, _SET_ID = 0o20000100, 0o6000
 
 _NEW_NAMESPACES = 0x7E020000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
@@ -77,25 +88,46 @@ def _steps(architecture: int, column: int, families: tuple[int, ...]) -> Iterato
         if (number := numbers[column]) is not None:
             yield _EQUAL, 0, 1, number
             yield _refuse(errno.EPERM)
-    # Its flags lie in memory, where no filter can look. The C library falls back on `clone`.
-    yield _EQUAL, 0, 1, _CLONE3
-    yield _refuse(errno.ENOSYS)
-    yield from _if_call(_CLONE[column], _FIRST, [(_ANY_BIT, _NEW_NAMESPACES)], listed=errno.EPERM)
-    yield from _if_call(_IOCTL[column], _SECOND, [(_EQUAL, _TIOCSTI), (_EQUAL, _TIOCLINUX)], listed=errno.EPERM)
-    yield from _if_call(_SOCKET[column], _FIRST, [(_EQUAL, family) for family in families], other=errno.EAFNOSUPPORT)
+    for number in _UNREADABLE.values():
+        yield _EQUAL, 0, 1, number
+        yield _refuse(errno.ENOSYS)
+    yield from _if_call(_CLONE[column], 0, [(_ANY_BIT, _NEW_NAMESPACES)], listed=errno.EPERM)
+    yield from _if_call(_IOCTL[column], 1, [(_EQUAL, _TIOCSTI), (_EQUAL, _TIOCLINUX)], listed=errno.EPERM)
+    yield from _if_call(_SOCKET[column], 0, [(_EQUAL, family) for family in families], other=errno.EAFNOSUPPORT)
+    # A program that runs with its owner's rights would keep them outside: files made in here are the host user's own.
+    for *known, argument in _WITH_MODE.values():
+        yield from _if_call(known[column], argument, [(_ANY_BIT, _SET_ID)], listed=errno.EPERM)
+    for *known, argument in _OPENING.values():
+        yield from _if_opened(known[column], argument)
     yield _RETURN, 0, 0, _ALLOW
 
 
 def _if_call(
-    number: int, argument: int, tests: list[tuple[int, int]], *, listed: int = 0, other: int = 0
+    number: int | None, argument: int, tests: list[tuple[int, int]], *, listed: int = 0, other: int = 0
 ) -> Iterator[tuple[int, int, int, int]]:
-    """For one call: look at one argument, and answer by whether it passes one of the tests."""
-    yield _EQUAL, 0, len(tests) + 3, number
-    yield _LOAD, 0, 0, argument
-    for position, (test, value) in enumerate(tests):
-        yield test, len(tests) - position, 0, value
-    yield _refuse(other)
-    yield _refuse(listed)
+    """For one call: look at the lower half of one argument, and answer by whether it passes one of the tests."""
+    if number is not None:
+        yield _EQUAL, 0, len(tests) + 3, number
+        yield _argument(argument)
+        for position, (test, value) in enumerate(tests):
+            yield test, len(tests) - position, 0, value
+        yield _refuse(other)
+        yield _refuse(listed)
+
+
+def _if_opened(number: int | None, flags: int) -> Iterator[tuple[int, int, int, int]]:
+    if number is not None:
+        yield _EQUAL, 0, 6, number
+        yield _argument(flags)
+        yield _ANY_BIT, 0, 3, _MAKES_A_FILE
+        yield _argument(flags + 1)
+        yield _ANY_BIT, 0, 1, _SET_ID
+        yield _refuse(errno.EPERM)
+        yield _RETURN, 0, 0, _ALLOW
+
+
+def _argument(position: int) -> tuple[int, int, int, int]:
+    return _LOAD, 0, 0, _ARGUMENTS + 8 * position
 
 
 def _refuse(error: int) -> tuple[int, int, int, int]:

@@ -11,21 +11,23 @@ from toolwright.sandbox.sandbox import HOME, Sandbox
 UID = 1000
 """Inside, files of this process's user belong to this one."""
 SHOWN = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "ssl/openssl.cnf", "mime.types")
+_ETC = ("ld.so.cache", "alternatives")
 _ETC_NETWORK = (
-    "resolv.conf", "services", "protocols", "gai.conf", "host.conf", "ssl/certs", "ssl/cert.pem", "ca-certificates",
-    "pki/tls/certs", "pki/ca-trust", "crypto-policies",
+    "resolv.conf", "services", "protocols", "gai.conf", "host.conf", "ssl/openssl.cnf", "ssl/certs", "ssl/cert.pem",
+    "ca-certificates", "pki/tls/certs", "pki/ca-trust", "crypto-policies",
 )  # fmt: skip
-_PROC = (
-    "cmdline", "config.gz", "iomem", "ioports", "kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup",
-    "kpagecount", "kpageflags", "latency_stats", "modules", "pagetypeinfo", "sched_debug", "slabinfo", "sysrq-trigger",
+_SECRET = ("cmdline",)
+"""What of /proc tells of the whole machine: nobody needs the kernel's arguments, and there may be anything in them."""
+_SECRET_TO_ROOT = (
+    "kcore", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "sched_debug", "sysrq-trigger",
     "timer_list", "vmallocinfo",
 )  # fmt: skip
-_PROC_FOLDERS = ("acpi", "asound", "driver", "fs", "scsi")
+_FOLDERS = ("acpi", "asound", "fs", "scsi")
 
 FILES = {
     "/etc/passwd": f"user:x:{UID}:{UID}::{HOME}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
     "/etc/group": f"user:x:{UID}:\nnogroup:x:65534:\n",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
     "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
 }
 """Made up: the host's would tell of its users and of its network."""
@@ -33,13 +35,15 @@ FILES = {
 
 def mounts(sandbox: Sandbox) -> list[str]:
     """Arguments for the parts that are the same for every command of a sandbox."""
+    zone = os.path.realpath("/etc/localtime")
     room = ("--perms", "1777", "--size", str(sandbox.temporary), "--tmpfs")
     certificates = _paths("/etc", _ETC_NETWORK) if sandbox.network else ()
     return [
         *_system(),
         *(word for path in (*_paths("/etc", _ETC), *certificates) for word in ("--ro-bind", path, path)),
+        *(("--symlink", zone, "/etc/localtime") if zone.startswith("/usr/") else ()),
         *("--proc", "/proc"),
-        *_masks(),
+        *_masks(os.geteuid() == 0),
         *FIRST,
         *("--dev", "/dev", *room, "/dev/shm", "--remount-ro", "/dev"),
         *(*room, "/tmp", "--perms", "0700", "--dir", HOME, "--dir", "/var", "--symlink", "../tmp", "/var/tmp"),
@@ -59,15 +63,17 @@ def _system() -> tuple[str, ...]:
 
 
 @cache
-def _masks() -> tuple[str, ...]:
-    """A fresh /proc still tells of the whole machine, and whoever runs as its root may read all of that.
+def _masks(root: bool) -> tuple[str, ...]:
+    """A fresh /proc still has files of the whole machine, and whoever is root on the host may use them in here too.
 
     A device on a mount without devices cannot be opened: so nothing is left to read or to write.
     """
-    files = [word for path in _paths("/proc", _PROC) for word in ("--ro-bind", "/dev/null", path)]
-    folders = [word for path in _paths("/proc", _PROC_FOLDERS) for word in ("--tmpfs", path, "--remount-ro", path)]
-    # Files in /proc/sys look at who writes, not at rights, and the host's root is somebody there.
-    return ("--ro-bind", "/proc/sys", "/proc/sys", *files, *folders)
+    hidden = _paths("/proc", _SECRET + _SECRET_TO_ROOT if root else _SECRET)
+    words = [word for path in hidden for word in ("--ro-bind", "/dev/null", path)]
+    if root:
+        words += [word for path in _paths("/proc", _FOLDERS) for word in ("--tmpfs", path, "--remount-ro", path)]
+        words += ["--ro-bind", "/proc/sys", "/proc/sys"]
+    return tuple(words)
 
 
 FIRST = ("--tmpfs", "/proc/1", "--remount-ro", "/proc/1")

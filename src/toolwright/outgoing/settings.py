@@ -1,0 +1,94 @@
+"""Settings: what a client may reach, and within which limits."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+from toolwright.core.errors import DefinitionError
+from toolwright.outgoing.connector import Dialer
+from toolwright.outgoing.guard import PORTS, Guard, Ports, Private, guard_of
+from toolwright.outgoing.resolver import Resolver
+
+USER_AGENT = "toolwright (+https://pypi.org/project/toolwright)"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a client may reach, and within which limits; times are in seconds."""
+
+    allow_private: Private = False
+    """False, True for addresses of one's own (loopback, private networks), or the hosts and networks that are meant."""
+    allow_hosts: Iterable[str] = ()
+    """Patterns such as `*.example.com`; where there are some, nothing else is reached."""
+    deny_hosts: Iterable[str] = ()
+    """Patterns, or networks, that are never reached."""
+    ports: Ports = PORTS
+    allow_downgrade: bool = False
+    """Whether a redirect may lead from https to http."""
+    timeout: float | None = 30.0
+    """For all of it: every redirect, and the last byte."""
+    connect_timeout: float = 10.0
+    read_timeout: float = 30.0
+    """Between two pieces of an answer."""
+    max_bytes: int | None = 5 * 1024 * 1024
+    max_ratio: float = 200.0
+    """How many times its size a compressed answer may unpack to, once it is larger than a mebibyte."""
+    max_header_bytes: int = 65_536
+    max_redirects: int = 5
+    max_connections: int = 64
+    user_agent: str = USER_AGENT
+    verify: ssl.SSLContext | None = field(default=None, repr=False)
+    resolver: Resolver | None = None
+    dialer: Dialer | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("connect_timeout", "read_timeout", "max_ratio", "max_header_bytes", "max_connections"):
+            if not getattr(self, name) > 0:
+                raise DefinitionError(f"{name}={getattr(self, name)!r} is no limit.", fix="give a number above zero.")
+        if any(limit is not None and not limit > 0 for limit in (self.timeout, self.max_bytes)):
+            raise DefinitionError("timeout and max_bytes are above zero.", fix="give a number, or None for no limit.")
+        if self.max_redirects < 0:
+            raise DefinitionError(f"max_redirects={self.max_redirects} is no number.", fix="give zero or more.")
+        # Something that can be read only once would be empty, and so permit everything, the second time.
+        for name in ("allow_private", "allow_hosts", "deny_hosts", "ports"):
+            if isinstance(given := getattr(self, name), Iterator):
+                object.__setattr__(self, name, tuple(given))
+        self.guard()
+
+    def guard(self) -> Guard:
+        """What may be reached."""
+        return guard_of(self.allow_private, self.allow_hosts, self.deny_hosts, self.ports)
+
+
+class Reach(TypedDict, total=False):
+    """The same by name, for those who change some of them."""
+
+    allow_private: Private
+    allow_hosts: Iterable[str]
+    deny_hosts: Iterable[str]
+    ports: Ports
+    allow_downgrade: bool
+    timeout: float | None
+    connect_timeout: float
+    read_timeout: float
+    max_bytes: int | None
+    max_ratio: float
+    max_header_bytes: int
+    max_redirects: int
+    max_connections: int
+    user_agent: str
+    verify: ssl.SSLContext | None
+    resolver: Resolver | None
+    dialer: Dialer | None
+
+
+class Limits(TypedDict, total=False):
+    """The settings that one request may change."""
+
+    timeout: float | None
+    read_timeout: float
+    max_bytes: int | None
+    max_redirects: int

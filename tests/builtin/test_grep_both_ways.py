@@ -1,0 +1,12 @@
+"""Ripgrep and our own walker give the same answers, whatever the tree and whatever is asked."""
+
+import pytest
+
+from tests.builtin.comparing import differences
+from tests.needs import needs
+
+
+@needs("bubblewrap")
+@pytest.mark.parametrize("seed", range(16))
+def test_both_ways_give_the_same_answers(seed: int) -> None:
+    assert list(differences(seed)) == []
