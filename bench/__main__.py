@@ -8,9 +8,12 @@ from argparse import ArgumentParser, Namespace
 from bench.calls import calls
 from bench.define import define
 from bench.durable import durable
+from bench.files import files
 from bench.imports import imports
 from bench.peers.environments import peers
 from bench.queue import queue
+from bench.sandbox import sandbox
+from bench.search import search
 from bench.shared import shared
 from bench.spaces import spaces
 from bench.table import Row, table, versions, write
@@ -22,8 +25,10 @@ async def measured(*, quick: bool) -> list[Row]:
         rows = [*await calls(rounds=60, count=200), *await queue(rounds=1, count=3000), *await imports(rounds=5)]
         rows += await durable(rounds=5, count=1280, waiting=10_000)
         rows += [*await spaces(rounds=3, count=320), *await shared(rounds=3, count=50)]
+        rows += [*await files(rounds=3, megabytes=50), *await search(rounds=3, files=5000), *await sandbox(rounds=3)]
         return [*rows, *await define(rounds=1, count=1000)]
     rows = [*await calls(), *await queue(), *await imports(), *await durable(), *await spaces(), *await shared()]
+    rows += [*await files(), *await search(), *await sandbox()]
     return [*rows, *await define()]
 
 

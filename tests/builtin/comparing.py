@@ -17,7 +17,7 @@ from typing import Any
 from toolwright import Workspace
 from toolwright.builtin import places, walker
 from toolwright.builtin.needle import Needle
-from toolwright.builtin.newest import _by_ripgrep, _by_walking, _newest
+from toolwright.builtin.newest import by_ripgrep, by_walking
 from toolwright.builtin.scope import Scope, scope
 from toolwright.core.errors import ToolError
 
@@ -111,7 +111,7 @@ def _somewhere(chance: random.Random, space: Workspace) -> Scope | None:
 
 
 def _listed(where: Scope, seed: int) -> Iterator[str]:
-    one, other = (_newest(list_(where), 1000) for list_ in (_by_ripgrep, _by_walking))
+    one, other = (way(where, 1000) for way in (by_ripgrep, by_walking))
     if one != other:
         yield f"{seed}: {where.glob.pattern!r} in {where.start.parts}\n  {one}\n  {other}"
 

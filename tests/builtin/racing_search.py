@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -84,14 +85,15 @@ async def race(base: Path, seconds: float, way: str, *, callers: int = 2) -> Rac
             until = time.monotonic() + seconds
 
             async def caller() -> None:
-                while time.monotonic() < until:
-                    for name, arguments in CALLS:
-                        outcome = await call(name, **arguments)
-                        found.calls += 1
-                        found.ended[f"{name} {getattr(outcome, 'code', 'done')}"] += 1
-                        told = f"{outcome.text} {outcome.data}"
-                        if OUTSIDE in told or SECRET in told or "crashed" in told:
-                            found.leaks.append(f"{name} {arguments}: {told[:500]}")
+                for name, arguments in cycle(CALLS):
+                    outcome = await call(name, **arguments)
+                    found.calls += 1
+                    found.ended[f"{name} {getattr(outcome, 'code', 'done')}"] += 1
+                    told = f"{outcome.text} {outcome.data}"
+                    if OUTSIDE in told or SECRET in told or "crashed" in told:
+                        found.leaks.append(f"{name} {arguments}: {told[:500]}")
+                    if time.monotonic() > until:
+                        return
 
             await asyncio.gather(*(caller() for _ in range(callers)))
     return found

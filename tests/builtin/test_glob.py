@@ -218,16 +218,6 @@ async def test_no_more_are_listed_than_can_be_asked_for(tmp_path: Path, way: str
     assert listed.metadata["truncated"]
 
 
-@both_ways
-async def test_a_folder_with_very_many_files_is_no_trouble(tmp_path: Path, way: str) -> None:
-    for number in range(3000):
-        os.close(os.open(tmp_path / f"{number}.txt", os.O_CREAT | os.O_WRONLY))
-
-    listed = await found(tmp_path, way, "glob_files", pattern="*", max_results=1)
-
-    assert listed.data["totalFiles"] == 3000
-
-
 def test_a_model_is_shown_one_pair_of_names(tmp_path: Path) -> None:
     def listed(names: str) -> set[str]:
         return {tool.name for tool in search_tools(Workspace(tmp_path), names) if tool.face.listed}

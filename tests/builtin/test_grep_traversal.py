@@ -10,7 +10,7 @@ from tests.builtin.searching import both_ways, searching, yes
 from tests.traversal.grounds import CANARY, MARK, Grounds
 from tests.traversal.strings import strings
 
-COUNT = {"ripgrep": 12, "walker": 250}
+COUNT = {"ripgrep": 8, "walker": 250}
 """Strings for each argument of each tool. Most paths are refused at once; a pattern costs a process."""
 ARGUMENTS = [
     ("glob", "path", {"pattern": "**/*"}),
@@ -59,6 +59,6 @@ async def test_no_race_leads_outside(tmp_path: Path, way: str) -> None:
     found = await race(tmp_path, 2.0, way)
 
     assert found.leaks == []
-    assert found.swaps > 500
-    assert found.calls > 20
-    assert sum(count for what, count in found.ended.items() if what.endswith("done")) > 10
+    assert found.swaps > 200
+    assert found.calls > 9
+    assert sum(count for what, count in found.ended.items() if what.endswith("done")) > 3

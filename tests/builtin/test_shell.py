@@ -73,18 +73,20 @@ async def test_a_command_that_a_signal_ended_says_which(tmp_path, kind):
 
 async def test_a_command_that_takes_too_long_is_stopped_and_shows_what_it_had(tmp_path, kind):
     began = monotonic()
-    outcome = await bash(tmp_path, "echo so far; sleep 60", sandbox=kind, timeout=300)
+    outcome = await bash(tmp_path, "echo so far; sleep 60", sandbox=kind, timeout=1500)
 
-    assert monotonic() - began < 3
+    assert monotonic() - began < 4
     assert outcome.code == "timed_out"
-    assert outcome.message == "timed out after 0.3 s, and was stopped\nso far"
+    assert outcome.message == "timed out after 1.5 s, and was stopped\nso far"
     assert (outcome.data["exitCode"], outcome.data["truncated"]) == (None, False)
 
 
 async def test_what_a_command_says_when_it_is_stopped_is_shown(tmp_path, kind):
     command = "trap 'echo bye; exit' TERM; echo hello; while :; do sleep 0.01; done"
 
-    assert "\nhello\nbye" in (await bash(tmp_path, command, sandbox=kind, timeout=400)).message
+    stopped = await bash(tmp_path, command, sandbox=kind, timeout=1500, shell_options={"grace": 3})
+
+    assert "\nhello\nbye" in stopped.message
 
 
 @jailed
@@ -296,6 +298,15 @@ async def test_policy_is_asked_before_a_command_runs(tmp_path):
         assert (tmp_path / "ran").exists()
 
 
+@jailed
+async def test_whoever_is_asked_sees_all_of_a_command(tmp_path):
+    hidden = "ls\n# \x1b[8mrm -rf .\x1b[0m \u202eevil"
+    async with Runtime(*shell(tmp_path), policy=Policy.default()) as runtime:
+        outcome = await runtime.call("bash", {"command": hidden})
+
+    assert "ls\n# \\x1b[8mrm -rf .\\x1b[0m \\u202eevil" in outcome.message
+
+
 async def test_the_tool_can_be_run_without_a_runtime(tmp_path, kind):
     command, *_ = shell(tmp_path, sandbox=kind)
 
@@ -346,6 +357,14 @@ def test_running_unprotected_has_to_be_said_in_so_many_words(tmp_path, sandbox):
         shell(tmp_path, sandbox=sandbox)
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"life": "long"}, {"life": -1}, {"kept": "much"}, {"flood": 0}, {"grace": -1}, {"background": -1}]
+)
+def test_bounds_that_cannot_be_are_a_definition_error(tmp_path, wrong):
+    with pytest.raises(DefinitionError):
+        shell(tmp_path, **wrong)
+
+
 def test_a_workspace_that_is_the_whole_machine_has_no_shell():
     with pytest.raises(DefinitionError, match="cannot show /"):
         shell("/")
@@ -354,6 +373,8 @@ def test_a_workspace_that_is_the_whole_machine_has_no_shell():
 def test_the_tools_say_what_they_do(tmp_path):
     command, output, stop = shell(tmp_path)
 
+    assert "There is no network" in command.description
+    assert "There is no network" not in shell(tmp_path, sandbox=UNPROTECTED)[0].description
     assert command.safety.effects == {"execute"}
     assert command.safety.optional_effects == frozenset()
     assert shell(tmp_path, sandbox=Sandbox(network=True))[0].safety.optional_effects == {"network"}

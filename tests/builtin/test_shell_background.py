@@ -2,6 +2,7 @@
 
 import asyncio
 
+import psutil
 import pytest
 
 from tests.needs import needs
@@ -64,7 +65,7 @@ async def test_a_command_is_stopped_with_all_that_it_started(tools):
 
 
 async def test_what_a_command_printed_last_comes_with_its_stop(tools, tmp_path):
-    async with Runtime(*tools()) as runtime:
+    async with Runtime(*tools(grace=4)) as runtime:
         id = await begun(runtime, "trap 'echo bye; exit' TERM; touch began; while :; do sleep 0.01; done")
         while not (tmp_path / "began").exists():  # noqa: ASYNC110 - it comes from another process
             await asyncio.sleep(0.01)
@@ -127,6 +128,16 @@ async def test_only_the_newest_output_is_kept(tools):
     assert ended.data["output"].startswith("[... 578,895 earlier bytes were not kept ...]\n")
     assert ended.data["output"].endswith("99999\n100000\n")
     assert ended.metadata["truncated"]
+
+
+async def test_a_flood_that_nobody_looks_at_takes_no_time_from_others(tools):
+    async with Runtime(*tools(kept="100kB")) as runtime:
+        await begun(runtime, "yes")
+        before = psutil.Process().cpu_times()
+        await asyncio.sleep(0.5)
+        after = psutil.Process().cpu_times()
+
+    assert after.user + after.system - before.user - before.system < 0.25
 
 
 async def test_all_end_with_the_runtime(tools):

@@ -12,7 +12,9 @@ from tests.traversal.attempts import LOOKING, TOOLS, attempts
 from tests.traversal.grounds import CANARY, Grounds
 from tests.traversal.racing import race
 from tests.traversal.strings import strings
+from toolwright import Workspace
 from toolwright.builtin import beneath, spot
+from toolwright.core.errors import Denied
 
 
 @pytest.fixture(params=["kernel", "step by step"])
@@ -54,7 +56,7 @@ def test_the_outside_is_watched_closely(grounds: Grounds) -> None:
 async def test_a_workspace_that_only_looks_at_the_path_would_be_found_out(
     grounds: Grounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def trusting(folder: int, parts: tuple[str, ...], flags: int = os.O_RDONLY, mode: int = 0) -> int:
+    def trusting(folder: int, parts: tuple[str, ...], flags: int = os.O_RDONLY, mode: int = 0, **more: bool) -> int:
         return os.open("/".join(parts) or ".", flags | os.O_NONBLOCK, mode, dir_fd=folder)
 
     monkeypatch.setattr(spot, "open_beneath", trusting)
@@ -94,11 +96,28 @@ async def test_where_a_container_forbids_the_newer_call_the_older_ones_do(
     assert ended["done"] > 0
 
 
+async def test_where_the_system_does_not_say_where_files_lie_links_are_not_followed(
+    grounds: Grounds, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spot, "path_of", lambda descriptor: None)
+    (grounds.root / ".env").write_text("TOKEN=1")
+    (grounds.root / "notes.txt").symlink_to(".env")
+
+    space = Workspace(grounds.root)
+    for path in ("notes.txt", "in/inside.txt", "dot/.env"):
+        with pytest.raises(Denied, match="goes through a link"):
+            space.spot(path).open()
+        with pytest.raises(Denied, match="is a link|goes through a link"):
+            space.spot(path).replace(b"x")
+    for name in ("read", "list", "get_file_info", "write", "edit", "delete_file", "move_file"):
+        await attempts(grounds, name, 60, seed=3)
+
+
 async def test_no_descriptor_is_left_open(grounds: Grounds, way: str) -> None:
     counts = []
     for _ in range(3):
-        for name in TOOLS:
-            await attempts(grounds, name, 20, seed=7)
+        for name in ("read", "list", "get_file_info", "write", "edit", "delete_file", "move_file"):
+            await attempts(grounds, name, 30, seed=7)
         gc.collect()
         counts.append(len(os.listdir("/dev/fd")))
 

@@ -44,10 +44,11 @@ async def online(answer, **settings):
 def test_the_tools_say_what_they_do_to_the_world():
     tools = {tool.name: tool for tool in web()}
 
-    assert list(tools) == ["webfetch", "http_get", "http_post", "http_request"]
+    assert list(tools) == ["webfetch", "http_get", "http_post", "http_request", "web_search"]
     for name, tool in tools.items():
-        assert tool.safety.effects == ({"network"} if name in ("webfetch", "http_get") else {"network", "write"})
-        assert tool.safety.repeatable is (name in ("webfetch", "http_get"))
+        only_reads = name in ("webfetch", "http_get", "web_search")
+        assert tool.safety.effects == ({"network"} if only_reads else {"network", "write"})
+        assert tool.safety.repeatable is only_reads
         assert (tool.face.category, tool.face.visible, tool.face.toolsets) == ("network", False, ("all_task_tools",))
         assert 40 < len(tool.description) < 240
         schema = tool.parameters.schema() if callable(tool.parameters.schema) else tool.parameters.schema
@@ -504,7 +505,7 @@ async def test_calls_share_connections_and_no_cookies_and_the_runtime_closes_the
 
 async def test_a_tool_can_be_run_by_itself():
     async with serving(lambda asked: reply("alone", content_type="text/plain")) as server:
-        fetch, get, post, _ = web(resolver=Names(site_test=PUBLIC), dialer=internet(server))
+        fetch, get, post, *_ = web(resolver=Names(site_test=PUBLIC), dialer=internet(server))
 
         assert (await fetch.run({"url": "http://site.test/"})).data == "alone"
         assert (await get.run({"url": "http://site.test/"})).data["body"] == "alone"

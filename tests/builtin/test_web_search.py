@@ -315,9 +315,15 @@ def test_a_key_is_never_shown():
         assert KEY not in str(engine)
 
 
-def test_without_an_engine_there_is_no_search():
-    assert "web_search" not in [tool.name for tool in web()]
-    assert [tool.name for tool in web(search=duckduckgo())][-1] == "web_search"
+async def test_without_an_engine_models_are_not_told_of_a_search_and_a_call_says_what_is_missing():
+    async with Runtime(web()) as runtime:
+        assert "web_search" not in {entry["function"]["name"] for entry in runtime.describe()}
+        outcome = await runtime.call("web_search", {"query": "tools"})
+    async with Runtime(web(search=duckduckgo())) as runtime:
+        assert "web_search" in {entry["function"]["name"] for entry in runtime.describe()}
+
+    assert (outcome.code, outcome.executed) == ("unavailable", False)
+    assert "web(search=" in outcome.message
 
 
 async def test_an_engine_on_a_private_address_needs_permission():

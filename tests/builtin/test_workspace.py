@@ -297,8 +297,12 @@ async def test_a_link_cannot_make_a_key_look_harmless(tmp_path: Path) -> None:
         ("move_file", {"from": "folder/config", "to": "x"}),
         ("move_file", {"from": "harmless", "to": "folder/config"}),
     ]
+    before = len(os.listdir("/dev/fd"))
+    tools = {tool.name: tool for tool in files(space)}
     for name, arguments in calls:
-        assert "is sensitive" in denied(await call(space, name, **arguments)), name
+        assert "is sensitive" in denied(await tools[name].run(arguments)), name
+        denied(await call(space, name, **arguments))
+    assert len(os.listdir("/dev/fd")) <= before
     async with Runtime(files(space), approver=_yes) as runtime:
         denied(await runtime.call("read", {"file_path": ".env.example"}))
         assert (await runtime.call("read", {"file_path": ".ssh/id_rsa"})).text == "     1\tKEY"

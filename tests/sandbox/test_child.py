@@ -256,8 +256,7 @@ async def test_a_process_that_has_too_much_open_is_told_so(place, sandbox):
 
 def victim(place, word, kind):
     """A process of its own that starts three commands as soon as it is told to."""
-    source = Path(sys.modules["toolwright"].__file__).parents[1]
-    surroundings = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{Path(__file__).parents[2]}"}
+    surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     arguments = [sys.executable, "-m", "tests.sandbox.parent", str(place.root), word, kind]
     process = subprocess.Popen(arguments, env=surroundings, stdin=-1, stdout=-1, cwd=Path(__file__).parents[2])
     assert process.stdout.readline() == b"waiting\n"
@@ -309,15 +308,18 @@ async def test_without_bubblewrap_nothing_is_run(place, fresh_check, monkeypatch
     assert not (place.root / "ran").exists()
 
 
+KNOWS = "echo --size --perms --disable-userns --die-with-parent --ro-bind-fd"
+
+
 @pytest.mark.parametrize(
     ("program", "told"),
     [
         ("exit 1", "does not know --size"),
         (
-            "echo --size --perms --disable-userns --die-with-parent; echo bwrap: no permission >&2; exit 1",
+            f"{KNOWS}; echo bwrap: no permission >&2; exit 1",
             "no permission",
         ),
-        ("echo --size --perms --disable-userns --die-with-parent; kill -9 $$", "cannot start"),
+        (f"{KNOWS}; kill -9 $$", "cannot start"),
     ],
 )
 async def test_a_bubblewrap_that_does_not_work_is_not_used(place, fresh_check, monkeypatch, program, told):

@@ -15,13 +15,13 @@ KINDS = [
 
 @pytest.mark.parametrize(("sandbox", "count"), KINDS)
 async def test_commands_that_run_into_their_time_limit_leave_nothing(tmp_path, sandbox, count):
-    ended = await timed_out(tmp_path, sandbox, count=count, parallel=8, after=0.03)
+    ended = await timed_out(tmp_path, sandbox, count=count, parallel=8, after=0.05)
 
     assert (len(ended.latencies), ended.answers, ended.left, ended.opened) == (count, {"timed_out"}, [], 0)
 
 
 @pytest.mark.parametrize(("sandbox", "count"), KINDS)
 async def test_commands_whose_caller_is_cancelled_leave_nothing(tmp_path, sandbox, count):
-    ended = await cancelled(tmp_path, sandbox, count=count, parallel=8, after=0.03)
+    ended = await cancelled(tmp_path, sandbox, count=count, parallel=8, after=0.05)
 
     assert (len(ended.latencies), ended.answers, ended.left, ended.opened) == (count, {"cancelled"}, [], 0)

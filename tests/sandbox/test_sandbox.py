@@ -13,7 +13,7 @@ import pytest
 
 from tests.needs import needs
 from tests.sandbox.inside import inside
-from toolwright import DefinitionError
+from toolwright import DefinitionError, Unavailable
 from toolwright.builtin.workspace import Workspace
 from toolwright.sandbox.bubblewrap import Shown, sandboxed, start
 from toolwright.sandbox.child import Child
@@ -127,6 +127,26 @@ async def test_a_folder_put_in_the_place_of_the_workspace_is_not_shown(place):
     printed = await inside(place, "ls; cat secret.txt")
 
     assert printed.out == "own.txt\n"
+
+
+async def test_a_folder_inside_that_was_moved_is_not_followed(place):
+    (place.root / "docs").mkdir()
+    workspace = Workspace(place.root, read_only=[place.root / "docs"])
+    (place.root / "docs").rename(place.root / "other")
+    (place.root / "docs").symlink_to(place.outside)
+
+    with pytest.raises(Unavailable, match="not where it was"):
+        await inside(place, "cat docs/secret.txt", folders=workspace.folders)
+
+
+async def test_a_path_inside_that_became_a_link_is_not_followed(place):
+    (place.root / "more").mkdir()
+    sandbox = Sandbox(read=[place.root / "more"])
+    (place.root / "more").rmdir()
+    (place.root / "more").symlink_to(place.outside)
+
+    with pytest.raises(Unavailable, match="not where it was"):
+        await inside(place, "cat more/secret.txt", sandbox=sandbox)
 
 
 async def test_a_workspace_whose_writes_are_off_is_only_read(place):
@@ -286,8 +306,9 @@ def test_the_whole_machine_cannot_be_shown(place, path):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"memory": 0}, {"cpu": -1}, {"processes": 0}, {"open_files": "many"}, {"env": {"A=B": "x"}}, {"env": {"A": 1}},
-     {"env": {"A": "x\0y"}}, {"read": "/usr"}, {"read": ["/no/such/path"]}, {"temporary": 0}],
+    [{"memory": 0}, {"memory": "much"}, {"memory": None}, {"cpu": -1}, {"cpu": "long"}, {"cpu": "off"},
+     {"processes": 0}, {"open_files": "many"}, {"temporary": 0}, {"env": {"A=B": "x"}}, {"env": {"A": 1}},
+     {"env": {"A": "x\0y"}}, {"read": "/usr"}, {"read": ["/no/such/path"]}],
 )  # fmt: skip
 def test_a_sandbox_that_cannot_be_is_a_definition_error(wrong):
     with pytest.raises(DefinitionError):

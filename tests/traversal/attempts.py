@@ -50,8 +50,10 @@ async def attempts(grounds: Grounds, name: str, count: int, *, seed: int = 0) ->
             assert "crashed" not in outcome_of(outcome), f"{name} {path!r}: {outcome!r}"
             if name in CHANGING and (outcome.ok or number % 200 == 0):
                 assert not grounds.changed(), f"{name} {path!r} changed {grounds.changed()}"
-            if (outcome.ok and name.startswith(("delete", "move"))) or number % 200 == 0:
+            if (outcome.ok and name in ("delete_file", "move_file")) or number % 200 == 0:
                 grounds.restore()
+            elif outcome.ok and name == "move_file to":
+                grounds.mend()
     assert not grounds.changed(), f"{name} changed {grounds.changed()}"
     return ended
 

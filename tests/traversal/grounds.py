@@ -34,6 +34,10 @@ class Grounds:
             path.write_text(f"{CANARY}\n".ljust(SIZE))
             (path.parent / MARK).touch()
 
+    def mend(self) -> None:
+        """The file that is moved away."""
+        (self.root / "inside.txt").write_text("inside\n")
+
     def restore(self) -> None:
         """The workspace as it was."""
         if self.root.is_dir():

@@ -55,23 +55,21 @@ def strings(base: Path, count: int, *, seed: int = 0, harmless: bool = True) -> 
     """So many different paths. With `harmless`, none names a file that is not ours."""
     chance, targets = random.Random(seed), _targets(base, harmless)
     begun = [f"{start}{target}" for start, target in product(STARTS, targets)]
-    climbing = [
-        (dots + slash) * depth + target for dots, slash, depth, target in product(DOTS, SLASHES, DEPTHS, targets)
-    ]
-    known = dict.fromkeys([*targets, *_some(chance, begun, count // 2), *_some(chance, climbing, count // 5)])
+    known = dict.fromkeys([*targets, *chance.sample(begun, min(len(begun), count // 2))])
     while len(known) < count:
-        known[_drawn(chance, targets)] = None
+        known[chance.choice((_climbing, _drawn))(chance, targets)] = None
     return list(known)[:count]
-
-
-def _some(chance: random.Random, paths: list[str], count: int) -> list[str]:
-    return chance.sample(paths, min(len(paths), count))
 
 
 def _targets(base: Path, harmless: bool) -> list[str]:
     whole = [f"{base}/{target}" for target in TARGETS]
     evil = [f"{base}/allowed_evil/secret.txt", f"{base}/allowed/../secret.txt", f"{base}/allowed/../outside"]
     return [*INSIDE, *TARGETS, *whole, *evil, *(() if harmless else READ_ONLY)]
+
+
+def _climbing(chance: random.Random, targets: list[str]) -> str:
+    """Up, and down again."""
+    return (chance.choice(DOTS) + chance.choice(SLASHES)) * chance.choice(DEPTHS) + chance.choice(targets)
 
 
 def _drawn(chance: random.Random, targets: list[str]) -> str:

@@ -20,8 +20,10 @@ from toolwright.sandbox.child import Child
 Owner: TypeAlias = tuple[str | None, str | None]
 MOST = 64
 """Commands of all owners together."""
-REMEMBERED = 64
+REMEMBERED = 32
 """Commands that have ended and can still be looked at."""
+PAUSE = 0.01
+"""Seconds between two pieces of output that nobody looks at: a flood in the background takes no time from others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +70,13 @@ class Job:
             return f"stopped after {self.seconds:.0f} s, the longest that a command may run in the background"
         return f"ended with {ended(self.code or 0)} after {self.seconds:.1f} s"
 
-    def add(self, data: bytes) -> None:
-        """What it printed; the newest is kept."""
+    def add(self, data: bytes) -> bool:
+        """What it printed; the newest is kept. True if something was let go for it."""
         self._unread += data
         if (over := len(self._unread) - self.bounds.kept) > 0:
             del self._unread[:over]
             self._lost += over
+        return over > 0
 
     def news(self) -> tuple[str, bool]:
         """What it printed since this was asked last, and whether something of that is missing."""
@@ -175,7 +178,8 @@ async def _look_after(job: Job, child: Child) -> None:
 
 async def _keep(job: Job, stream: asyncio.StreamReader) -> None:
     while data := await stream.read(1 << 16):
-        job.add(data)
+        if job.add(data):
+            await asyncio.sleep(PAUSE)
 
 
 def owner_of(ctx: Context) -> Owner:

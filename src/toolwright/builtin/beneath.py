@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 _OPENAT2 = 437
-_BENEATH, _NO_MAGIC_LINKS = 0x08, 0x02
+_BENEATH, _NO_MAGIC_LINKS, _NO_LINKS = 0x08, 0x02, 0x04
 _RACES = 16
 """How often the kernel may say "something moved while I looked" before we say so too."""
 _LINKS = 40
@@ -29,32 +29,37 @@ _kernel_knows: list[bool | None] = [None if hasattr(os, "uname") and os.uname().
 """Whether the kernel has `openat2`; None until it was tried."""
 
 
-def open_beneath(folder: int, parts: Sequence[str], flags: int = os.O_RDONLY, mode: int = 0) -> int:
-    """Open a path below a folder's descriptor; whatever leads outside raises `OSError(EXDEV)`."""
+def open_beneath(
+    folder: int, parts: Sequence[str], flags: int = os.O_RDONLY, mode: int = 0, *, links: bool = True
+) -> int:
+    """Open a path below a folder's descriptor; whatever leads outside raises `OSError(EXDEV)`.
+
+    Without `links`, a link on the path raises `OSError(ELOOP)`, wherever it leads.
+    """
     if any("\0" in part for part in parts):
         raise OSError(errno.EINVAL, "a path cannot hold a NUL")
     if _kernel_knows[0] is None:
         _kernel_knows[0] = _is_known(folder)
     open_ = _openat2 if _kernel_knows[0] else _step_by_step
-    return open_(folder, parts, flags | _ALWAYS, mode)
+    return open_(folder, parts, flags | _ALWAYS, mode, links)
 
 
 def _is_known(folder: int) -> bool:
     """Old kernels do not know the call, and some containers forbid what they do not know."""
     try:
-        os.close(_openat2(folder, (), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0))
+        os.close(_openat2(folder, (), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0, True))
     except OSError as error:
         return error.errno not in (errno.ENOSYS, errno.EPERM)
     return True
 
 
-def _openat2(folder: int, parts: Sequence[str], flags: int, mode: int) -> int:
+def _openat2(folder: int, parts: Sequence[str], flags: int, mode: int, links: bool) -> int:
     assert _libc is not None
     if not flags & os.O_CREAT:
         mode = 0  # the kernel refuses a mode that it would not use
     if flags & _O_PATH:
         flags &= ~(os.O_NONBLOCK | os.O_NOCTTY)
-    how = _How(flags, mode, _BENEATH | _NO_MAGIC_LINKS)
+    how = _How(flags, mode, _BENEATH | _NO_MAGIC_LINKS | (0 if links else _NO_LINKS))
     name = os.fsencode("/".join(parts) or ".")
     for _ in range(_RACES):
         opened: int = _libc.syscall(_OPENAT2, folder, name, ctypes.byref(how), ctypes.sizeof(how))
@@ -65,12 +70,12 @@ def _openat2(folder: int, parts: Sequence[str], flags: int, mode: int) -> int:
     raise OSError(errno.EAGAIN, "the folders on this path keep moving")
 
 
-def _step_by_step(folder: int, parts: Sequence[str], flags: int, mode: int) -> int:
+def _step_by_step(folder: int, parts: Sequence[str], flags: int, mode: int, links: bool) -> int:
     """The same for kernels without `openat2`: one component at a time, and links by hand."""
     with ExitStack() as opened:
         trail = [folder]
         ahead = [part for part in parts if part not in ("", ".")]
-        links = 0
+        left = _LINKS if links else 0
         while ahead:
             name, last = ahead.pop(0), not ahead
             if name == "..":
@@ -80,15 +85,17 @@ def _step_by_step(folder: int, parts: Sequence[str], flags: int, mode: int) -> i
                 continue
             link = None if last and flags & os.O_NOFOLLOW else _link(trail[-1], name)
             if link is not None:
-                links += 1
-                if link.startswith("/") or links > _LINKS:
-                    raise OSError(errno.EXDEV if link.startswith("/") else errno.ELOOP, "the link leads outside")
+                if not left:
+                    raise OSError(errno.ELOOP, "there are too many links")
+                if link.startswith("/"):
+                    raise OSError(errno.EXDEV, "the link leads outside")
+                left -= 1
                 ahead = [part for part in link.split("/") if part not in ("", ".")] + ahead
                 continue
             if last:
                 return os.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=trail[-1])
             # O_NOFOLLOW again: what was no link a moment ago may be one now.
-            step = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=trail[-1])
+            step = os.open(name, _O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=trail[-1])
             opened.callback(os.close, step)
             trail.append(step)
         return os.open(".", flags & ~(os.O_CREAT | os.O_EXCL), mode, dir_fd=trail[-1])

@@ -31,7 +31,7 @@ class Document:
     """A file's text with plain newlines, and how it is written in the file."""
 
     def __init__(self, data: bytes, encoding: Encoding) -> None:
-        self.encoding = encoding
+        self.encoding, self._data = encoding, data
         self._raw = encoding.decode(data)
         self.text = self._raw.replace("\r\n", "\n") if "\r" in self._raw else self._raw
         found = re.finditer("\r\n", self._raw) if len(self.text) != len(self._raw) else ()
@@ -57,11 +57,19 @@ class Document:
         grown = len(self._raw) + sum(len(span.content) - (span.end - span.start) for span in spans)
         if grown > MOST:
             raise ToolError(f"{told(spot)} would grow beyond {size(MOST)}. Nothing was changed.", code="too_large")
-        pieces, at = [self.encoding.mark], 0
+        pieces: list[bytes | memoryview] = [self.encoding.mark]
+        at = 0
         for span in spans:
-            kept, at = self._raw[at : self._place(span.start)], self._place(span.end)
-            pieces += self.encoding.encode(kept), self._encoded(spot, self._as_here(span))
-        return b"".join([*pieces, self.encoding.encode(self._raw[at:])])
+            pieces += self._kept(at, self._place(span.start)), self._encoded(spot, self._as_here(span))
+            at = self._place(span.end)
+        return b"".join([*pieces, self._kept(at, len(self._raw))])
+
+    def _kept(self, start: int, end: int) -> bytes | memoryview:
+        """A piece of the file as it is; where every character is a byte, it need not be copied."""
+        mark = len(self.encoding.mark)
+        if len(self._raw) == len(self._data) - mark:
+            return memoryview(self._data)[mark + start : mark + end]
+        return self.encoding.encode(self._raw[start:end])
 
     def _place(self, position: int) -> int:
         """Where a position in the text is in the file."""

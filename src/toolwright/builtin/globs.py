@@ -12,6 +12,7 @@ from toolwright.core.errors import Denied, InvalidArguments
 MOST, LONGEST = 256, 20_000
 """Patterns that the braces of one may stand for, and their letters all together."""
 _VISIBLE = r"(?!\.)"
+_SIMPLE = re.compile(r"[A-Za-z0-9_.*?@+=~-]+")
 _SPECIAL = frozenset("*?[]{}\\")
 _IN_CLASS = frozenset("\\]^-[&~|")
 
@@ -33,6 +34,10 @@ class Glob:
         self._match = re.compile("|".join(f"(?:{path_regex(way)})" for way in rest), re.DOTALL).fullmatch
         self.names = sorted({way[-1] for way in rest})
         """Globs over the last names alone."""
+        self.simple = not {"*", "**"} & set(self.names) and all(map(_SIMPLE.fullmatch, self.names))
+        """Whether those mean the same to everybody, and tell files apart."""
+        self.by_name = self.simple and not self.hidden and all(len(way) == 2 and way[0] == "**" for way in rest)
+        """Whether they alone decide."""
         self.everything = any(way in (["**"], ["**", "*"]) for way in rest)
         """Whether every path fits that has no hidden name in it."""
 

@@ -102,7 +102,8 @@ class Hits:
         files = self.shown_files
         if not files:
             pattern, place = shown(self.asked.pattern, 200), told(self.where)
-            return [f"No matches for '{pattern}' in {place} ({self.found.searched:,} files searched)."]
+            searched = "1 file" if self.found.searched == 1 else f"{self.found.searched:,} files"
+            return [f"No matches for '{pattern}' in {place} ({searched} searched)."]
         if self.asked.mode == "files":
             return [self.name(file) for file in files]
         if self.asked.mode == "count":

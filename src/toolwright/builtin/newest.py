@@ -31,49 +31,41 @@ def newest(scope: Scope, most: int) -> Newest:
     """All files are looked at, then the latest are taken; of equal ones the first by name."""
     if ripgrep.works() and not scope.empty:
         try:
-            return _newest(_by_ripgrep(scope), most)
+            return by_ripgrep(scope, most)
         except ripgrep.NotRun as error:
             log.warning("Files are listed without ripgrep: %s", error)
-    return _newest(_by_walking(scope), most)
+    return by_walking(scope, most)
 
 
-def _newest(files: Iterator[tuple[int, str] | None], most: int) -> Newest:
+def by_walking(scope: Scope, most: int) -> Newest:
+    """The same, found by this process itself."""
     found, left_out = list[tuple[int, str]](), 0
-    for file in files:
-        if file is None:
-            left_out += 1
-        else:
-            found.append(file)
-    return Newest([path for _, path in nsmallest(most, found)], len(found), left_out)
-
-
-def _by_walking(scope: Scope) -> Iterator[tuple[int, str] | None]:
-    """How long ago each file was changed, so to say; None for one that is left out."""
     for file in walker.walk(scope):
-        if file.secret:
-            yield None
-        elif (modified := file.modified()) is not None:
-            yield -modified, file.path
+        left_out += file.secret
+        if not file.secret and (modified := file.modified()) is not None:
+            found.append((-modified, file.path))
+    return _newest(found, left_out, most)
 
 
-def _by_ripgrep(scope: Scope) -> Iterator[tuple[int, str] | None]:
-    secrets = scope.secrets()
+def by_ripgrep(scope: Scope, most: int) -> Newest:
+    """The same: ripgrep lists, and times are asked for through folders that were opened beneath the root."""
+    found, left_out, secrets, stat = list[tuple[int, str]](), 0, scope.secrets(), os.stat
     with _folders(scope) as folder, closing(places.paths(scope)) as listed:
         for paths in listed:
             secret = secrets(paths)
-            for path in paths:
-                if path in secret:
-                    yield None
-                elif (modified := _modified(path, folder)) is not None:
-                    yield -modified, path
+            left_out += len(secret)
+            for path in [path for path in paths if path not in secret] if secret else paths:
+                outer, _, name = path.rpartition("/")
+                try:
+                    status = stat(name, dir_fd=folder(outer), follow_symlinks=False)
+                except OSError:
+                    continue  # gone meanwhile
+                found.append((-status.st_mtime_ns, path))
+    return _newest(found, left_out, most)
 
 
-def _modified(path: str, folder: Callable[[str], int]) -> int | None:
-    outer, _, name = path.rpartition("/")
-    try:
-        return os.stat(name, dir_fd=folder(outer), follow_symlinks=False).st_mtime_ns
-    except OSError:
-        return None  # gone meanwhile
+def _newest(found: list[tuple[int, str]], left_out: int, most: int) -> Newest:
+    return Newest([path for _, path in nsmallest(most, found)], len(found), left_out)
 
 
 @contextmanager

@@ -33,7 +33,6 @@ exec "$@" {options} "--regexp=$pattern" -- "$start"
 """The files are counted first: how many there are, and how many are left out, must not hang on what they hold."""
 _SILENCE = 5.0
 """Seconds without a file while they are listed."""
-_SIMPLE = re.compile(r"[A-Za-z0-9_.*?@+=~-]+")
 _BINARY = re.compile(rb"(?s).* byte around offset \d+\)\r?\n")
 _COUNT = re.compile(rb"(?s)([^\0]*)\0(\d+)\r?\n")
 _MATCH = re.compile(rb"(\d+):(?:(\d+):)?(\d+):")
@@ -44,7 +43,7 @@ def _words(scope: Scope) -> list[str]:
     """Options say which names are looked at. They leave out too little, and the scope the rest."""
     glob = scope.glob
     words = [ripgrep.program() or "", *_ALWAYS, "--hidden" if glob.hidden else "--glob=!.*"]
-    if not {"*", "**"} & set(glob.names) and all(map(_SIMPLE.fullmatch, glob.names)):
+    if glob.simple:
         words += [f"--type-add=wanted:{name}" for name in glob.names] + ["--type=wanted"]
     return words
 

@@ -61,7 +61,7 @@ def output(scope: Scope, words: Sequence[str], patience: Callable[[], float]) ->
         patience: seconds that it may print nothing. A FIFO by the name of `.gitignore` holds it up for ever.
     """
     root = scope.start.root
-    limits = Sandbox(memory=1 << 30, cpu=300, file_size=1, temporary=1 << 20)
+    limits = Sandbox(memory=2 << 30, cpu=300, file_size=1, temporary=1 << 20)
     folders, read = [Shown(root.path, writable=False, descriptor=root.descriptor)], [program() or ""]
     try:
         process = start(words, cwd=root.path, folders=folders, read=read, sandbox=limits)

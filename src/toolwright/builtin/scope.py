@@ -48,8 +48,8 @@ class Scope:
         return not below or self.glob("/".join(below))  # the start itself is, if it is a file
 
     def chosen(self, paths: list[str]) -> list[str]:
-        """Those of many paths, from the root, that are asked for; hidden ones only if the glob says so."""
-        if self.glob.everything and not self.glob.hidden:
+        """Those that are asked for, of paths from the root that ripgrep has chosen already as well as it can."""
+        if self.glob.by_name or (self.glob.everything and not self.glob.hidden):
             return paths
         glob, length = self.glob, sum(len(part) + 1 for part in self.start.parts)
         return [path for path in paths if glob(path[length:]) or len(path) < length]

@@ -64,9 +64,8 @@ def shell(
     """
     place = Workspace.of(workspace)
     jail = _checked(sandbox, place)
-    most = int(size(flood))
-    bounds = Bounds(background, seconds(life), int(size(kept)), grace)
-    optional = {"network"} if isinstance(jail, Unprotected) or jail.network else set[str]()
+    most, bounds = _bounds(background, life, kept, flood, grace)
+    network = isinstance(jail, Unprotected) or jail.network
 
     def lifespan() -> Background:
         return Background(bounds)
@@ -77,8 +76,9 @@ def shell(
         return await Child.start([_SHELL, "-c", "--", command], cwd=cwd, sandbox=jail, folders=place.folders)
 
     @tool(
+        description=f"{_BASH}{'' if network else ' There is no network.'}",
         effects={"execute"},
-        optional_effects=optional,
+        optional_effects={"network"} if network else set[str](),
         category="system",
         visible=False,
         timeout=lambda args: args["timeout"] / 1000 + grace + _SPARE,
@@ -97,7 +97,6 @@ def shell(
         background: Annotated[bool, Field(description="Answer at once, and go on running.")] = False,
         jobs: Background | None = _JOBS,
     ) -> Done:
-        """Run a shell command in the workspace. Each call is a new shell; run servers with background=true."""
         if background:
             return await _begun(jobs, command, ctx, lambda: start(command, workdir))
         child = await start(command, workdir)
@@ -135,6 +134,7 @@ def shell(
     return [bash, bash_output, bash_stop]
 
 
+_BASH = "Run a shell command in the workspace. Each call is a new shell; run servers with background=true."
 _SHELL = shutil.which("bash", path="/usr/bin:/bin") or "/bin/sh"
 
 
@@ -147,6 +147,16 @@ def _checked(sandbox: Any, workspace: Workspace) -> Sandbox | Unprotected:
         for folder in workspace.folders:
             refuse_unsafe(folder.path)
     return Sandbox() if sandbox is None else sandbox
+
+
+def _bounds(count: int, life: float | str, kept: int | str, flood: int | str, grace: float) -> tuple[int, Bounds]:
+    try:
+        most, bounds = size(flood), Bounds(count, seconds(life), size(kept), float(grace))
+        if count < 0 or grace < 0 or min(most, bounds.kept, bounds.life or 1) <= 0:
+            raise ValueError("A limit is below zero.")
+    except (ValueError, TypeError, AttributeError) as error:
+        raise DefinitionError(str(error), fix="give life='10m', kept='1MiB', flood='10MiB', grace=0.5.") from None
+    return most, bounds
 
 
 def _visible(command: str) -> str:

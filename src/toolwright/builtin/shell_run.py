@@ -8,6 +8,7 @@ from asyncio import StreamReader
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import Any, Literal, TypeAlias
 
@@ -94,13 +95,12 @@ async def _read_both(child: Child, done: Run, flood: int, told: Callable[[bytes]
         if done.out.total + done.err.total > flood:
             raise _Flood
 
-    pairs = ((child.stdout, done.out), (child.stderr, done.err))
     try:
         async with asyncio.TaskGroup() as group:
-            for stream, kept in pairs:
-                group.create_task(_read(stream, lambda data, kept=kept: take(kept, data)))  # type: ignore[misc]
-    except* _Flood:
-        raise _Flood from None
+            group.create_task(_read(child.stdout, partial(take, done.out)))
+            group.create_task(_read(child.stderr, partial(take, done.err)))
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
 
 
 async def _read(stream: StreamReader, take: Callable[[bytes], Any]) -> None:

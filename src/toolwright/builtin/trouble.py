@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import stat
 from typing import TYPE_CHECKING
 
 from toolwright.builtin.shown import shown
@@ -53,6 +55,21 @@ def trouble(spot: Spot, error: OSError) -> ToolError:
 def told(spot: Spot) -> str:
     """A path as an error names it: not endless."""
     return shown(spot.shown, 200)
+
+
+def refuse_irregular(path: str, found: os.stat_result, why: str = "") -> None:
+    """Raise for what is no plain file."""
+    if stat.S_ISDIR(found.st_mode):
+        raise InvalidArguments(f"{why}{path} is a folder. Use `list` to see what is in it, or name a file.")
+    if not stat.S_ISREG(found.st_mode):
+        raise InvalidArguments(f"{why}{path} is a {_kind(found.st_mode)}, not a regular file.")
+
+
+def _kind(mode: int) -> str:
+    for test, word in ((stat.S_ISFIFO, "FIFO"), (stat.S_ISSOCK, "socket"), (stat.S_ISLNK, "link")):
+        if test(mode):
+            return word
+    return "device"
 
 
 def _near(spot: Spot) -> str:

@@ -34,7 +34,7 @@ GRACE = 5.0
 
 
 def web(*, search: Engine | None = None, **settings: Unpack[Reach]) -> list[Tool[..., Any]]:
-    """Tools for the web; `web_search` is among them where `search` names an engine."""
+    """Tools for the web; models are shown `web_search` where `search` names an engine."""
     reach = Settings(**settings)
 
     @asynccontextmanager
@@ -43,7 +43,7 @@ def web(*, search: Engine | None = None, **settings: Unpack[Reach]) -> list[Tool
             yield client
 
     tools = [_webfetch(reach, lifespan), *_requests(reach, lifespan)]
-    return tools if search is None else [*tools, search_tool(search)]
+    return [*tools, search_tool(search)]
 
 
 @asynccontextmanager

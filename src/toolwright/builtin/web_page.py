@@ -7,7 +7,8 @@ import json
 import sys
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import Any, Literal, TypeAlias
+from tempfile import TemporaryFile
+from typing import IO, Any, Literal, TypeAlias
 
 from toolwright.core.errors import TimedOut, ToolError, Unavailable
 
@@ -60,22 +61,30 @@ def _options(shape: Shape, url: str) -> dict[str, Any]:
 
 
 async def _in_a_child(told: bytes) -> bytes:
-    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    # Files and not pipes: they hold what a page may be at most, and nothing of them is left when the child is ended.
+    with TemporaryFile() as given, TemporaryFile() as made:
+        given.write(told)
+        given.seek(0)
+        await _run(given, made)
+        made.seek(0)
+        return made.read()
+
+
+async def _run(given: IO[bytes], made: IO[bytes]) -> None:
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-c", _CHILD, stdin=pipe, stdout=pipe, stderr=nothing, env={}
+        sys.executable, "-I", "-c", _CHILD, stdin=given, stdout=made, stderr=asyncio.subprocess.DEVNULL, env={}
     )
     try:
         async with asyncio.timeout(MAX_SECONDS):
-            text, _ = await child.communicate(told)
+            code = await child.wait()
     except TimeoutError:
         raise TimedOut("The page is too complicated to be converted. Ask for format html.") from None
     finally:
         await _ended(child)
-    if child.returncode == _TOO_LARGE:
+    if code == _TOO_LARGE:
         raise ToolError("The page is too large once it is converted. Ask for format html.", code="too_large")
-    if child.returncode:
+    if code:
         raise ToolError("The page cannot be converted. Ask for format html to see it as it is.")
-    return text
 
 
 async def _ended(child: asyncio.subprocess.Process) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolwright.builtin.search_engines.engine import Engine, Question
+from toolwright.builtin.search_engines.engine import Engine, Hit, Question
 from toolwright.builtin.web_text import cleaned
 from toolwright.core.define import tool
+from toolwright.core.errors import NotStarted
 from toolwright.core.outcome import Done
 from toolwright.core.tool import Tool
 
@@ -16,8 +17,25 @@ CONTENT = 1000
 TIMEOUT = 35.0
 
 
-def search_tool(engine: Engine) -> Tool[..., Any]:
-    """`web_search` on one engine; it has a parameter for the topic where the engine knows topics."""
+class NoEngine:
+    """In place of an engine that nobody chose."""
+
+    name, topics = "none", ()
+
+    async def search(self, question: Question) -> list[Hit]:
+        """Says what is missing."""
+        raise NotStarted(
+            "Nothing is set up to search the web with. Its developer gives an engine: web(search=tavily())."
+        )
+
+
+def search_tool(engine: Engine | None) -> Tool[..., Any]:
+    """`web_search` on one engine; it has a parameter for the topic where the engine knows topics.
+
+    Without an engine it says what is missing, and no model is told of it.
+    """
+    listed = engine is not None
+    engine = engine or NoEngine()
 
     @tool(
         name="web_search",
@@ -29,6 +47,7 @@ def search_tool(engine: Engine) -> Tool[..., Any]:
         category="network",
         visible=False,
         toolsets=("all_task_tools",),
+        listed=listed,
         timeout=TIMEOUT,
         examples=[{"query": "python asyncio timeout", "limit": 5}],
     )

@@ -47,7 +47,7 @@ class Connector:
         self._guard.check_host(name, port)
         try:
             async with asyncio.timeout(timeout):
-                addresses = self._guard.check_addresses(name, await self._addresses(name, port))
+                addresses = self._guard.check_addresses(name, port, await self._addresses(name, port))
                 return await self._first(addresses[:MOST_TRIED], port, timeout)
         except TimeoutError as error:
             raise NotStarted(f"{name} could not be reached in time. Try again later.") from error

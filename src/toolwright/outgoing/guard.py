@@ -29,17 +29,24 @@ class Guard:
     allow_hosts: tuple[str, ...] = ()
     deny_hosts: tuple[str, ...] = ()
     deny_networks: tuple[Network, ...] = ()
-    ports: Ports = PORTS
+    ports: Ports | None = None
+    """None: the web's ports on the public internet, and any port where a private address may be reached."""
 
     def check_host(self, host: str, port: int) -> None:
         """Refuse a host or a port by its name; raises `Denied`."""
         if _matches(host, self.deny_hosts) or (self.allow_hosts and not _matches(host, self.allow_hosts)):
             raise unsent(Denied(f"{host} is not among the hosts that may be reached. Use another source."))
-        if self.ports != "any" and port not in self.ports:
-            known = ", ".join(map(str, sorted(self.ports)))
+        may_be_private = self.own or self.private_hosts or self.private_networks
+        if not (self.ports is None and may_be_private):
+            self._check_port(host, port)
+
+    def _check_port(self, host: str, port: int) -> None:
+        ports = PORTS if self.ports is None else self.ports
+        if ports != "any" and port not in ports:
+            known = ", ".join(map(str, sorted(ports)))
             raise unsent(Denied(f"Port {port} of {host} may not be reached, only: {known}."))
 
-    def check_addresses(self, host: str, addresses: Iterable[Address]) -> list[Address]:
+    def check_addresses(self, host: str, port: int, addresses: Iterable[Address]) -> list[Address]:
         """The addresses to dial; one that may not be reached refuses them all."""
         found = [dialled(address) for address in addresses]
         if not all(self._permits(host, address) for address in found):
@@ -47,6 +54,8 @@ class Guard:
             raise unsent(
                 Denied(f"{host} is not on the public internet, and private addresses may not be reached from here.")
             )
+        if any(why_denied(address) is None for address in found):
+            self._check_port(host, port)
         return found
 
     def _permits(self, host: str, address: Address) -> bool:
@@ -63,7 +72,7 @@ def guard_of(
     allow_private: Private = False,
     allow_hosts: Iterable[str] = (),
     deny_hosts: Iterable[str] = (),
-    ports: Ports = PORTS,
+    ports: Ports | None = None,
 ) -> Guard:
     """A guard from a developer's settings."""
     given = () if isinstance(allow_private, bool) else _words(allow_private, "allow_private")
@@ -106,9 +115,9 @@ def _plain(name: str) -> str:
     return name.lower().removesuffix(".").strip("[]")
 
 
-def _ports(ports: Any) -> Ports:
-    if ports == "any":
-        return "any"
+def _ports(ports: Any) -> Ports | None:
+    if ports is None or ports == "any":
+        return ports  # type: ignore[no-any-return]  # one of the two
     if not isinstance(ports, Iterable):
         raise DefinitionError(f"ports={ports!r} cannot be used.", fix="give several, as in [80, 443], or 'any'.")
     found: frozenset[Any] = frozenset(ports)

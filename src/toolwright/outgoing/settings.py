@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from toolwright.core.errors import DefinitionError
 from toolwright.outgoing.connector import Dialer
-from toolwright.outgoing.guard import PORTS, Guard, Ports, Private, guard_of
+from toolwright.outgoing.guard import Guard, Ports, Private, guard_of
 from toolwright.outgoing.resolver import Resolver
 
 USER_AGENT = "toolwright (+https://pypi.org/project/toolwright)"
@@ -25,7 +25,8 @@ class Settings:
     """Patterns such as `*.example.com`; where there are some, nothing else is reached."""
     deny_hosts: Iterable[str] = ()
     """Patterns, or networks, that are never reached."""
-    ports: Ports = PORTS
+    ports: Ports | None = None
+    """Which may be reached, or `any`. None: 80, 443, 8080 and 8443, and any port of a permitted private address."""
     allow_downgrade: bool = False
     """Whether a redirect may lead from https to http."""
     timeout: float | None = 30.0
@@ -69,7 +70,7 @@ class Reach(TypedDict, total=False):
     allow_private: Private
     allow_hosts: Iterable[str]
     deny_hosts: Iterable[str]
-    ports: Ports
+    ports: Ports | None
     allow_downgrade: bool
     timeout: float | None
     connect_timeout: float

@@ -20,7 +20,7 @@ from toolwright.sandbox.pidfd import children_of
 from toolwright.sandbox.sandbox import Sandbox
 
 INSTALL = "Install it on the machine (apt install bubblewrap, dnf install bubblewrap)"
-_NEEDED = ("--size", "--perms", "--disable-userns", "--die-with-parent")
+_NEEDED = ("--size", "--perms", "--disable-userns", "--die-with-parent", "--ro-bind-fd")
 _UNSAFE = ("/", "/proc", "/sys", "/dev")
 _ULIMIT = {"CORE": ("-c", 1), "CPU": ("-t", 1), "DATA": ("-d", 1024), "FSIZE": ("-f", 512), "NOFILE": ("-n", 1)}
 """How a shell is told each limit, and in which units."""
@@ -80,6 +80,14 @@ class Jail:
         os.lseek(descriptor, 0, os.SEEK_SET)
         return descriptor
 
+    def showing(self, folder: Folder) -> int:
+        """A descriptor of what is to be shown: a path could lead elsewhere by the time that it is bound."""
+        if (descriptor := folder.descriptor) is None:
+            descriptor = os.open(folder.path, os.O_PATH | os.O_CLOEXEC)
+            self._own.append(descriptor)
+        self.pass_fds += (descriptor,)
+        return descriptor
+
 
 def sandboxed(
     argv: Sequence[str],
@@ -120,13 +128,8 @@ def sandboxed(
     jail = Jail()
     try:
         words = _words(jail, sandbox, [*folders, *_paths(argv[0], read)], os.fspath(cwd))
-        jail.argv = [
-            bubblewrap,
-            "--args",
-            str(jail.holding("\0".join(words))),
-            "--",
-            *shim(argv, sandbox, stdin, gated),
-        ]
+        said = str(jail.holding("\0".join(words)))  # not on the command line, which every user of the machine can see
+        jail.argv = [bubblewrap, "--args", said, "--", *_shim(argv, sandbox, stdin, gated)]
     except BaseException:
         jail.close()
         raise
@@ -224,24 +227,26 @@ def _filter(sandbox: Sandbox) -> bytes:
 
 
 def _shown(sandbox: Sandbox) -> list[Shown]:
-    return [
-        *(Shown(Path(path)) for path in sandbox.read),
-        *(Shown(Path(path), writable=True) for path in sandbox.write),
-    ]
+    read = [Shown(Path(path)) for path in sandbox.read]
+    return read + [Shown(Path(path), writable=True) for path in sandbox.write]
 
 
 def _binds(jail: Jail, folders: Sequence[Folder]) -> list[str]:
     """Outer folders first, so that an inner one keeps its own right to be written to, or not."""
     words: list[str] = []
     for folder in sorted(folders, key=lambda folder: len(folder.path.parts)):
-        path, right = str(folder.path), "--bind" if folder.writable else "--ro-bind"
         refuse_unsafe(folder.path)
-        if folder.descriptor is not None and "--ro-bind-fd" in _help(found()):
-            jail.pass_fds += (folder.descriptor,)
-            words += [f"{right}-fd", str(folder.descriptor), path]
-        else:
-            words += [right, path, path]
+        descriptor = jail.showing(folder)
+        if any(outer.writable and outer.path in folder.path.parents for outer in folders):
+            _refuse_moved(folder.path, descriptor)
+        words += ["--bind-fd" if folder.writable else "--ro-bind-fd", str(descriptor), str(folder.path)]
     return words
+
+
+def _refuse_moved(path: Path, descriptor: int) -> None:
+    """What lies in a folder that commands write to may be moved by them, and a link put in its place."""
+    if os.readlink(f"/proc/self/fd/{descriptor}") != str(path):
+        raise NotStarted(f"{path} is not where it was: it has been moved, or something else is in its place.")
 
 
 def refuse_unsafe(path: Path) -> None:
@@ -250,14 +255,11 @@ def refuse_unsafe(path: Path) -> None:
         raise DefinitionError(f"A sandbox cannot show {path}.", fix="name a folder with the files that are needed.")
 
 
-def shim(argv: Sequence[str], sandbox: Sandbox, stdin: bool, gated: bool) -> list[str]:
+def _shim(argv: Sequence[str], sandbox: Sandbox, stdin: bool, gated: bool) -> list[str]:
     """What runs first inside: sets limits, waits at the gate, and becomes the program."""
-    lines = [
-        _limits(sandbox),
-        "echo; read -r _ || exit 125" if gated else "",
-        f'exec "$@"{"" if stdin else " </dev/null"}',
-    ]
-    return ["/bin/sh", "-c", "\n".join(lines), "sh", *argv]
+    gate = "echo; read -r _ || exit 125" if gated else ""
+    become = 'exec "$@"' if stdin else 'exec "$@" </dev/null'
+    return ["/bin/sh", "-c", "\n".join([_limits(sandbox), gate, become]), "sh", *argv]
 
 
 def _limits(sandbox: Sandbox) -> str:

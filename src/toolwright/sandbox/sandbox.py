@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from os import PathLike
 from pathlib import Path
 from tempfile import gettempdir
@@ -41,11 +42,11 @@ class Limited:
     def __post_init__(self) -> None:
         change = object.__setattr__
         change(self, "env", {name: _variable(name, value) for name, value in self.env.items()})
-        change(self, "cpu", _above_zero("cpu", seconds(self.cpu)))
+        change(self, "cpu", _above_zero("cpu", self.cpu, seconds))
         for name in ("memory", "file_size"):
-            change(self, name, int(_above_zero(name, size(getattr(self, name)))))
+            change(self, name, int(_above_zero(name, getattr(self, name), size)))
         for name in ("open_files", "processes"):
-            _above_zero(name, getattr(self, name))
+            change(self, name, int(_above_zero(name, getattr(self, name), lambda value: value)))
 
     @property
     def most(self) -> dict[str, int]:
@@ -73,7 +74,7 @@ class Sandbox(Limited):
         change = object.__setattr__
         change(self, "read", tuple(_place(given) for given in _several(self.read, "read")))
         change(self, "write", tuple(_place(given) for given in _several(self.write, "write")))
-        change(self, "temporary", int(_above_zero("temporary", size(self.temporary))))
+        change(self, "temporary", int(_above_zero("temporary", self.temporary, size)))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -119,9 +120,15 @@ def _variable(name: str, value: Any) -> str:
     return value
 
 
-def _above_zero(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise DefinitionError(f"{name}={value!r} is no limit.", fix="give a number above zero.")
+def _above_zero(name: str, given: Any, read: Callable[[Any], Any]) -> float:
+    try:
+        value = read(given)
+    except (ValueError, TypeError, AttributeError):
+        value = None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < inf:
+        raise DefinitionError(
+            f"{name}={given!r} is no limit.", fix="give a number above zero, or such as '2GiB', '30s'."
+        )
     return value
 
 

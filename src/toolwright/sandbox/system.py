@@ -16,10 +16,10 @@ _ETC_NETWORK = (
     "resolv.conf", "services", "protocols", "gai.conf", "host.conf", "ssl/openssl.cnf", "ssl/certs", "ssl/cert.pem",
     "ca-certificates", "pki/tls/certs", "pki/ca-trust", "crypto-policies",
 )  # fmt: skip
-_SECRET = ("cmdline",)
-"""What of /proc tells of the whole machine: nobody needs the kernel's arguments, and there may be anything in them."""
+_SECRET = ("cmdline", "keys")
+"""What of /proc tells of the host: there may be anything in the kernel's arguments, and keys are the user's own."""
 _SECRET_TO_ROOT = (
-    "kcore", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "sched_debug", "sysrq-trigger",
+    "kcore", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "sched_debug", "sysrq-trigger",
     "timer_list", "vmallocinfo",
 )  # fmt: skip
 _FOLDERS = ("acpi", "asound", "fs", "scsi")
