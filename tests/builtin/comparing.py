@@ -16,6 +16,7 @@ from typing import Any
 
 from toolwright import Workspace
 from toolwright.builtin import places, walker
+from toolwright.builtin.found import Want
 from toolwright.builtin.needle import Needle
 from toolwright.builtin.newest import by_ripgrep, by_walking
 from toolwright.builtin.scope import Scope, scope
@@ -119,16 +120,15 @@ def _listed(where: Scope, seed: int) -> Iterator[str]:
 def _found(chance: random.Random, where: Scope, seed: int) -> Iterator[str]:
     regex, case = chance.random() < 0.6, chance.random() < 0.7
     needle = Needle(chance.choice(REGEX if regex else PLAIN), regex, case, regex and chance.random() < 0.15)
-    mode: Any = chance.choice(["content", "content", "files", "count"])
-    context = chance.choice([0, 0, 1, 3])
-    one, other = (_answer(way, where, needle, mode, context) for way in (places, walker))
+    want = Want(chance.choice(["content", "content", "files", "count"]), 10_000, chance.choice([0, 0, 1, 3]))
+    one, other = (_answer(way, where, needle, want) for way in (places, walker))
     if one != other:
-        yield f"{seed}: {needle} {mode} {context} {where.glob.pattern!r} in {where.start.parts}\n  {one}\n  {other}"
+        yield f"{seed}: {needle} {want} {where.glob.pattern!r} in {where.start.parts}\n  {one}\n  {other}"
 
 
-def _answer(way: Any, where: Scope, needle: Needle, mode: Any, context: int) -> Any:
+def _answer(way: Any, where: Scope, needle: Needle, want: Want) -> Any:
     try:
-        return asdict(way.search(where, needle, mode=mode, most=10_000, context=context))
+        return asdict(way.search(where, needle, want))
     except ToolError as error:
         return error.code
 

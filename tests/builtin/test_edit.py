@@ -135,6 +135,10 @@ async def test_what_cannot_be_edited_is_refused(tmp_path: Path) -> None:
     assert "not found" in failed(await edit(tmp_path, "a", "b"), "not_found")
     put(tmp_path, b"PK\x03\x04\0")
     assert "ZIP archive" in failed(await edit(tmp_path, "a", "b"))
+    put(tmp_path, b"\xff\xfea")
+    assert "no valid utf-16-le" in failed(await edit(tmp_path, "a", "b"))
+    put(tmp_path, "x\n" * 600_000)
+    failed(await edit_file(tmp_path, {"old": "a", "new": "b"}, whitespace_tolerant=True), "too_large")
     put(tmp_path, b"x" * (10 * 1024 * 1024 + 1))
     failed(await edit(tmp_path, "x", "y", replace_all=True), "too_large")
     (tmp_path / "a.txt").unlink()
@@ -363,6 +367,7 @@ async def test_the_older_arguments_are_taken_too(tmp_path: Path) -> None:
     assert outcome.data["replacements"] == 2
     assert path.read_text() == "b\nb\n"
     failed(await call(tmp_path, "edit_file", path="a.txt"))
+    failed(await call(tmp_path, "edit_file", path="a.txt", old_string="b"))
     failed(await call(tmp_path, "edit_file", path="a.txt", old_string="b", edits=[{"old": "b", "new": "c"}]))
 
 

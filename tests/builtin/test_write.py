@@ -2,13 +2,27 @@
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toolwright import Done, Failed, Outcome, Pending, Policy, Runtime
+from toolwright.builtin import held
 from toolwright.builtin.files import files
+
+REWRITING = """
+import sys
+from toolwright.builtin.workspace import Workspace
+spot = Workspace(sys.argv[1]).spot("a.txt")
+spot.replace(b"A" * 500_000)
+print("begun", flush=True)
+while True:
+    for letter in (b"B", b"A"):
+        spot.replace(letter * 500_000)
+"""
 
 
 async def call(where: Path, name: str, /, **arguments: Any) -> Outcome:
@@ -209,6 +223,31 @@ async def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="files without a name are Linux's")
+async def test_where_no_file_can_be_without_a_name_it_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held, "_UNNAMED", 0)
+    (tmp_path / "a.txt").write_text("old")
+    (tmp_path / "a.txt").chmod(0o640)
+
+    assert (await write(tmp_path, "a.txt", "new")).ok
+    assert (await write(tmp_path, "b.txt", "new")).ok
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o640
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "b.txt"]
+
+
+def test_a_killed_process_leaves_the_old_or_the_new_content(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"A" * 500_000)
+    for _ in range(8):
+        with subprocess.Popen([sys.executable, "-c", REWRITING, tmp_path], stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"begun\n"
+            child.kill()
+        assert path.read_bytes() in (b"A" * 500_000, b"B" * 500_000)
+
+
 # Asking
 
 
@@ -244,8 +283,12 @@ async def test_a_preview_that_cannot_be_made_says_why(tmp_path: Path, path: str)
     async with Runtime(files(tmp_path), policy=Policy.default()) as runtime:
         asked = await runtime.call("write", {"file_path": path, "content": "x"})
 
+        large = await runtime.call("write", {"file_path": "new.txt", "content": "x" * 2_000_000})
+
     assert isinstance(asked, Pending)
     assert asked.request["preview"]["problem"]
+    assert isinstance(large, Pending)
+    assert "too large to be compared" in large.request["preview"]["problem"]
 
 
 async def test_keys_are_asked_about_even_where_writing_is_allowed(tmp_path: Path) -> None:

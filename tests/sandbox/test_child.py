@@ -251,7 +251,8 @@ async def test_a_process_that_has_too_much_open_is_told_so(place, sandbox):
 
     assert answers[0] == "The command cannot be started: Too many open files."
     assert answers[-1] == 0
-    assert descriptors() == before
+    if sys.version_info >= (3, 11, 5):  # before that, `Popen` itself lost some
+        assert descriptors() == before
 
 
 def victim(place, word, kind):

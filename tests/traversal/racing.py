@@ -15,8 +15,9 @@ from typing import Any
 
 from tests.traversal.attempts import leaked, outcome_of, yes
 from tests.traversal.grounds import CANARY, Grounds
-from toolwright import Runtime, Workspace
+from toolwright import Runtime, ToolError, Workspace
 from toolwright.builtin.files import files
+from toolwright.builtin.spot import Spot
 
 _SWAPPER = """
 import ctypes, os, sys, threading
@@ -67,6 +68,30 @@ async def race(grounds: Grounds, seconds: float, *, callers: int = 4) -> Race:
             )
     assert not grounds.changed(), grounds.changed()
     return found
+
+
+def opens(grounds: Grounds, seconds: float) -> Race:
+    """The same without tools around it: as many openings as there can be."""
+    found, folder = Race(), grounds.root / "race"
+    _lay_out(grounds, folder)
+    space = Workspace(grounds.root)
+    spots = [space.spot(f"race/{name}") for name in ("real/file.txt", "link/deep/file.txt", "file.txt", "file_link")]
+    with _swapping(folder, found):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            for _ in range(50):
+                for spot in spots:
+                    found.ended[f"open {_opened(spot)}"] += 1
+    return found
+
+
+def _opened(spot: Spot) -> str:
+    try:
+        with spot.reader() as file:
+            assert CANARY.encode() not in file.read(100), spot.shown
+    except ToolError as error:
+        return error.code
+    return "done"
 
 
 def _lay_out(grounds: Grounds, folder: Path) -> None:

@@ -58,7 +58,6 @@ class Edited:
 
 def edit_tools(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
     """`edit` and `edit_file`."""
-
     look = _preview(workspace, "file_path", _replacing)
     example: dict[str, Any] = {"file_path": "src/main.py", "old_string": "x = 1", "new_string": "x = 2"}
 
@@ -114,9 +113,9 @@ def _several(
     edits: list[Edit] | None, whitespace_tolerant: bool, old_string: str | None, new_string: str | None,
     replace_all: bool,
 ) -> Resolve:  # fmt: skip
-    if not edits and old_string is not None:
-        return _replacing(old_string, new_string or "", replace_all)
-    if not edits or old_string is not None:
+    if not edits and old_string is not None and new_string is not None:
+        return _replacing(old_string, new_string, replace_all)
+    if not edits or old_string is not None or new_string is not None:
         raise InvalidArguments("Give either `edits`, or `old_string` and `new_string`.")
     return lambda text: spans_of(text, edits, tolerant=whitespace_tolerant)
 

@@ -8,6 +8,17 @@ from typing import Literal, NamedTuple, TypeAlias
 Mode: TypeAlias = Literal["content", "files", "count"]
 
 
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What form of an answer is wanted, and how much of it."""
+
+    mode: Mode
+    most: int
+    """Matches, or files where only those are named."""
+    context: int = 0
+    """Lines around each match."""
+
+
 class Line(NamedTuple):
     """A line to show."""
 
@@ -40,11 +51,11 @@ class Found:
     count: int = 0
     """Matches in all files."""
 
-    def add(self, file: InFile, mode: Mode, most: int) -> None:
+    def add(self, file: InFile, want: Want) -> None:
         """Take what fits; in `count` mode everything does."""
-        if mode == "content":
-            self._add_lines(file, most - self.count)
-        elif mode == "files" and len(self.files) >= most:
+        if want.mode == "content":
+            self._add_lines(file, want.most - self.count)
+        elif want.mode == "files" and len(self.files) >= want.most:
             self.truncated = True
         else:
             self._append(file)

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from toolwright.builtin import places, ripgrep, walker
-from toolwright.builtin.found import Found, InFile, Mode
+from toolwright.builtin.found import Found, InFile, Want
 from toolwright.builtin.globs import Glob
 from toolwright.builtin.needle import Needle
 from toolwright.builtin.scope import LARGEST, Scope, is_folder, scope
@@ -33,9 +33,7 @@ class Asked:
     regex: bool
     case_sensitive: bool
     multiline: bool
-    mode: Mode
-    most: int
-    context: int
+    want: Want
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class Hits:
     @property
     def shown_files(self) -> list[InFile]:
         """At most as many as asked for."""
-        return self.found.files if self.asked.mode == "content" else self.found.files[: self.asked.most]
+        return self.found.files if self.asked.want.mode == "content" else self.found.files[: self.asked.want.most]
 
     @property
     def truncated(self) -> bool:
@@ -71,8 +69,9 @@ class Hits:
     def data(self) -> dict[str, Any]:
         """For programs."""
         files, total = self.shown_files, self.found.count
-        rest = {"truncated": self.truncated, **({"leftOut": self.found.left_out} if self.found.left_out else {})}
-        match self.asked.mode:
+        told = {"leftOut": self.found.left_out, "slowLines": self.found.slow_lines}
+        rest = {"truncated": self.truncated, **{name: number for name, number in told.items() if number}}
+        match self.asked.want.mode:
             case "files":
                 return {"files": [self.name(file) for file in files], "totalFiles": len(self.found.files), **rest}
             case "count":
@@ -86,7 +85,7 @@ class Hits:
                 }
 
     def _matches(self, file: InFile) -> Iterator[dict[str, Any]]:
-        name, context = self.name(file), self.asked.context
+        name, context = self.name(file), self.asked.want.context
         for line in file.lines:
             if line.match is None:
                 continue
@@ -104,18 +103,18 @@ class Hits:
             pattern, place = shown(self.asked.pattern, 200), told(self.where)
             searched = "1 file" if self.found.searched == 1 else f"{self.found.searched:,} files"
             return [f"No matches for '{pattern}' in {place} ({searched} searched)."]
-        if self.asked.mode == "files":
+        if self.asked.want.mode == "files":
             return [self.name(file) for file in files]
-        if self.asked.mode == "count":
+        if self.asked.want.mode == "count":
             return [f"{self.name(file)}: {file.count}" for file in files]
         groups = [self._group(file) for file in files]
-        return [line for group in groups for line in ([*group, "--"] if self.asked.context else group)][
-            : -1 if self.asked.context else None
+        return [line for group in groups for line in ([*group, "--"] if self.asked.want.context else group)][
+            : -1 if self.asked.want.context else None
         ]
 
     def _group(self, file: InFile) -> list[str]:
         name, numbers, lines = self.name(file), [line.number for line in file.lines], list[str]()
-        gaps = {other for one, other in pairwise(numbers) if other > one + 1} if self.asked.context else set()
+        gaps = {other for one, other in pairwise(numbers) if other > one + 1} if self.asked.want.context else set()
         for line in file.lines:
             lines += ["--"] if line.number in gaps else []
             mark = "-" if line.match is None else ":"
@@ -125,7 +124,7 @@ class Hits:
     def notes(self) -> list[str]:
         """What a model should know besides."""
         notes = list[str]()
-        if self.truncated and self.asked.mode == "content":
+        if self.truncated and self.asked.want.mode == "content":
             notes.append(
                 f"{self.found.count:,} matches shown, and there are more. Narrow the search with path or include."
             )
@@ -151,10 +150,10 @@ def grepped(workspace: Workspace, asked: Asked, stop: Callable[[], bool]) -> Hit
 def _in_many(where: Scope, needle: Needle, asked: Asked) -> Found:
     if ripgrep.works() and not where.empty:
         try:
-            return places.search(where, needle, mode=asked.mode, most=asked.most, context=asked.context)
+            return places.search(where, needle, asked.want)
         except ripgrep.NotRun as error:
             log.warning("Files are searched without ripgrep: %s", error)
-    return walker.search(where, needle, mode=asked.mode, most=asked.most, context=asked.context)
+    return walker.search(where, needle, asked.want)
 
 
 def _in_one(spot: Spot, needle: Needle, asked: Asked, stop: Callable[[], bool]) -> Found:
@@ -172,9 +171,7 @@ def _in_one(spot: Spot, needle: Needle, asked: Asked, stop: Callable[[], bool]) 
                 raise
             return _in_many(Scope(spot, Glob("**/*"), True, stop), needle, asked)
         found = Found()
-        if not walker.search_in(
-            found, spot.parts, file.fileno(), matcher, needle, mode=asked.mode, most=asked.most, context=asked.context
-        ):
+        if not walker.search_in(found, spot.parts, file.fileno(), matcher, needle, asked.want):
             raise InvalidArguments(f"{told(spot)} is binary: there is no text to search.")
     found.slow_lines = matcher.slow_lines
     return found

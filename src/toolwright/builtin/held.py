@@ -18,6 +18,8 @@ from toolwright.builtin.trouble import refuse_irregular
 from toolwright.core.errors import Denied, ToolError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_UNNAMED = getattr(os, "O_TMPFILE", 0)
 _DEEPEST = 400
 """Folders in folders that are deleted at once: each takes a descriptor meanwhile."""
 
@@ -57,19 +59,31 @@ class Held:
     def _put(self, fill: Callable[[BinaryIO], object], like: os.stat_result | None, move: Callable[..., None]) -> None:
         """A new file under a name of its own, which then takes this one."""
         temporary = f".{secrets.token_hex(8)}.tmp"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        descriptor = os.open(temporary, flags, 0o666, dir_fd=self.folder)
+        descriptor = self._unnamed()
+        if descriptor is None:
+            descriptor = os.open(temporary, _NEW, 0o666, dir_fd=self.folder)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 _make_like(descriptor, like)
                 fill(file)
                 file.flush()
                 os.fsync(descriptor)
+                if not os.fstat(descriptor).st_nlink:
+                    os.link(f"/proc/self/fd/{descriptor}", temporary, dst_dir_fd=self.folder, follow_symlinks=True)
             move(temporary, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
         except BaseException:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=self.folder)
             raise
+
+    def _unnamed(self) -> int | None:
+        """A file without a name, of which nothing is left should the process be killed; None where there is none."""
+        if not (_UNNAMED and os.path.exists("/proc/self/fd")):
+            return None
+        try:
+            return os.open(".", os.O_WRONLY | _UNNAMED | os.O_CLOEXEC, 0o666, dir_fd=self.folder)
+        except OSError:
+            return None  # not every file system can; what else is wrong will show again
 
     def remove(self, *, recursive: bool, stop: Callable[[], bool]) -> None:
         """Take a file or an empty folder away; a folder with all that is in it only when asked to."""

@@ -43,7 +43,7 @@ def list_tools(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
     ) -> Done:
         """List what is in a folder: folders first, then files with their sizes."""
         spot, most = workspace.spot(path or "."), min(max_entries, _MOST_ENTRIES)
-        found = _below(spot, most + 1, recursive, lambda entry: recursive, include_hidden, lambda: ctx.cancelled)
+        found = _below(spot, most + 1, recursive, lambda entry: True, include_hidden, lambda: ctx.cancelled)
         some = list(islice(found, most + 1))
         text = "\n".join(_line(spot, *one) for one in some[:most]) or "(the folder is empty)"
         if len(some) > most:
@@ -61,14 +61,14 @@ def list_tools(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
     ) -> dict[str, Any]:
         """List the files and folders in a folder, as records with their sizes."""
         spot, most = workspace.spot(path or "."), min(limit, _MOST_FILES)
-        room = _LOOKED_AT if pattern else most + 1
+        room = (_LOOKED_AT if pattern else most) + 1
         found = _below(spot, room, recursive, _is_open, True, lambda: ctx.cancelled)
         glob = Glob(pattern) if pattern else None
         fitting = (one for one in islice(found, _LOOKED_AT) if glob is None or _fits(glob, _from(spot, one[0])))
         some = list(islice(fitting, most + 1))
         files = [_record(*one) for one in some[:most]]
         where = {"path": spot.shown, "recursive": recursive, "count": len(files)}
-        return {"files": files, **where, "truncated": len(some) > most}
+        return {"files": files, **where, "truncated": len(some) > most or next(found, None) is not None}
 
     return [list_, list_files]
 

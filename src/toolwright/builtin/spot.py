@@ -269,7 +269,7 @@ class Spot:
             if error.errno == errno.ELOOP:
                 problem = f"{told(self)} goes through a link, and it cannot be found out here where that leads."
                 raise Denied(f"Permission denied: {problem} Name the path itself.") from None
-            raise
+            raise trouble(self, error) from None
 
     def _refuse_read_only(self, descriptor: int, *, whole: bool = False) -> None:
         """A link may not lead into a folder that is only read; nor may a root go with the folder around it."""

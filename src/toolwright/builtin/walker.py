@@ -7,10 +7,11 @@ import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from stat import S_ISREG
 
 from toolwright.builtin.excerpt import REACH, around, line
-from toolwright.builtin.found import Found, InFile, Line, Mode
+from toolwright.builtin.found import Found, InFile, Line, Want
 from toolwright.builtin.ignore import Ignore
 from toolwright.builtin.needle import Matcher, Needle
 from toolwright.builtin.scope import DEEPEST, LARGEST, Scope
@@ -117,7 +118,7 @@ def _refuse_full(error: OSError) -> None:
         raise Unavailable("The search had to stop: too many files are open. Try again.") from None
 
 
-def search(scope: Scope, needle: Needle, *, mode: Mode, most: int, context: int) -> Found:
+def search(scope: Scope, needle: Needle, want: Want) -> Found:
     """Look for something in the files of a scope."""
     matcher, found = needle.matcher(scope.stop), Found()
     for file in walk(scope):
@@ -127,7 +128,7 @@ def search(scope: Scope, needle: Needle, *, mode: Mode, most: int, context: int)
         if (descriptor := _open(file.entry.name, file.folder)) is None:
             continue
         try:
-            search_in(found, file.parts, descriptor, matcher, needle, mode=mode, most=most, context=context)
+            search_in(found, file.parts, descriptor, matcher, needle, want)
         finally:
             os.close(descriptor)
         if found.truncated:
@@ -138,30 +139,21 @@ def search(scope: Scope, needle: Needle, *, mode: Mode, most: int, context: int)
 
 
 def search_in(
-    found: Found, parts: tuple[str, ...], descriptor: int, matcher: Matcher, needle: Needle, *, mode: Mode, most: int,
-    context: int,
-) -> bool:  # fmt: skip
+    found: Found, parts: tuple[str, ...], descriptor: int, matcher: Matcher, needle: Needle, want: Want
+) -> bool:
     """Look for something in one open file; False if it is no text."""
     found.searched += 1
-    if (data := text_of(descriptor)) is not None:
-        _take(found, parts, data, matcher, needle, mode=mode, most=most, context=context)
-    return data is not None
-
-
-def _take(
-    found: Found, parts: tuple[str, ...], data: bytes, matcher: Matcher, needle: Needle, *, mode: Mode, most: int,
-    context: int,
-) -> None:  # fmt: skip
-    room = most - found.count + 1 if mode == "content" else 1 if mode == "files" else None
-    every = _across(data, matcher) if needle.across else _by_line(data, matcher)
-    spans = []
-    for span in every:
-        spans.append(span)
-        if room is not None and len(spans) >= room:
-            break
-    if spans:
-        lines = _lines(data, spans, context) if mode == "content" else []
-        found.add(InFile(parts, len(spans), lines), mode, most)
+    if (data := text_of(descriptor)) is None:
+        return False
+    spans = _across(data, matcher) if needle.across else _by_line(data, matcher)
+    if want.mode == "content":
+        some = list(islice(spans, want.most - found.count + 1))
+        file = InFile(parts, len(some), _lines(data, some, want.context))
+    else:
+        file = InFile(parts, sum(1 for _ in (spans if want.mode == "count" else islice(spans, 1))))
+    if file.count:
+        found.add(file, want)
+    return True
 
 
 # One file
@@ -211,15 +203,16 @@ def _by_line(data: bytes, matcher: Matcher) -> Iterator[tuple[int, int]]:
 
 def _by_piece(data: bytes, matcher: Matcher) -> Iterator[tuple[int, int]]:
     """The same where there are carriage returns without a newline: no match goes over one."""
-    start = 0
-    for whole in data.split(b"\n"):
-        at, last = start, start + len(whole) == len(data)
-        for piece in whole.split(b"\r") if whole or not last else ():
-            if (span := matcher.find(piece)) is not None:
-                yield at + span[0], at + span[1]
-                break
-            at += len(piece) + 1
-        start += len(whole) + 1
+    at, end = 0, _line_end(data, 0)
+    while at < len(data):
+        cut = data.find(b"\r", at, end)
+        span = matcher.find(data[at : end if cut < 0 else cut])
+        if span is not None:
+            yield at + span[0], at + span[1]
+        if span is None and cut >= 0:
+            at = cut + 1
+            continue
+        at, end = end + 1, _line_end(data, end + 1)
 
 
 def _across(data: bytes, matcher: Matcher) -> Iterator[tuple[int, int]]:

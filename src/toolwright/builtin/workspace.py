@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 from toolwright.builtin.sensitive import SENSITIVE, matcher
 from toolwright.builtin.shown import shown
 from toolwright.builtin.spot import Spot
-from toolwright.core.errors import DefinitionError, Denied, InvalidArguments, ToolError
+from toolwright.core.errors import DefinitionError, Denied, InvalidArguments, ToolError, Unavailable
 
 log = logging.getLogger("toolwright")
 Folder: TypeAlias = str | PathLike[str]
@@ -34,11 +34,19 @@ class Root:
 
     path: Path
     writable: bool
-    descriptor: int
+    held: list[int]
+    """Its descriptor, until the workspace is closed."""
     aliases: tuple[tuple[str, ...], ...]
     """The parts of the paths it is known under: as it was given, and without links."""
     label: str = ""
     """What its paths begin with when models are shown them: nothing in the main one."""
+
+    @property
+    def descriptor(self) -> int:
+        """What all else is opened beneath. Once it is closed, its number may be another file's."""
+        if not self.held:
+            raise Unavailable("The workspace is closed.")
+        return self.held[0]
 
 
 class Workspace:
@@ -66,11 +74,11 @@ class Workspace:
     ) -> None:
         self.writes = writes and os.environ.get(WRITES, "").strip().lower() not in _OFF
         self.folders: tuple[Root, ...] = (_opened(root, writable=self.writes),)
-        self._close = weakref.finalize(self, _close, descriptors := [self.folders[0].descriptor])
+        self._close = weakref.finalize(self, _close, held := [self.folders[0].held])
         for folders, writable in ((extra, self.writes), (read_only, False)):
             for folder in folders:
                 more = _opened(folder, writable=writable)
-                descriptors.append(more.descriptor)
+                held.append(more.held)
                 self.folders += (replace(more, label=_label(more.path, self.root)),)
         self.sensitive = matcher(sensitive)
         self._locks = tuple(threading.Lock() for _ in range(_LOCKS))
@@ -153,7 +161,7 @@ def _opened(folder: Folder, *, writable: bool) -> Root:
         raise DefinitionError(
             f"The workspace {given} cannot be used: {problem}.", fix="name a folder that exists."
         ) from None
-    return Root(path, writable, descriptor, tuple({given.parts[1:], path.parts[1:]}))
+    return Root(path, writable, [descriptor], tuple({given.parts[1:], path.parts[1:]}))
 
 
 def _allowed(folder: Folder, cap: str) -> bool:
@@ -178,7 +186,8 @@ def _check_encodes(path: str, told: str) -> None:
         raise InvalidArguments(f"{told} is too long for a path: it has {len(path):,} characters.")
 
 
-def _close(descriptors: list[int]) -> None:
-    for descriptor in descriptors:
-        with suppress(OSError):
-            os.close(descriptor)
+def _close(held: list[list[int]]) -> None:
+    for descriptors in held:
+        while descriptors:
+            with suppress(OSError):
+                os.close(descriptors.pop())

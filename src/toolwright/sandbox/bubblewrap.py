@@ -9,13 +9,14 @@ import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any
 
 from toolwright.core.errors import DefinitionError, NotStarted
 from toolwright.sandbox import seccomp, system
+from toolwright.sandbox.jail import Folder, Jail
+from toolwright.sandbox.jail import Shown as Shown
 from toolwright.sandbox.pidfd import children_of
 from toolwright.sandbox.sandbox import Sandbox
 
@@ -25,68 +26,6 @@ _UNSAFE = ("/", "/proc", "/sys", "/dev")
 _ULIMIT = {"CORE": ("-c", 1), "CPU": ("-t", 1), "DATA": ("-d", 1024), "FSIZE": ("-f", 512), "NOFILE": ("-n", 1)}
 """How a shell is told each limit, and in which units."""
 PLAIN = Sandbox()
-
-
-class Folder(Protocol):
-    """A folder to show at its own path; a workspace's roots are such."""
-
-    @property
-    def path(self) -> Path: ...
-    @property
-    def writable(self) -> bool: ...
-    @property
-    def descriptor(self) -> int | None:
-        """The folder, open: then nobody can put another one in its place."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A path of the host to show at its own path."""
-
-    path: Path
-    writable: bool = False
-    descriptor: int | None = None
-
-
-@dataclass(slots=True)
-class Jail:
-    """A command line that runs a program inside a sandbox, and the descriptors that it needs.
-
-    Close it once the process is started: the process has descriptors of its own by then.
-    """
-
-    argv: list[str] = field(default_factory=list)
-    pass_fds: tuple[int, ...] = ()
-    _own: list[int] = field(default_factory=list)
-
-    def close(self) -> None:
-        """Let go of the descriptors."""
-        while self._own:
-            os.close(self._own.pop())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def holding(self, content: str | bytes) -> int:
-        """A descriptor that bubblewrap reads this from."""
-        descriptor = os.memfd_create("sandbox")
-        self._own.append(descriptor)
-        self.pass_fds += (descriptor,)
-        os.write(descriptor, os.fsencode(content))
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        return descriptor
-
-    def showing(self, folder: Folder) -> int:
-        """A descriptor of what is to be shown: a path could lead elsewhere by the time that it is bound."""
-        if (descriptor := folder.descriptor) is None:
-            descriptor = os.open(folder.path, os.O_PATH | os.O_CLOEXEC)
-            self._own.append(descriptor)
-        self.pass_fds += (descriptor,)
-        return descriptor
 
 
 def sandboxed(
@@ -295,7 +234,7 @@ def found() -> str:
     if path is None:
         raise NotStarted(f"Commands run inside bubblewrap only, and there is none. {INSTALL}.")
     if missing := [option for option in _NEEDED if option not in _help(path)]:
-        raise NotStarted(f"The installed bubblewrap does not know {missing[0]}. {INSTALL}, version 0.8 or newer.")
+        raise NotStarted(f"The installed bubblewrap does not know {missing[0]}. {INSTALL}, version 0.10 or newer.")
     return path
 
 

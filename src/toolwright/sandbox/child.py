@@ -15,6 +15,7 @@ from typing import Any, Self
 from toolwright.core.errors import NotStarted
 from toolwright.sandbox import bubblewrap, supervisor
 from toolwright.sandbox.cgroup import Group
+from toolwright.sandbox.jail import Folder
 from toolwright.sandbox.pidfd import Process, children_of
 from toolwright.sandbox.pipes import CHUNK, Incoming, Outgoing
 from toolwright.sandbox.sandbox import Sandbox, Unprotected
@@ -68,7 +69,7 @@ class Child:
         *,
         cwd: str | os.PathLike[str],
         sandbox: Sandbox | Unprotected = bubblewrap.PLAIN,
-        folders: Sequence[bubblewrap.Folder] = (),
+        folders: Sequence[Folder] = (),
         read: Sequence[str | os.PathLike[str]] = (),
         stdin: bool = False,
         limit: int = CHUNK,

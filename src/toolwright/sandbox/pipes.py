@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from contextlib import suppress
 from typing import IO
 
 CHUNK = 1 << 16
@@ -101,21 +100,21 @@ class Outgoing:
 
     def _send(self) -> None:
         assert self._pipe is not None
-        with suppress(BlockingIOError, InterruptedError):
+        try:
             while self._kept:
-                try:
-                    count = os.write(self._pipe.fileno(), self._kept[0])
-                except (BrokenPipeError, ConnectionResetError):
-                    return self.close()
+                count = os.write(self._pipe.fileno(), self._kept[0])
                 self._kept[0] = self._kept[0][count:]
                 if not self._kept[0]:
                     self._kept.popleft()
-        self._loop.remove_writer(self._pipe.fileno())
-        if self._kept:
+        except (BlockingIOError, InterruptedError):
             self._loop.add_writer(self._pipe.fileno(), self._send)
-            return None
-        self._tell()
-        return self.close() if self._closing else None
+        except (BrokenPipeError, ConnectionResetError):
+            self.close()
+        else:
+            self._loop.remove_writer(self._pipe.fileno())
+            self._tell()
+            if self._closing:
+                self.close()
 
     def _tell(self) -> None:
         if self._empty is not None and not self._empty.done():

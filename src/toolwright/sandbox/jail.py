@@ -1,0 +1,70 @@
+"""Jail: what a sandbox shows, and a command line that runs a program in it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, Self
+
+
+class Folder(Protocol):
+    """A folder to show at its own path; a workspace's roots are such."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def writable(self) -> bool: ...
+    @property
+    def descriptor(self) -> int | None:
+        """The folder, open: then nobody can put another one in its place."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A path of the host to show at its own path."""
+
+    path: Path
+    writable: bool = False
+    descriptor: int | None = None
+
+
+@dataclass(slots=True)
+class Jail:
+    """A command line that runs a program inside a sandbox, and the descriptors that it needs.
+
+    Close it once the process is started: the process has descriptors of its own by then.
+    """
+
+    argv: list[str] = field(default_factory=list)
+    pass_fds: tuple[int, ...] = ()
+    _own: list[int] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Let go of the descriptors."""
+        while self._own:
+            os.close(self._own.pop())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def holding(self, content: str | bytes) -> int:
+        """A descriptor that bubblewrap reads this from."""
+        descriptor = os.memfd_create("sandbox")
+        self._own.append(descriptor)
+        self.pass_fds += (descriptor,)
+        os.write(descriptor, os.fsencode(content))
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return descriptor
+
+    def showing(self, folder: Folder) -> int:
+        """A descriptor of what is to be shown: a path could lead elsewhere by the time that it is bound."""
+        if (descriptor := folder.descriptor) is None:
+            descriptor = os.open(folder.path, os.O_PATH | os.O_CLOEXEC)
+            self._own.append(descriptor)
+        self.pass_fds += (descriptor,)
+        return descriptor
