@@ -42,7 +42,7 @@ _AROUND = re.compile(rb"(\d+)-(\d+)-")
 def _words(scope: Scope) -> list[str]:
     """Options say which names are looked at. They leave out too little, and the scope the rest."""
     glob = scope.glob
-    words = [ripgrep.program() or "", *_ALWAYS, "--hidden" if glob.hidden else "--glob=!.*"]
+    words = [ripgrep.program() or "", *_ALWAYS, *(["--hidden"] if glob.hidden else [])]
     if glob.simple:
         words += [f"--type-add=wanted:{name}" for name in glob.names] + ["--type=wanted"]
     return words

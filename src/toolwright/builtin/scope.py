@@ -49,9 +49,9 @@ class Scope:
 
     def chosen(self, paths: list[str]) -> list[str]:
         """Those that are asked for, of paths from the root that ripgrep has chosen already as well as it can."""
-        if self.glob.by_name or (self.glob.everything and not self.glob.hidden):
-            return paths
         glob, length = self.glob, sum(len(part) + 1 for part in self.start.parts)
+        if glob.by_name or (glob.everything and not glob.hidden):  # only rules that bring hidden names back are left
+            return [path for path in paths if "/." not in f"/{path[length:]}"]
         return [path for path in paths if glob(path[length:]) or len(path) < length]
 
     def secret(self, names: Iterable[str]) -> bool:

@@ -45,13 +45,14 @@ class Ledger:
         if call.call_id in self.unwritten:
             await self.unwritten.mend(store, call.call_id)
         found = await store.write(rows.opened(call))
-        await self._make_room(store)
+        if not self._parts.durable:
+            await self._make_room(store)
         return Known.of(found[1][0])
 
     async def _make_room(self, store: Store) -> None:
         """Memory is for the latest; a store that was asked for keeps its own time."""
         self._kept += 1
-        if not self._parts.durable and self._kept % (KEPT // 10) == 0:
+        if self._kept % (KEPT // 10) == 0:
             from toolwright.store.retention import Retention
 
             await store.prune(Retention(None, None, None, None, None, None, None, most_calls=KEPT))
@@ -159,7 +160,8 @@ class Ledger:
         finally:
             invocation.claims = False
         self._over(invocation, outcome)
-        await self._make_room(store)
+        if not self._parts.durable:
+            await self._make_room(store)
         return outcome
 
     def _over(self, invocation: Invocation, outcome: Outcome) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["intent", "outcome", "wait", "answer", "refused", "recovered"]
 Place: TypeAlias = tuple[int, int]
 
-BLOCK, PAGE = 500, 1_000
-"""Rows under one seal at most: so few are read and hashed at once. And rows that are verified at a time."""
+BLOCK, PART, PAGE = 500, 125, 1_000
+"""Rows under one seal at most; so few of them are read at once, and so many where they are verified."""
 
 _COLUMNS = ("id", "tx", "at", "kind", "call_id", "tool", "user_id", "by_whom", "detail")
 _ADD = """INSERT INTO audit (tx, at, kind, call_id, tool, user_id, by_whom, detail)
@@ -101,7 +102,7 @@ class Audit:
         """Seal what is not sealed yet; gives how many rows. Stops where another sealer was first."""
         found = await self._database.read(_LAST_SEAL)
         last, sealed = _Seal(**found[0]) if found else _Seal(), 0
-        while rows := await self._database.glance(_ROWS, _after(last.place, BLOCK)):
+        while rows := await self._unsealed(last.place):
             [(now,)] = await self._database.glance(_NOW)
             last = _next_seal(last, rows, float(now))
             [added] = await self._database.write([Statement(_ADD_SEAL, asdict(last))])
@@ -111,6 +112,19 @@ class Audit:
             if len(rows) < BLOCK:  # what came meanwhile is for the next time, or a busy store is sealed all the time
                 break
         return sealed
+
+    async def _unsealed(self, place: Place) -> list[tuple[Any, ...]]:
+        """The rows for the next seal, a few at a time: on SQLite they are read on the thread of the event loop."""
+        rows: list[tuple[Any, ...]] = []
+        while len(rows) < BLOCK:
+            for _ in range(3):  # callers who were just told run, ask again, and wait for the disk: that is the moment
+                await asyncio.sleep(0)
+            part = await self._database.glance(_ROWS, _after(place, PART))
+            rows += part
+            if len(part) < PART:
+                break
+            place = part[-1][1], part[-1][0]
+        return rows
 
     async def verify(self) -> Verification:
         """Follow the chain from its beginning, to its end or to the first problem."""

@@ -12,6 +12,7 @@ from typing import Any
 from toolwright.store.database import Row, Statement, StoreUnavailable, Value, checked
 from toolwright.store.locks import OwnerFiles, OwnerSet
 from toolwright.store.sqlite_dialect import CLOCK, PATIENCE, execute, rows_of
+from toolwright.store.sqlite_jobs import Write
 from toolwright.store.sqlite_threads import Inline, Threads
 from toolwright.store.sqlite_watch import Watch
 
@@ -51,7 +52,7 @@ class Sqlite:
         size = 0
         for _, params, _, known in statements:
             size += checked(params) if known is None else known
-        return self._opened().write(statements, size)
+        return (self._engine or self._opened()).write(Write(statements, size))
 
     async def read(self, sql: str, params: Mapping[str, Value] | None = None) -> list[Row]:
         values = params or {}

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from toolwright.store.database import Row, Statement, StoreUnavailable, Unstorable, check_expected
-from toolwright.store.sqlite_dialect import PATIENCE, execute, executemany, light, rows_of, silent
+from toolwright.store.sqlite_dialect import PATIENCE, execute, execute_each, light, rows_of, silent
 
 Work: TypeAlias = Callable[[sqlite3.Connection], Any]
 LIGHT = 64_000
@@ -164,8 +164,8 @@ def in_bulk(connection: sqlite3.Connection, writes: Sequence[Write]) -> bool:
     shape = writes[0].shape
     try:
         for place, sql in enumerate(shape):
-            cursor = executemany(connection, sql, [write.statements[place].params for write in writes])
-            if cursor.rowcount != len(writes):  # somebody's row is not there, or not as it was expected
+            rows = [write.statements[place].params for write in writes]
+            if execute_each(connection, sql, rows) != len(writes):  # somebody's row is not there or not as expected
                 return False
     except sqlite3.Error:  # whose it was shows when each is done by itself
         return False

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias, cast
 
-from toolwright.store.database import Row, Statement, StoreUnavailable
+from toolwright.store.database import Row, StoreUnavailable
 from toolwright.store.sqlite_jobs import Errand, Job, Work, Write, carry_out_together, commit, keep
 
 Connect: TypeAlias = Callable[[], sqlite3.Connection]
@@ -35,8 +35,7 @@ class Inline:
         self._lock = threading.Lock()
         self.commits = 0
 
-    async def write(self, statements: Sequence[Statement], size: int) -> list[list[Row]]:
-        write = Write(statements, size)
+    async def write(self, write: Write) -> list[list[Row]]:
         with self._lock:
             commit(self._connection, [write])
             self.commits += 1
@@ -98,12 +97,26 @@ class Threads:
         self._threads.append(thread)
         thread.start()
 
-    def write(self, statements: Sequence[Statement], size: int) -> Coroutine[Any, Any, list[list[Row]]]:
-        return self._decided(Write(statements, size))
+    async def write(self, job: Job) -> Any:
+        """However often the caller is cancelled, it goes on only when it is known what became of its write."""
+        loop = asyncio.get_running_loop()
+        if self._closed:
+            raise StoreUnavailable("The store is closed.")
+        self._enqueue(loop, job)
+        cancelled: asyncio.CancelledError | None = None
+        while not job.told:
+            job.future = loop.create_future()
+            try:
+                await job.future
+            except asyncio.CancelledError as error:
+                cancelled = cancelled or error
+        if cancelled is not None:
+            raise cancelled
+        return job.outcome()
 
     def alone(self, work: Work) -> Coroutine[Any, Any, Any]:
         """Something that only the writer may do, outside of any transaction."""
-        return self._decided(Errand(work))
+        return self.write(Errand(work))
 
     async def read(self, work: Work) -> Any:
         job = Errand(work)
@@ -123,23 +136,6 @@ class Threads:
         """Another number whenever anybody has written, in this process or in another."""
         [(number,)] = await self.glance(lambda connection: connection.execute("PRAGMA data_version").fetchall())
         return int(number)
-
-    async def _decided(self, job: Job) -> Any:
-        """However often the caller is cancelled, it goes on only when it is known what became of its write."""
-        loop = asyncio.get_running_loop()
-        if self._closed:
-            raise StoreUnavailable("The store is closed.")
-        self._enqueue(loop, job)
-        cancelled: asyncio.CancelledError | None = None
-        while not job.told:
-            job.future = loop.create_future()
-            try:
-                await job.future
-            except asyncio.CancelledError as error:
-                cancelled = cancelled or error
-        if cancelled is not None:
-            raise cancelled
-        return job.outcome()
 
     def _enqueue(self, loop: asyncio.AbstractEventLoop, job: Job) -> None:
         """What is asked within one turn of the loop is one group."""
@@ -199,6 +195,7 @@ class Threads:
             with self._mutex:
                 self._handed -= 1
             self._tell(group)
+            del group  # else it would live until the next one comes, and be cleared away while that one waits
             if self._home in self._turns:  # a group has gathered meanwhile
                 self._again()
         connection.close()

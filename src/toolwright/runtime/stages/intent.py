@@ -9,6 +9,8 @@ from toolwright.store.errors import StoreError, Unstorable
 
 HARMLESS = frozenset({"client", "external", "hosted", "internal"})
 """Kinds that do nothing here: they are asked for, shown, or only look."""
+OVER = Failed("conflict", "the call has ended, and runs no second time.")
+"""What middleware is told that proceeds when its call is over."""
 
 
 def claims(plan: Plan) -> bool:

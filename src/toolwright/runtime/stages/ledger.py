@@ -8,7 +8,7 @@ from toolwright.core.invoke import crashed
 from toolwright.core.outcome import Failed, Outcome, Pending, happened
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
-from toolwright.runtime.stages.intent import claims
+from toolwright.runtime.stages.intent import OVER, claims
 from toolwright.store.errors import StoreUnavailable
 
 
@@ -34,6 +34,8 @@ def ledger(plan: Plan, proceed: Proceed) -> Proceed:
             outcome = crashed(name, bug, redact=plan.parts.redact, details=plan.parts.crash_details)
         if isinstance(outcome, Pending):
             return outcome
+        if invocation.ran is not None:
+            invocation.ran = OVER  # an outcome knows its call: a call that knew its outcome would be litter to collect
         if happened(outcome) or not (invocation.given or invocation.round) or invocation.answered is not None:
             return await end(invocation, outcome)
         if not invocation.round:
