@@ -7,7 +7,7 @@ import sqlite3
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -19,9 +19,11 @@ from toolwright import Runtime, Store, Tool, tool
 from toolwright.core.ids import new_id
 from toolwright.store.database import Statement
 from toolwright.store.postgres import native as native_postgres
-from toolwright.store.sqlite_dialect import native, numbered
+from toolwright.store.sqlite_dialect import execute_each, native, numbered
 
 Write: TypeAlias = list[tuple[str, Mapping[str, Any]]]
+Run: TypeAlias = Callable[[sqlite3.Connection, Write, Sequence[str]], None]
+"""How the writes of a group of calls are carried out raw."""
 SQLITE_CALLERS, POSTGRES_CALLERS = 64, 32
 OPENINGS = 5
 
@@ -35,30 +37,39 @@ async def add(a: int, b: int) -> int:
 async def durable(*, rounds: int = 9, count: int = 1_920, waiting: int = 100_000, postgres: bool = True) -> list[Row]:
     """SQLite, a restart with many calls that wait, and PostgreSQL on a server of its own."""
     with tempfile.TemporaryDirectory(prefix="toolwright-bench-") as folder:
-        rows = [await _on_sqlite(folder, rounds, count), *await _restart(Path(folder), rounds, waiting)]
+        rows = [*await _on_sqlite(folder, rounds, count), *await _restart(Path(folder), rounds, waiting)]
         if postgres:
             rows.append(await _on_postgres(Path(folder), rounds, count // 2))
     return rows
 
 
-async def _on_sqlite(folder: str, rounds: int, count: int) -> Row:
+async def _on_sqlite(folder: str, rounds: int, count: int) -> list[Row]:
+    what = f"durable calls per second, SQLite with full sync, {SQLITE_CALLERS} callers / their statements raw"
+    each = await _openings(folder, rounds, count, _one_by_one)
+    joined = await _openings(folder, rounds, count, _joined)
+    return [
+        Row(f"{what}, one after the other in the same commits", each, 0.5, at_least=True),
+        Row(f"{what}, joined as the store joins them", joined, note="for information"),
+    ]
+
+
+async def _openings(folder: str, rounds: int, count: int, run: Run) -> float:
     """Several times anew: where the writer's thread happens to live makes more of a difference than anything else."""
     measured = []
     for _ in range(OPENINGS):
         with tempfile.TemporaryDirectory(dir=folder) as fresh:
-            measured.append(await _ratio_on_sqlite(Path(fresh), max(rounds // 2, 1), count))
-    what = f"durable calls per second, SQLite with full sync, {SQLITE_CALLERS} callers / their statements raw"
-    return Row(what, median(measured), 0.5, at_least=True)
+            measured.append(await _ratio_on_sqlite(Path(fresh), max(rounds // 2, 1), count, run))
+    return median(measured)
 
 
-async def _ratio_on_sqlite(folder: Path, rounds: int, count: int) -> float:
+async def _ratio_on_sqlite(folder: Path, rounds: int, count: int, run: Run) -> float:
     first, second = await written_by_a_call(str(folder / "shape.db"))
     raw = await _opened_raw(folder / "raw.db")
     try:
         async with Runtime(add, store=str(folder / "ours.db")) as runtime:
 
             async def limit() -> float:
-                return _raw_groups(raw, first, second, count)
+                return _raw_groups(raw, [first, second], count, run)
 
             return await ratio(limit, lambda: _calls(runtime, SQLITE_CALLERS, count), rounds=rounds)
     finally:
@@ -102,19 +113,28 @@ async def _opened_raw(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _raw_groups(connection: sqlite3.Connection, first: Write, second: Write, count: int) -> float:
-    # Bound by number, as the store does it: names would make the limit look slower than it is.
-    steps = [[(*numbered(sql), params) for sql, params in write] for write in (first, second)]
+def _raw_groups(connection: sqlite3.Connection, writes: Sequence[Write], count: int, run: Run) -> float:
     began = perf_counter()
     for _ in range(count // SQLITE_CALLERS):
         ids = [new_id() for _ in range(SQLITE_CALLERS)]
-        for write in steps:
+        for write in writes:
             connection.execute("BEGIN IMMEDIATE")
-            for call_id in ids:
-                for text, values, params in write:
-                    connection.execute(text, values({**params, "call_id": call_id}))
+            run(connection, write, ids)
             connection.execute("COMMIT")
     return perf_counter() - began
+
+
+def _one_by_one(connection: sqlite3.Connection, write: Write, ids: Sequence[str]) -> None:
+    # Bound by number, as the store does it: names would make the limit look slower than it is.
+    steps = [(*numbered(sql), params) for sql, params in write]
+    for call_id in ids:
+        for text, values, params in steps:
+            connection.execute(text, values({**params, "call_id": call_id}))
+
+
+def _joined(connection: sqlite3.Connection, write: Write, ids: Sequence[str]) -> None:
+    for sql, params in write:
+        execute_each(connection, sql, [{**params, "call_id": call_id} for call_id in ids])
 
 
 async def _restart(folder: Path, rounds: int, waiting: int) -> list[Row]:

@@ -203,16 +203,14 @@ def _by_line(data: bytes, matcher: Matcher) -> Iterator[tuple[int, int]]:
 
 def _by_piece(data: bytes, matcher: Matcher) -> Iterator[tuple[int, int]]:
     """The same where there are carriage returns without a newline: no match goes over one."""
-    at, end = 0, _line_end(data, 0)
-    while at < len(data):
+    at, end, within = 0, _line_end(data, 0), False
+    while at < len(data) or within:  # behind a last carriage return there is an empty piece
         cut = data.find(b"\r", at, end)
         span = matcher.find(data[at : end if cut < 0 else cut])
         if span is not None:
             yield at + span[0], at + span[1]
-        if span is None and cut >= 0:
-            at = cut + 1
-            continue
-        at, end = end + 1, _line_end(data, end + 1)
+        within = span is None and cut >= 0
+        at, end = (cut + 1, end) if within else (end + 1, _line_end(data, end + 1))
 
 
 def _across(data: bytes, matcher: Matcher) -> Iterator[tuple[int, int]]:
