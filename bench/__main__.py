@@ -25,7 +25,7 @@ async def measured(*, quick: bool) -> list[Row]:
         rows = [*await calls(rounds=60, count=200), *await queue(rounds=1, count=3000), *await imports(rounds=5)]
         rows += await durable(rounds=5, count=1280, waiting=10_000)
         rows += [*await spaces(rounds=3, count=320), *await shared(rounds=3, count=50)]
-        rows += [*await files(rounds=3, megabytes=50), *await search(rounds=3, files=5000), *await sandbox(rounds=3)]
+        rows += [*await files(rounds=3, megabytes=50), *await search(rounds=3, count=10_000), *await sandbox(rounds=3)]
         return [*rows, *await define(rounds=1, count=1000)]
     rows = [*await calls(), *await queue(), *await imports(), *await durable(), *await spaces(), *await shared()]
     rows += [*await files(), *await search(), *await sandbox()]

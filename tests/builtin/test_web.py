@@ -561,3 +561,13 @@ def test_nothing_heavy_is_loaded_until_it_is_needed():
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
     assert not {"httpcore2", "httpx2", "html_to_markdown", "anyio", "idna"} & set(loaded)
+
+
+async def test_what_may_change_something_carries_the_id_of_its_call():
+    async with serving(lambda asked: reply("{}")) as server, Runtime(web(allow_private=True)) as runtime:
+        url = f"http://127.0.0.1:{server.port}/pay"
+        await runtime.call("http_post", {"url": url, "body": {"amount": 5}}, call_id="order-7")
+        await runtime.call("http_request", {"method": "PUT", "url": url}, call_id="order-8")
+        await runtime.call("http_get", {"url": url}, call_id="order-9")
+
+    assert [asked.headers.get("idempotency-key") for asked in server.asked] == ["order-7", "order-8", None]
