@@ -5,11 +5,15 @@ from pathlib import Path
 from bench.calls import calls
 from bench.define import define
 from bench.durable import durable
+from bench.files import files
 from bench.imports import distributions, imports
 from bench.measure import ratio
 from bench.peers.environments import PEERS, ROOT
 from bench.queue import queue
+from bench.sandbox import sandbox
+from bench.search import search
 from bench.table import Row, table, write
+from tests.needs import needs
 
 
 async def test_every_subject_gives_rows_with_positive_numbers():
@@ -20,7 +24,20 @@ async def test_every_subject_gives_rows_with_positive_numbers():
         *await define(rounds=1, count=3),
     ]
 
-    assert len(rows) == 14
+    assert len(rows) == 15
+    assert all(row.measured is not None and row.measured > 0 for row in rows)
+
+
+async def test_files_are_measured():
+    rows = await files(rounds=1, megabytes=1, count=1)
+
+    assert all(row.measured is not None and row.measured > 0 for row in rows)
+
+
+@needs("bubblewrap")
+async def test_what_runs_in_a_sandbox_is_measured():
+    rows = [*await search(rounds=1, count=501), *await sandbox(rounds=1, count=1)]
+
     assert all(row.measured is not None and row.measured > 0 for row in rows)
 
 
