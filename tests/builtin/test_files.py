@@ -7,9 +7,20 @@ from typing import Any
 
 import pytest
 
-from toolwright import Catalogue, DefinitionError, Done, Failed, Outcome, Pending, Runtime
-from toolwright.builtin.files import files
-from toolwright.builtin.workspace import Workspace
+from toolwright import (
+    Catalogue,
+    DefinitionError,
+    Done,
+    Failed,
+    Outcome,
+    Pending,
+    Policy,
+    Runtime,
+    Workspace,
+    files,
+    shell,
+    web,
+)
 
 PAIRS = {"read": "read_file", "write": "write_file", "edit": "edit_file", "list": "list_files"}
 ALONE = {"delete_file", "move_file", "get_file_info"}
@@ -256,7 +267,7 @@ async def test_keys_are_not_moved_to_a_harmless_name_unasked(tmp_path: Path) -> 
     over = await call(tmp_path, "move_file", **{"from": "notes.txt", "to": ".env"})
 
     assert isinstance(out, Pending)
-    assert out.message == "Allow to change .env, which looks like keys or credentials?"
+    assert out.message == "Allow to move .env to notes.txt: .env looks like keys or credentials?"
     assert isinstance(over, Pending)
 
 
@@ -303,3 +314,33 @@ async def test_reading_a_missing_and_a_foreign_file_are_the_errors_that_were_pro
     assert read.data["content"] == "hello"
     assert "not found" in failed(missing, "not_found")
     assert "Permission denied" in failed(outside, "denied")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "question"),
+    [
+        ("delete_file", {"path": "d", "recursive": True}, "Allow to delete d and all that is in it?"),
+        ("delete_file", {"path": "a.txt"}, "Allow to delete a.txt?"),
+        ("move_file", {"from": "a.txt", "to": "b.txt"}, "Allow to move a.txt to b.txt?"),
+        ("move_file", {"from": "a", "to": "b", "overwrite": True}, "Allow to move a to b, replacing what is there?"),
+        ("write", {"file_path": "a.txt", "content": ""}, "Allow to change a.txt?"),
+    ],
+)
+async def test_a_person_is_asked_in_words_for_what_will_happen(tmp_path: Path, name, arguments, question) -> None:
+    async with Runtime(files(tmp_path), policy=Policy.default()) as runtime:
+        assert (await runtime.call(name, arguments)).message == question
+
+
+@pytest.mark.parametrize("option", ["extra", "read_only"])
+async def test_one_further_folder_needs_no_list(tmp_path: Path, option) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+
+    async with Runtime(files(tmp_path / "a", **{option: str(tmp_path / "b")})) as runtime:
+        assert (await runtime.call("list", {"path": str(tmp_path / "b")})).ok
+
+
+@pytest.mark.parametrize("factory", [files, shell, web])
+def test_a_factory_that_was_not_called_is_a_mistake(factory) -> None:
+    with pytest.raises(DefinitionError, match="makes tools, and is no tool"):
+        Runtime(factory)

@@ -151,19 +151,19 @@ async def test_a_passage_that_overlaps_itself_occurs_twice(folder):
     ("before", "summary", "after"),
     [
         (None, None, "- new\n"),
-        (None, "S", "> Summary: S\n- new\n"),
+        (None, "S", "> Summary: S\n\n- new\n"),
         ("# T\n\ntext", None, "# T\n\ntext\n- new\n"),
         ("# T\n\ntext\n", "S", "# T\n\n> Summary: S\n\ntext\n- new\n"),
-        ("# T", "S", "# T\n\n> Summary: S\n- new\n"),
+        ("# T", "S", "# T\n\n> Summary: S\n\n- new\n"),
         ("text\n", "S", "> Summary: S\n\ntext\n- new\n"),
-        ("# T\n> Summary: old\ntext\n> Summary: other\n", "S", "# T\n> Summary: S\ntext\n> Summary: other\n- new\n"),
-        ("# T\r\n> Summary: old\r\n", "S", "# T\r\n> Summary: S\r\n- new\n"),
+        ("# T\n> Summary: old\ntext\n> Summary: other\n", "S", "# T\n> Summary: S\ntext\n> Summary: other\n\n- new\n"),
+        ("# T\r\n> Summary: old\r\n", "S", "# T\r\n> Summary: S\r\n\n- new\n"),
         (
             "```\n# code\n> Summary: code\n```\n# T\n",
             "S",
-            "```\n# code\n> Summary: code\n```\n# T\n\n> Summary: S\n- new\n",
+            "```\n# code\n> Summary: code\n```\n# T\n\n> Summary: S\n\n- new\n",
         ),
-        ("# T\n> Summary: old\n", "two\nlines \\1", "# T\n> Summary: two lines \\1\n- new\n"),
+        ("# T\n> Summary: old\n", "two\nlines \\1", "# T\n> Summary: two lines \\1\n\n- new\n"),
     ],
 )
 async def test_an_entry_is_added_and_the_summary_renewed(folder, before, summary, after):
@@ -242,7 +242,7 @@ asyncio.run(main())
     [
         ("after", "memory_write", {"path": "a.md", "content": "new\n"}, "new\n"),
         ("before", "memory_append", {"path": "a.md", "entry": "- new"}, "old\n- new\n"),
-        ("after", "memory_append", {"path": "b.md", "entry": "- new", "summary": "s"}, "> Summary: s\n- new\n"),
+        ("after", "memory_append", {"path": "b.md", "entry": "- new", "summary": "s"}, "> Summary: s\n\n- new\n"),
         ("before", "memory_patch", {"path": "a.md", "old_str": "old", "new_str": "new"}, "new\n"),
         ("after", "memory_patch", {"path": "a.md", "old_str": "old", "new_str": "new"}, "new\n"),
     ],

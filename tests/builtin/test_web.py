@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.outgoing.server import PUBLIC, Dials, Names, internet, only_loopback, redirect, reply, serving
-from toolwright import Done, Image, Runtime
+from toolwright import DefinitionError, Done, Image, Policy, Runtime
 from toolwright.builtin.web import web
 from toolwright.outgoing.client import Client
 
@@ -571,3 +571,31 @@ async def test_what_may_change_something_carries_the_id_of_its_call():
         await runtime.call("http_get", {"url": url}, call_id="order-9")
 
     assert [asked.headers.get("idempotency-key") for asked in server.asked] == ["order-7", "order-8", None]
+
+
+async def test_a_person_is_told_what_would_be_sent_where():
+    async with Runtime(web(), policy=Policy.default()) as runtime:
+        read = await runtime.call("webfetch", {"url": "https://a.test/x"})
+        posted = await runtime.call("http_post", {"url": "https://a.test/x", "body": {"a": 1}})
+        put = await runtime.call("http_request", {"method": "put", "url": "https://a.test/x"})
+
+    assert read.message == "Read https://a.test/x?"
+    assert posted.message == "Send POST to https://a.test/x with a body of 7 bytes?"
+    assert put.message == "Send PUT to https://a.test/x?"
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"allow_privat": True}, "did you mean 'allow_private'"),
+        ({"timeout": "soon"}, "'soon' is no duration"),
+        ({"max_bytes": "much"}, "'much' is no size"),
+    ],
+)
+def test_a_setting_that_means_nothing_is_a_mistake(settings, problem):
+    with pytest.raises(DefinitionError, match=problem):
+        web(**settings)
+
+
+def test_durations_and_sizes_are_taken_as_people_write_them():
+    assert web(timeout="5s", max_bytes="1kB", connect_timeout="500ms")

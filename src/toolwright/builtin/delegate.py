@@ -35,7 +35,7 @@ def delegate() -> list[Tool[..., Any]]:
         """Let a task go on that waits for more information, and give it that."""
         return {"action": "resume_task", "task_id": task_id, "input": input}
 
-    @tool(category="system", effects={"execute"}, repeatable=True, visible=False, toolsets="main_agent_tools")
+    @tool(category="system", effects={"read"}, repeatable=True, visible=False, toolsets="main_agent_tools")
     async def reply(
         text: Annotated[str, Field(description="What to say to the person.", min_length=1, max_length=_LONGEST)],
         channel_id: Annotated[

@@ -123,7 +123,7 @@ def _several(
 def _replacing(old_string: str, new_string: str, replace_all: bool) -> Resolve:
     old, new = old_string.replace("\r\n", "\n"), new_string.replace("\r\n", "\n")
     if not old:
-        raise InvalidArguments("old_string is empty. Give text that stands in the file, or use `write`.")
+        raise InvalidArguments("old_string is empty. Give text that stands in the file, or write the file anew.")
     if old == new:
         raise InvalidArguments("old_string and new_string are the same: nothing would change.")
     return lambda text: replacements(text, old, new, every=replace_all)

@@ -20,10 +20,10 @@ def files(
     workspace: Folder | Workspace | None = None,
     *,
     names: Names = "short",
-    extra: Iterable[Folder] = (),
-    read_only: Iterable[Folder] = (),
+    extra: Folder | Iterable[Folder] = (),
+    read_only: Folder | Iterable[Folder] = (),
     writes: bool = True,
-    sensitive: Iterable[str] | None = None,
+    sensitive: str | Iterable[str] | None = None,
 ) -> list[Tool[..., Any]]:
     """Tools for the files in a workspace, which they cannot leave.
 
@@ -39,7 +39,7 @@ def files(
 
     if names not in ("short", "long"):
         raise DefinitionError(f"files(names={names!r}) cannot be used.", fix="use 'short' or 'long'.")
-    given = {"extra": tuple(extra), "read_only": tuple(read_only), "writes": writes, "sensitive": sensitive}
+    given = {"extra": extra, "read_only": read_only, "writes": writes, "sensitive": sensitive}
     usual: dict[str, Any] = {"extra": (), "read_only": (), "writes": True, "sensitive": None}
     space = Workspace.of(workspace, **{name: value for name, value in given.items() if value != usual[name]})
     tools = [*read_tools(space, names), *write_tools(space, names), *edit_tools(space, names)]

@@ -100,7 +100,7 @@ def _scanned(folder: Spot, most: int, hidden: bool, *, is_first: bool) -> list[E
         if not is_first:
             return []  # gone, or not to be entered
         if not stat.S_ISDIR(folder.stat().st_mode):
-            raise InvalidArguments(f"{told(folder)} is a file, not a folder. Use `read`, or name a folder.") from None
+            raise InvalidArguments(f"{told(folder)} is a file, not a folder. Read it, or name a folder.") from None
         raise
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from toolwright.builtin.memory_folder import MemoryFolder
-from toolwright.builtin.summary import with_summary
+from toolwright.builtin.summary import MARK, with_summary
 from toolwright.core.context import Context
 from toolwright.core.define import tool
 from toolwright.core.errors import InvalidArguments, NotFound
@@ -88,6 +88,8 @@ def _appended(text: str, entry: str, summary: str | None) -> str:
     if summary is not None:
         text = with_summary(text, summary)
     between = "" if not text or text.endswith("\n") else "\n"
+    if text.rstrip().rpartition("\n")[2].startswith(MARK):
+        between += "\n"  # else the entry would be read as a part of the summary
     return f"{text}{between}{entry}{'' if entry.endswith(chr(10)) else chr(10)}"
 
 

@@ -33,6 +33,14 @@ _Move = TypedDict(  # one of its keys is a keyword
 )
 
 
+def _deletes(paths: list[str], arguments: Mapping[str, Any]) -> str:
+    return f"delete {paths[0]}{' and all that is in it' if arguments.get('recursive') else ''}"
+
+
+def _moves(paths: list[str], arguments: Mapping[str, Any]) -> str:
+    return f"move {paths[0]} to {paths[1]}{', replacing what is there' if arguments.get('overwrite') else ''}"
+
+
 def move_tools(workspace: Workspace) -> list[Tool[..., Any]]:
     """`delete_file`, `move_file` and `get_file_info`."""
 
@@ -41,7 +49,7 @@ def move_tools(workspace: Workspace) -> list[Tool[..., Any]]:
             return workspace.is_sensitive(arguments["path"])
         return await asyncio.to_thread(_holds_sensitive, workspace, arguments["path"])
 
-    @tool(**facets(workspace, "write", "path", confirm=_asks, examples=[{"path": "build/old.txt"}]))
+    @tool(**facets(workspace, "write", "path", act=_deletes, confirm=_asks, examples=[{"path": "build/old.txt"}]))
     def delete_file(
         path: Annotated[str, Field(description="The file or folder, from the workspace's root or absolute.")],
         ctx: Context,
@@ -60,7 +68,9 @@ def move_tools(workspace: Workspace) -> list[Tool[..., Any]]:
                 raise _with_hint(error, hint) from None
         return {"deleted": True, "path": spot.shown}
 
-    @tool(**facets(workspace, "write", "from", "to", examples=[{"from": "a.txt", "to": "b.txt"}]), parameters=_Move)
+    examples = [{"from": "a.txt", "to": "b.txt"}]
+
+    @tool(**facets(workspace, "write", "from", "to", act=_moves, examples=examples), parameters=_Move)
     def move_file(move: dict[str, Any], ctx: Context) -> dict[str, Any]:
         """Move or rename a file or folder. What is there already stays, unless `overwrite` is set."""
         refuse_folder(move["to"])
@@ -72,7 +82,8 @@ def move_tools(workspace: Workspace) -> list[Tool[..., Any]]:
             try:
                 old.rename(new, overwrite=move.get("overwrite", False))
             except ToolError as error:
-                raise _with_hint(error, "Set overwrite=true to replace a file, or choose another path.") from None
+                hint = "" if move.get("overwrite") else "Set overwrite=true to replace a file, or choose another path."
+                raise _with_hint(error, hint) from None
         return {"from": old.shown, "to": new.shown, "moved": True, "success": True}
 
     @tool(**facets(workspace, "read", "path", examples=[{"path": "src/main.py"}]))

@@ -17,14 +17,24 @@ if TYPE_CHECKING:
 
 Names: TypeAlias = Literal["short", "long"]
 """Which of two names for the same work models are shown: `read` or `read_file`."""
+Act: TypeAlias = Callable[[list[str], Mapping[str, Any]], str]
 FilePath: TypeAlias = Annotated[str, Field(description="Path of the file, from the workspace's root or absolute.")]
 FolderPath: TypeAlias = Annotated[str, Field(description="The folder, from the workspace's root or absolute.")]
 
 
 def facets(
-    workspace: Workspace, effect: Literal["read", "write"], *paths: str, listed: bool = True, **more: Any
+    workspace: Workspace,
+    effect: Literal["read", "write"],
+    *paths: str,
+    listed: bool = True,
+    act: Act | None = None,
+    **more: Any,
 ) -> Options:
-    """The facets of a tool whose arguments of those names are paths."""
+    """The facets of a tool whose arguments of those names are paths.
+
+    Args:
+        act: what a person is asked to allow, in words, from the arguments.
+    """
     shared: Options = {
         "category": "file",
         "effects": {effect},
@@ -32,7 +42,7 @@ def facets(
         "listed": listed and (effect == "read" or workspace.writes),
         "toolsets": ("all_task_tools",),
         "confirm": _sensitive(workspace, paths),
-        "confirm_message": _question(workspace, effect, paths),
+        "confirm_message": _question(workspace, paths, act or _looks if effect == "read" else act or _changes),
     }
     shared.update(more)  # type: ignore[typeddict-item]  # further facets, by their names
     return shared
@@ -54,12 +64,19 @@ def _sensitive(workspace: Workspace, paths: Iterable[str]) -> Callable[[Mapping[
     return lambda arguments, ctx: any(workspace.is_sensitive(arguments[name]) for name in paths)
 
 
-def _question(workspace: Workspace, effect: str, paths: tuple[str, ...]) -> Callable[[Mapping[str, Any], Context], str]:
+def _looks(paths: list[str], arguments: Mapping[str, Any]) -> str:
+    return f"look at {' and '.join(paths)}"
+
+
+def _changes(paths: list[str], arguments: Mapping[str, Any]) -> str:
+    return f"change {' and '.join(paths)}"
+
+
+def _question(workspace: Workspace, paths: tuple[str, ...], act: Act) -> Callable[[Mapping[str, Any], Context], str]:
     def question(arguments: Mapping[str, Any], ctx: Context) -> str:
-        named = [arguments[name] for name in paths]
-        doubtful = [path for path in named if workspace.is_sensitive(path)]
-        why = ", which looks like keys or credentials" if doubtful else ""
-        told = " and ".join(shown(path, 1000) for path in doubtful or named)
-        return f"Allow to {'look at' if effect == 'read' else 'change'} {told}{why}?"
+        doubtful = [shown(arguments[name], 200) for name in paths if workspace.is_sensitive(arguments[name])]
+        which = ", which looks" if len(paths) == 1 else f": {' and '.join(doubtful)} looks"
+        why = f"{which} like keys or credentials" if doubtful else ""
+        return f"Allow to {act([shown(arguments[name], 1000) for name in paths], arguments)}{why}?"
 
     return question

@@ -203,7 +203,8 @@ def _problem(result: Run, timeout: int, flood: int, overgrown: bool) -> ToolErro
     """What to raise, the reason first and then the output."""
     output = f"\n{result.output or '(no output)'}"
     if result.ending == "timed out":
-        return TimedOut(f"timed out after {timeout / 1000:g} s, and was stopped{output}")
+        took = f"{timeout / 1000:g} s" if timeout >= 1000 else f"{timeout} ms (`timeout` is in milliseconds)"
+        return TimedOut(f"timed out after {took}, and was stopped{output}")
     if result.ending == "flooded":
         problem = f"stopped after printing {flood:,} bytes; filter its output, or send it to a file"
         return ToolError(f"{problem}{output}", code="too_large")

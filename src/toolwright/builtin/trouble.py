@@ -60,7 +60,7 @@ def told(spot: Spot) -> str:
 def refuse_irregular(path: str, found: os.stat_result, why: str = "") -> None:
     """Raise for what is no plain file."""
     if stat.S_ISDIR(found.st_mode):
-        raise InvalidArguments(f"{why}{path} is a folder. Use `list` to see what is in it, or name a file.")
+        raise InvalidArguments(f"{why}{path} is a folder. List it to see what is in it, or name a file.")
     if not stat.S_ISREG(found.st_mode):
         raise InvalidArguments(f"{why}{path} is a {_kind(found.st_mode)}, not a regular file.")
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated, Any, Unpack
 
 from pydantic import Field
 
 from toolwright.builtin.search_engines.engine import Engine
+from toolwright.builtin.shown import shown
 from toolwright.builtin.web_fetch import Format, fetch
 from toolwright.builtin.web_http import Body, Method, exchange
 from toolwright.builtin.web_search import search_tool
+from toolwright.core.content import to_json
 from toolwright.core.context import Context
 from toolwright.core.define import tool
+from toolwright.core.errors import DefinitionError
 from toolwright.core.facets import Lifespan
+from toolwright.core.names import nearest
 from toolwright.core.outcome import Done
 from toolwright.core.tool import Tool
 from toolwright.outgoing.client import Client
@@ -35,6 +39,10 @@ GRACE = 5.0
 
 def web(*, search: Engine | None = None, **settings: Unpack[Reach]) -> list[Tool[..., Any]]:
     """Tools for the web; models are shown `web_search` where `search` names an engine."""
+    if unknown := settings.keys() - Reach.__annotations__.keys():
+        near = nearest(min(unknown), Reach.__annotations__, 1)
+        fix = f"did you mean {near[0]!r}?" if near else f"use some of {', '.join(Reach.__annotations__)}."
+        raise DefinitionError(f"web() has no {', '.join(sorted(unknown))}.", fix=fix)
     reach = Settings(**settings)
 
     @asynccontextmanager
@@ -58,6 +66,7 @@ def _webfetch(reach: Settings, lifespan: Lifespan) -> Tool[..., Any]:
         effects={"network"},
         repeatable=True,
         timeout=lambda args: args["timeout"] / 1000 + GRACE,
+        confirm_message=lambda args, ctx: f"Read {shown(args['url'], 1000)}?",
         examples=[{"url": "https://example.com/docs", "format": "markdown"}],
         category="network",
         visible=False,
@@ -81,6 +90,14 @@ def _webfetch(reach: Settings, lifespan: Lifespan) -> Tool[..., Any]:
     return webfetch
 
 
+def _question(method: str | None = None) -> Callable[[dict[str, Any], Context], str]:
+    def question(args: dict[str, Any], ctx: Context) -> str:
+        body = f" with a body of {len(to_json(args['body'])):,} bytes" if args.get("body") is not None else ""
+        return f"Send {method or args['method']} to {shown(args['url'], 1000)}{body}?"
+
+    return question
+
+
 def _requests(reach: Settings, lifespan: Lifespan) -> list[Tool[..., Any]]:
     limit = (reach.timeout or 600.0) + GRACE
 
@@ -88,6 +105,7 @@ def _requests(reach: Settings, lifespan: Lifespan) -> list[Tool[..., Any]]:
         effects={"network"},
         repeatable=True,
         timeout=limit,
+        confirm_message=_question("GET"),
         category="network",
         visible=False,
         toolsets=TOOLSETS,
@@ -102,6 +120,7 @@ def _requests(reach: Settings, lifespan: Lifespan) -> list[Tool[..., Any]]:
     @tool(
         effects={"network", "write"},
         timeout=limit,
+        confirm_message=_question("POST"),
         category="network",
         visible=False,
         toolsets=TOOLSETS,
@@ -118,6 +137,7 @@ def _requests(reach: Settings, lifespan: Lifespan) -> list[Tool[..., Any]]:
     @tool(
         effects={"network", "write"},
         timeout=limit,
+        confirm_message=_question(),
         category="network",
         visible=False,
         toolsets=TOOLSETS,

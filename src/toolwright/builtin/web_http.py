@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator
 
 from toolwright.builtin.web_text import cleaned, decoded, is_text
 from toolwright.core.errors import InvalidArguments
@@ -13,7 +15,10 @@ from toolwright.outgoing.client import Client
 from toolwright.outgoing.headers import OURS
 from toolwright.outgoing.response import Response
 
-Method: TypeAlias = Literal["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"]
+Method: TypeAlias = Annotated[
+    Literal["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"],
+    BeforeValidator(lambda given: given.upper() if isinstance(given, str) else given),
+]
 Body: TypeAlias = str | dict[str, Any] | list[Any] | None
 
 _SECRET = frozenset(

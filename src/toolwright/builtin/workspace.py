@@ -67,20 +67,20 @@ class Workspace:
         self,
         root: Folder,
         *,
-        extra: Iterable[Folder] = (),
-        read_only: Iterable[Folder] = (),
+        extra: Folder | Iterable[Folder] = (),
+        read_only: Folder | Iterable[Folder] = (),
         writes: bool = True,
-        sensitive: Iterable[str] = SENSITIVE,
+        sensitive: str | Iterable[str] = SENSITIVE,
     ) -> None:
         self.writes = writes and os.environ.get(WRITES, "").strip().lower() not in _OFF
         self.folders: tuple[Root, ...] = (_opened(root, writable=self.writes),)
         self._close = weakref.finalize(self, _close, held := [self.folders[0].held])
         for folders, writable in ((extra, self.writes), (read_only, False)):
-            for folder in folders:
+            for folder in _several(folders):
                 more = _opened(folder, writable=writable)
                 held.append(more.held)
                 self.folders += (replace(more, label=_label(more.path, self.root)),)
-        self.sensitive = matcher(sensitive)
+        self.sensitive = matcher(_several(sensitive))
         self._locks = tuple(threading.Lock() for _ in range(_LOCKS))
 
     @classmethod
@@ -103,7 +103,7 @@ class Workspace:
         if cap is not None and configured is not None and not _allowed(configured, cap):
             configured = None
         for name in ("extra", "read_only") if cap is not None else ():
-            options[name] = [folder for folder in options.get(name, ()) if _allowed(folder, cap or "")]
+            options[name] = [folder for folder in _several(options.get(name, ())) if _allowed(folder, cap or "")]
         made = cls(configured or cap or os.getcwd(), **options)
         made.source = "config" if configured is not None else "env" if cap is not None else "cwd"
         return made
@@ -149,6 +149,11 @@ class Workspace:
     def close(self) -> None:
         """Let go of the folders."""
         self._close()
+
+
+def _several(given: Any) -> tuple[Any, ...]:
+    """One stands for a list of one."""
+    return (given,) if isinstance(given, (str, PathLike)) else tuple(given)
 
 
 def _opened(folder: Folder, *, writable: bool) -> Root:

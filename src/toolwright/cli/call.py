@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ from toolwright.cli.starting import started
 from toolwright.core.outcome import Outcome
 from toolwright.runtime.runtime import Runtime
 
+WHOM = {"user": "The user", "session": "The session", "agent": "The agent"}
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -31,6 +34,15 @@ class Asked:
     arguments: str | tuple[str, ...]
     """What stdin said, or the words on the command line."""
     timeout: float | None
+    whom: Mapping[str, Any]
+    """The user, session and agent that were named."""
+
+
+def _for_whom(command: Any) -> Any:
+    """An option for each that a call can be made for."""
+    for name, told in reversed(WHOM.items()):
+        command = click.option(f"--{name}", metavar="ID", help=f"{told} the call is made for.")(command)
+    return command
 
 
 @click.command("call")
@@ -38,12 +50,14 @@ class Asked:
 @click.argument("arguments", nargs=-1, metavar="[JSON | - | KEY=VALUE ...]")
 @click.option("--timeout", type=Duration(), metavar="DURATION", help="Stop the call after 30s, 5m, ...")
 @click.option("--yes/--no", "verdict", default=None, help="Answer every approval so, and ask nobody.")
+@_for_whom
 @click.option("--events", is_flag=True, help="Every event as a JSON line, then the outcome.")
 @click.option("--json", "as_json", is_flag=True, help="The outcome as a JSON line, as in a pipe.")
 @with_tools_and_store
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     given: Given,
     name: str,
     arguments: tuple[str, ...],
@@ -51,6 +65,7 @@ def command(
     verdict: bool | None,
     events: bool,
     as_json: bool,
+    **whom: str | None,
 ) -> None:
     """Run the tool NAME.
 
@@ -59,7 +74,8 @@ def command(
     Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 pending, 4 denied or rejected, 5 unknown tool,
     130 interrupted.
     """
-    asked = Asked(name, sys.stdin.read() if arguments == ("-",) else arguments, timeout)
+    words = sys.stdin.read() if arguments == ("-",) else arguments
+    asked = Asked(name, words, timeout, {key: value for key, value in whom.items() if value is not None})
     if is_person(sys.stdout) and not events and not as_json:
         watch = Watch()
         talk = Conversation(verdict=verdict, person=is_person(sys.stdin), pause=watch.paused)
@@ -101,4 +117,5 @@ async def _call(runtime: Runtime, talk: Conversation, asked: Asked) -> tuple[Out
     """The outcome, and whether there is such a tool at all."""
     listing = runtime.catalogue.resolve(asked.name)
     arguments = read_arguments(asked.arguments, listing.tool.schema if listing else {})
-    return await talk.call(runtime, asked.name, arguments, asked.timeout), listing is not None
+    scope = runtime.scope(**asked.whom) if asked.whom else runtime
+    return await talk.call(scope, asked.name, arguments, asked.timeout), listing is not None

@@ -13,7 +13,7 @@ from toolwright.core.call import Arguments
 from toolwright.core.events import CallEnded, CallPending, CallStarted, Event
 from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.runtime.approval import Approval
-from toolwright.runtime.runtime import Runtime
+from toolwright.runtime.scope import Scope
 from toolwright.runtime.waiting import WaitingCall
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ class Conversation:
     def __init__(self, *, verdict: bool | None, person: bool, pause: Callable[[], AbstractContextManager[Any]]) -> None:
         self._verdict, self._person = verdict, person
         self._pauses = [pause]
-        self._runtime: Runtime | None = None
+        self._scope: Scope | None = None
         self._main: asyncio.Task[Any] | None = None
         self._open: set[asyncio.Task[None]] = set()
         self._ended: dict[str, Outcome] = {}
@@ -38,23 +38,23 @@ class Conversation:
             return None
         if self._verdict is not None:
             return Approval(self._verdict)
-        if not self._person or self._runtime is None:
+        if not self._person or self._scope is None:
             return None
-        runtime = self._runtime
-        return await self._prompt(lambda: approval_of(wait, runtime.catalogue, runtime.policy))
+        scope = self._scope
+        return await self._prompt(lambda: approval_of(wait, scope.catalogue, scope.parts.policy))
 
-    async def call(self, runtime: Runtime, name: str, arguments: Arguments, timeout: float | None) -> Outcome:
+    async def call(self, scope: Scope, name: str, arguments: Arguments, timeout: float | None) -> Outcome:
         """Call the tool, and stay until every question that a person can answer is answered."""
-        self._runtime, self._main = runtime, asyncio.current_task()
-        unsubscribe = runtime.listen(self._heard)
+        self._scope, self._main = scope, asyncio.current_task()
+        unsubscribe = scope.listen(self._heard)
         with ExitStack() as stack:
             stack.callback(unsubscribe)
             if timeout is not None:
-                limit = Limit(runtime, name, timeout)
+                limit = Limit(scope, name, timeout)
                 stack.callback(limit.stop)
                 self._pauses.append(limit.paused)
             async with asyncio.TaskGroup() as self._group:
-                outcome = await runtime.dispatch(name, arguments)
+                outcome = await scope.dispatch(name, arguments)
                 while isinstance(outcome, Pending) and self._open:
                     await asyncio.wait(self._open)
                     outcome = self._ended.get(outcome.call_id or "", outcome)
@@ -73,19 +73,19 @@ class Conversation:
 
     async def _answer(self, call_id: str) -> None:
         """Ask until the answer is taken. A call that waits for another one is not asked about: the other is."""
-        assert self._runtime is not None
+        assert self._scope is not None
         wait = first = await self._open_wait(call_id)
         while wait is not None and first is not None and wait.round == first.round:
-            answer = await self._prompt(partial(answer_to, wait, self._runtime.catalogue))
+            answer = await self._prompt(partial(answer_to, wait, self._scope.catalogue))
             if answer is None:
                 return
-            outcome = await self._runtime.settle(call_id, answer[0])
+            outcome = await self._scope.settle(call_id, answer[0])
             if (wait := await self._open_wait(call_id)) is not None and isinstance(outcome, Failed):
                 say(outcome.message, "red")
 
     async def _open_wait(self, call_id: str) -> WaitingCall | None:
-        assert self._runtime is not None
-        return next((wait for wait in await self._runtime.pending() if wait.call_id == call_id), None)
+        assert self._scope is not None
+        return next((wait for wait in await self._scope.pending() if wait.call_id == call_id), None)
 
     async def _prompt(self, ask: Callable[[], T]) -> T:
         with ExitStack() as stack:
@@ -103,13 +103,13 @@ class Conversation:
 class Limit:
     """The caller's own time limit. It stands still while a person thinks."""
 
-    def __init__(self, runtime: Runtime, tool: str, seconds: float) -> None:
-        self._runtime, self._tool, self._seconds = runtime, tool, seconds
+    def __init__(self, scope: Scope, tool: str, seconds: float) -> None:
+        self._scope, self._tool, self._seconds = scope, tool, seconds
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(seconds, self._end)
 
     def _end(self) -> None:
-        for invocation in list(self._runtime.parts.running):
+        for invocation in list(self._scope.parts.running):
             if invocation.parent is None:
                 invocation.interrupt("timed_out", f"{self._tool} timed out after {self._seconds:g} s.")
 

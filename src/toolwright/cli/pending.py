@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import asdict
+from typing import Any
 
 import click
 from rich.table import Table
@@ -13,6 +14,7 @@ from rich.text import Text
 from toolwright.cli.exits import UNKNOWN, Ended
 from toolwright.cli.opening import opened
 from toolwright.cli.options import Given, with_store
+from toolwright.cli.preview import shown_preview
 from toolwright.cli.run import run
 from toolwright.cli.screen import (
     compact,
@@ -109,4 +111,8 @@ def _show_one(wait: WaitingCall) -> None:
     for name, value in request.items():
         if value is not None and not (name == "schema" and wait.waiting_for == "approval"):
             screen.print(Text(f"{escaped(name)}:", style="bold"))
-            screen.print(Text(escaped(value)) if isinstance(value, str) else pretty(value), soft_wrap=True)
+            screen.print(shown_preview(value) if name == "preview" else _told(value), soft_wrap=True)
+
+
+def _told(value: Any) -> Text:
+    return Text(escaped(value)) if isinstance(value, str) else pretty(value)

@@ -11,6 +11,7 @@ from typing import Any
 from rich.text import Text
 
 from toolwright.catalogue.catalogue import Catalogue
+from toolwright.cli.preview import shown_preview
 from toolwright.cli.screen import console, escaped, pretty
 from toolwright.core.errors import InvalidArguments
 from toolwright.core.jsontext import Malformed, parse
@@ -71,8 +72,7 @@ def _show_question(wait: WaitingCall) -> None:
     preview = wait.request.get("preview") if isinstance(wait.request, Mapping) else None
     if preview is not None:
         say("Preview:", "bold")
-        shown = Text(escaped(preview)) if isinstance(preview, str) else pretty(preview)
-        console(sys.stderr).print(shown, soft_wrap=True)
+        console(sys.stderr).print(shown_preview(preview), soft_wrap=True)
 
 
 def _show_arguments(arguments: Mapping[str, Any]) -> None:

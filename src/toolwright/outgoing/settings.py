@@ -7,12 +7,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypedDict
 
+from toolwright.core.durations import seconds, size
 from toolwright.core.errors import DefinitionError
 from toolwright.outgoing.connector import Dialer
 from toolwright.outgoing.guard import Guard, Ports, Private, guard_of
 from toolwright.outgoing.resolver import Resolver
 
 USER_AGENT = "toolwright (+https://pypi.org/project/toolwright)"
+
+
+_TIMES = ("timeout", "connect_timeout", "read_timeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,7 @@ class Settings:
     dialer: Dialer | None = None
 
     def __post_init__(self) -> None:
+        self._read()
         for name in ("connect_timeout", "read_timeout", "max_ratio", "max_header_bytes", "max_connections"):
             if not getattr(self, name) > 0:
                 raise DefinitionError(f"{name}={getattr(self, name)!r} is no limit.", fix="give a number above zero.")
@@ -58,6 +63,15 @@ class Settings:
             if isinstance(given := getattr(self, name), Iterator):
                 object.__setattr__(self, name, tuple(given))
         self.guard()
+
+    def _read(self) -> None:
+        """Durations and sizes as people write them: `5s`, `1MB`."""
+        for name, read in (*((name, seconds) for name in _TIMES), ("max_bytes", size), ("max_header_bytes", size)):
+            if isinstance(given := getattr(self, name), str):
+                try:
+                    object.__setattr__(self, name, read(given))
+                except ValueError as error:
+                    raise DefinitionError(str(error), fix="write 5, '5s' or '1MB'.") from None
 
     def guard(self) -> Guard:
         """What may be reached."""

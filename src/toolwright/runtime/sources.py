@@ -29,8 +29,16 @@ def _of(source: Any) -> list[Any]:
     if isinstance(source, ModuleType):
         return list({id(found): found for found in flatten(_public(source))}.values())
     if inspect.isroutine(source):
-        return [tool(source)]
+        return [tool(_no_factory(source))]
     return _methods(source)
+
+
+def _no_factory(function: Any) -> Any:
+    """A factory of ours that somebody forgot to call would become a tool that makes tools."""
+    if str(getattr(function, "__module__", "")).startswith("toolwright."):
+        name = function.__name__
+        raise DefinitionError(f"{name} makes tools, and is no tool.", fix=f"call it: Runtime({name}(...)).")
+    return function
 
 
 def _public(module: ModuleType) -> list[Any]:
