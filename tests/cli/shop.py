@@ -17,7 +17,7 @@ async def add(a: int, b: int = 1) -> int:
     return a + b
 
 
-@tool(effects={"read"}, aliases=("say",))
+@tool(effects={"read"}, aliases=("say",), toolsets=("talk",))
 async def echo(text: str, tags: list[str] | None = None, extra: Any = None) -> dict[str, Any]:
     """Give back what it was given."""
     return {"text": text, "tags": tags, "extra": extra}
@@ -31,6 +31,38 @@ async def echo(text: str, tags: list[str] | None = None, extra: Any = None) -> d
 async def pay(amount: float, to: str, note: str = "") -> str:
     """Pay somebody."""
     return f"Paid {amount:g} to {to}."
+
+
+def patched(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    """What a sign would say then."""
+    if not (text := args["text"]):
+        return {"type": "diff", "filePath": "sign.txt", "patch": "", "isNewFile": False, "problem": "Nothing to\nsay."}
+    rows = [f"+{line}" for line in text.split("\n")]
+    patch = "\n".join(
+        ["--- a/sign.txt", "+++ b/sign.txt", f"@@ -1,2 +1,{len(rows) + 1} @@", " Shop", "--- open", *rows]
+    )
+    more = {"letters": len(text)} if args["count"] else {}
+    return {"type": "diff", "filePath": "sign.txt", "patch": patch, "isNewFile": args["new"], **more}
+
+
+@tool(effects={"write"}, preview=patched)
+async def paint(text: str, new: bool = False, count: bool = False) -> str:
+    """Paint the sign of the shop."""
+    return "Painted."
+
+
+@tool(effects={"read"}, listed=False, toolsets=("talk",))
+async def tell(
+    body: str | dict[str, Any] | list[Any] | None = None, sizes: list[int] | None = None, most: list[str] | int = 1
+) -> list[Any]:
+    """Give back somebody's words, under an old name."""
+    return [body, sizes, most]
+
+
+@tool(effects={"read"})
+async def visitor(ctx: Context) -> list[str | None]:
+    """Say who is there."""
+    return [ctx.user, ctx.session, ctx.agent, ctx.space]
 
 
 @tool

@@ -129,6 +129,17 @@ def test_always_is_a_standing_yes(run, configured, waiting):
     assert run(*PAY).lines[0]["data"] == "Paid 3 to Bob."
 
 
+def test_a_standing_yes_is_for_the_user_that_the_call_was_made_for(run, configured, waiting):
+    call_id = waiting("pay", "amount=3", "to=Bob", "--user", "ada", "--session", "s1")
+    [wait] = run("pending").lines
+    assert (wait["user"], wait["session"]) == ("ada", "s1")
+
+    run("approve", call_id, "--always")
+
+    assert run(*PAY, "--user", "ada").lines[0]["data"] == "Paid 3 to Bob."
+    assert run(*PAY, "--user", "eve").lines[0]["status"] == "pending"
+
+
 @pytest.mark.parametrize(
     ("answer", "data"),
     [(["Ada L."], "Ada L."), (['{"by": "Ada"}'], {"by": "Ada"}), (["007"], "007"), (["NaN"], "NaN"), ([], None),
@@ -302,6 +313,15 @@ def test_the_list_is_a_table_with_everything_below_each_row(terminal, run, confi
     screen.sees(f'"note": "{long}"')
     screen.sees(r'preview:\n{\n  "left": 96.0\n}')
     assert screen.ends() == 0
+
+
+@pytest.mark.timeout(15)
+def test_a_waiting_call_whose_preview_is_a_diff_shows_the_diff(terminal, run, configured, waiting):
+    screen = terminal("pending", waiting("paint", "text=Closed"))
+
+    screen.sees(r"preview:\nsign.txt\n--- a/sign.txt\n\+\+\+ b/sign.txt\n@@ .* @@\n Shop\n--- open\n\+Closed\n")
+    assert screen.ends() == 0
+    assert "\x1b[32m+Closed" in screen.raw
 
 
 @pytest.mark.timeout(15)

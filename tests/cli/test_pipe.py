@@ -87,6 +87,58 @@ def test_arguments_are_read_as_the_schema_says(run, shop):
 
 
 @pytest.mark.parametrize(
+    ("pair", "sent"),
+    [
+        ('body={"a": 1}', {"a": 1}),
+        ('body=[{"a": 1}]', [{"a": 1}]),
+        ("body=hello", "hello"),
+        ("body=5", "5"),
+        ('body="quoted"', '"quoted"'),
+        ("body=null", None),
+        ("body={broken", "{broken"),
+    ],
+)
+def test_a_value_is_no_list_where_something_else_is_taken_too(run, shop, pair, sent):
+    assert run("call", "-t", shop, "tell", pair).lines[0]["data"][0] == sent
+
+
+@pytest.mark.parametrize(
+    ("pairs", "sizes", "most"),
+    [
+        (["sizes=3"], [3], 1),
+        (["sizes=3", "sizes=4"], [3, 4], 1),
+        (["sizes=[3, 4]"], [3, 4], 1),
+        (["sizes=null"], None, 1),
+        (["most=5"], None, 5),
+        (["most=5", "most=6"], None, ["5", "6"]),
+        (['most=["5"]'], None, ["5"]),
+    ],
+)
+def test_a_value_becomes_a_list_where_only_a_list_is_taken_or_it_is_repeated(run, shop, pairs, sizes, most):
+    assert run("call", "-t", shop, "tell", *pairs).lines[0]["data"] == [None, sizes, most]
+
+
+def test_a_call_is_made_for_whom_the_command_says(run, shop):
+    everybody = ["--user", "ada", "--session", "s1", "--agent", "clerk", "--space", "hall"]
+
+    assert run("call", "-t", shop, "visitor").lines[0]["data"] == [None, None, None, None]
+    assert run("call", "-t", shop, "visitor", *everybody).lines[0]["data"] == ["ada", "s1", "clerk", "hall"]
+
+
+def test_a_todo_list_is_that_of_the_user_and_session(run, tmp_path):
+    (tmp_path / "toolwright.yaml").write_text("builtin: [todo]\nstore: calls.db\n")
+    todo = '{"content": "Sweep", "status": "pending", "activeForm": "Sweeping"}'
+    ada = ["--user", "ada", "--session", "s1"]
+    assert run("call", "todowrite", *ada, f"todos={todo}").code == 0
+
+    [mine] = run("call", "todoread", *ada).lines
+    [other] = run("call", "todoread", "--user", "bob", "--session", "s1").lines
+
+    assert [item["content"] for item in mine["data"]["todos"]] == ["Sweep"]
+    assert other["data"]["todos"] == []
+
+
+@pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (["add", "5"], "'5' is no argument"),
@@ -121,13 +173,55 @@ def test_tools_are_json_lines_and_can_be_searched_and_selected(run, shop):
     )  # fmt: skip
 
     assert every.lines[0] == {
-        "name": "add", "kind": "function", "effects": ["read"], "audience": "model", "aliases": [],
-        "parameters": ["a", "b"], "description": "Add two numbers.\n\nNothing more to it.",
+        "name": "add", "kind": "function", "effects": ["read"], "audience": "model", "listed": True, "toolsets": [],
+        "aliases": [], "parameters": ["a", "b"], "description": "Add two numbers.\n\nNothing more to it.",
     }  # fmt: skip
     assert [tool["name"] for tool in found.lines] == ["pay"]
     assert [tool["name"] for tool in chosen.lines] == ["add", "buy", "broken", "bake", "block", "borrow"]
     nothing = run("tools", "xylophone", "-t", shop)
     assert (nothing.code, nothing.out, nothing.err) == (0, "", "No tool fits.\n")
+
+
+def test_tools_that_are_not_listed_are_left_out_unless_all_are_asked_for(run, shop):
+    some, every = run("tools", "-t", shop), run("tools", "-t", shop, "--all")
+
+    assert all(tool["listed"] for tool in some.lines)
+    assert [tool["name"] for tool in every.lines if not tool["listed"]] == ["tell"]
+    assert len(every.lines) == len(some.lines) + 1
+    assert (some.err, every.err) == ("", "")
+    hidden = run("tools", "-t", shop, "--toolset", "tell")
+    assert (hidden.out, hidden.err) == ("", "No tool fits but 1 that is not listed: see --all.\n")
+
+
+def test_a_toolset_is_known_by_the_name_that_its_tools_declare(run, shop):
+    def names(*arguments):
+        return [tool["name"] for tool in run("tools", "-t", shop, *arguments).lines]
+
+    assert names("--toolset", "talk") == ["echo"]
+    assert names("--toolset", "talk", "--all") == ["echo", "tell"]
+    assert names("--toolset", "talk", "--toolset", "ad*") == ["add", "echo"]
+    assert names("--toolset", "walk") == []
+
+
+def test_describe_takes_a_toolset_too(run, shop):
+    def names(*arguments):
+        return [tool["name"] for tool in run("describe", "-t", shop, "-f", "anthropic", *arguments).lines]
+
+    assert names("--toolset", "talk") == ["echo"]
+    assert names("add", "echo", "--toolset", "talk") == ["add", "echo"]
+    unknown = run("describe", "-t", shop, "--toolset", "walk")
+    assert (unknown.code, unknown.out) == (5, "")
+    assert "No tool is in a toolset 'walk', or has a name that matches it." in unknown.err
+
+
+def test_describe_says_why_no_model_is_shown_a_tool(run, shop):
+    ran = run("describe", "tell", "greet", "-t", shop)
+
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err.splitlines() == [
+        "tell is not listed: no model is shown it, but it can be called by its name.",
+        "greet is for people: no model is shown it.",
+    ]
 
 
 def test_describe_gives_each_format_and_names_what_is_left_out(run, shop):

@@ -1,5 +1,6 @@
 """In a terminal: colour, progress, prompts and Ctrl-C."""
 
+import json
 import re
 import time
 
@@ -17,6 +18,16 @@ def test_tools_are_a_table_in_colour(terminal, shop):
     assert re.search(r"^Name +Effects +Parameters +Description *$", screen.text, re.MULTILINE)
     assert re.search(r"^add +read +2 +Add two numbers\. *$", screen.text, re.MULTILINE)
     assert re.search(r"^pay +network, write +3 +Pay somebody\. *$", screen.text, re.MULTILINE)
+
+
+def test_tools_that_are_not_listed_are_told_of_and_marked_among_all(terminal, shop):
+    some, every = terminal("tools", "-t", shop), terminal("tools", "-t", shop, "--all")
+
+    assert (some.ends(), every.ends()) == (0, 0)
+    assert some.text.endswith("\n1 more is not listed: see --all.\n")
+    assert "tell" not in some.text
+    assert re.search(r"^tell \(not listed\) +read +3 +Give back somebody's words", every.text, re.MULTILINE)
+    assert every.text.count("not listed") == 1
 
 
 def test_no_color_is_honoured(terminal, shop):
@@ -41,6 +52,40 @@ def test_an_approval_shows_everything_and_runs_after_yes(terminal, shop):
 
     screen.sees("Paid 3 to Bob.")
     assert screen.ends() == 0
+
+
+def test_a_preview_that_is_a_diff_is_shown_line_by_line_in_colour(terminal, shop):
+    screen = terminal("call", "-t", shop, "paint", '{"text": "Closed\\u001b[2J\\u202e\\n  Soon"}')
+
+    screen.sees(r"Preview:\nsign.txt\n--- a/sign.txt\n\+\+\+ b/sign.txt\n@@ -1,2 \+1,3 @@\n Shop\n--- open\n")
+    screen.sees(r"\n?\+Closed\\u001b\[2J\\u202e\n\+  Soon\nRun it\?")
+    for coloured in ("[1m--- a/sign.txt", "[36m@@ -1,2", "[31m--- open", "[32m+Closed\\u001b[2J", "[32m+  Soon"):
+        assert f"\x1b{coloured}" in screen.raw
+    screen.types("y")
+
+    screen.sees("Painted.")
+    assert screen.ends() == 0
+
+
+def test_a_diff_is_shown_whole_with_whatever_else_the_preview_holds(terminal, shop):
+    rows = [*(f"row {number}" for number in range(2500)), "wide " * 200]
+    screen = terminal("call", "-t", shop, "paint", json.dumps({"text": "\n".join(rows), "new": True, "count": True}))
+
+    screen.sees("Preview:\nsign.txt \\(a new file\\)\n")
+    screen.sees("\n".join(f"\\+{row}" for row in rows))
+    screen.sees(r'\n{\n  "letters": \d+\n}\nRun it\?')
+    screen.types("n")
+
+    assert screen.ends() == 4
+
+
+def test_a_diff_says_what_is_the_matter(terminal, shop):
+    screen = terminal("call", "-t", shop, "paint", "text=")
+
+    screen.sees(r"Preview:\nsign.txt\nproblem: Nothing to say.\nRun it\?")
+    screen.types("n")
+
+    assert screen.ends() == 4
 
 
 def test_no_ends_the_call_unrun(terminal, shop):
@@ -153,9 +198,9 @@ def test_a_client_tool_is_answered_in_the_terminal(terminal, shop):
     assert screen.ends() == 0
 
 
-@pytest.mark.parametrize("tool", ["sign", "order"])
-def test_an_answer_may_be_plain_text_and_ends_the_call_that_waits_for_it(terminal, shop, tool):
-    screen = terminal("call", "-t", shop, tool)
+@pytest.mark.parametrize("words", [["sign"], ["order"], ["order", "--user", "ada", "--session", "s1"]])
+def test_an_answer_may_be_plain_text_and_ends_the_call_that_waits_for_it(terminal, shop, words):
+    screen = terminal("call", "-t", shop, *words)
 
     screen.sees(r"Answer \(JSON or text\): ")
     screen.types("Ada L.")

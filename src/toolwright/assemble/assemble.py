@@ -31,7 +31,7 @@ def assemble(
     environment = os.environ if environment is None else environment
     if store is None and config.store is not None:
         store = config.store.text(environment)
-    found = [*built_in(config, environment), *_configured(config), *flatten(sources)]
+    found = [*built_in(config, environment, store), *_configured(config), *flatten(sources)]
     return Runtime(
         *{id(item): item for item in found}.values(),  # a tool that two sources import is still one tool
         store=store,

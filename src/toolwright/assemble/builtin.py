@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolwright import builtin
+from toolwright.config.address import IN_MEMORY, is_server
 from toolwright.config.builtin import Family, Search
 from toolwright.config.config import Config
 from toolwright.config.values import expanded
@@ -22,26 +23,37 @@ Tools: TypeAlias = list[Tool[..., Any]]
 _SANDBOX = ("network", "env", "read", "write", "cpu", "memory", "processes")
 
 
-def built_in(config: Config, environment: Mapping[str, str]) -> Tools:
-    """The tools of every family that is asked for."""
-    shared = _Shared(config, environment)
+def built_in(config: Config, environment: Mapping[str, str], store: str | None = None) -> Tools:
+    """The tools of every family that is asked for; none of them may touch the store, or change what is run."""
+    shared = _Shared(config, environment, store)
     return [tool for family in config.builtin for tool in _made(family, shared)]
 
 
 class _Shared:
     """What several families need; made once, and only if one of them is there."""
 
-    def __init__(self, config: Config, environment: Mapping[str, str]) -> None:
-        self.config, self.environment = config, environment
+    def __init__(self, config: Config, environment: Mapping[str, str], store: str | None) -> None:
+        self.config, self.environment, self.store = config, environment, store
 
     @cached_property
     def workspace(self) -> builtin.Workspace:
-        given = self.config.workspace
+        given, options = self.config.workspace, {"fixed": self._run_by_us(), "private": self._kept_by_us()}
         if given is None:
-            return builtin.Workspace.detect(self.config.folder, environment=self.environment)
+            return builtin.Workspace.detect(self.config.folder, environment=self.environment, **options)
         return builtin.Workspace.detect(
-            given.folder(self.environment), environment=self.environment, **given.options(self.environment)
+            given.folder(self.environment), environment=self.environment, **given.options(self.environment), **options
         )
+
+    def _run_by_us(self) -> list[Path]:
+        """The configuration, and files with tools: whoever changes them runs code in this program the next time."""
+        named = [self.config.folder / source.text.partition(":")[0] for source in self.config.tools]
+        found = [path.resolve() for path in named if path.exists()]
+        return [*found, *([self.config.path.resolve()] if self.config.path else [])]
+
+    def _kept_by_us(self) -> list[Path]:
+        if self.store is None or is_server(self.store) or self.store == IN_MEMORY:
+            return []
+        return [Path(self.store).resolve()]
 
     def folder(self, name: str) -> Path:
         """A folder, relative to the configuration file."""

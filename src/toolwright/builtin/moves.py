@@ -44,10 +44,11 @@ def _moves(paths: list[str], arguments: Mapping[str, Any]) -> str:
 def move_tools(workspace: Workspace) -> list[Tool[..., Any]]:
     """`delete_file`, `move_file` and `get_file_info`."""
 
-    async def _asks(arguments: Mapping[str, Any], ctx: Context) -> bool:
-        if workspace.is_sensitive(arguments["path"]) or not arguments["recursive"]:
-            return workspace.is_sensitive(arguments["path"])
-        return await asyncio.to_thread(_holds_sensitive, workspace, arguments["path"])
+    async def _asks(arguments: Mapping[str, Any], ctx: Context) -> Any:
+        sensitive = workspace.is_sensitive(arguments["path"])
+        if arguments["recursive"] and not sensitive:
+            sensitive = await asyncio.to_thread(_holds_sensitive, workspace, arguments["path"])
+        return sensitive and "each time"
 
     @tool(**facets(workspace, "write", "path", act=_deletes, confirm=_asks, examples=[{"path": "build/old.txt"}]))
     def delete_file(

@@ -60,8 +60,9 @@ def refuse_folder(path: str) -> None:
         raise InvalidArguments(f"'{shown(path, 200)}' ends in a slash, as folders do. Give the file's name, too.")
 
 
-def _sensitive(workspace: Workspace, paths: Iterable[str]) -> Callable[[Mapping[str, Any], Context], bool]:
-    return lambda arguments, ctx: any(workspace.is_sensitive(arguments[name]) for name in paths)
+def _sensitive(workspace: Workspace, paths: Iterable[str]) -> Callable[[Mapping[str, Any], Context], Any]:
+    """Each time: a standing approval of harmless calls does not cover one of these."""
+    return lambda arguments, ctx: any(workspace.is_sensitive(arguments[name]) for name in paths) and "each time"
 
 
 def _looks(paths: list[str], arguments: Mapping[str, Any]) -> str:

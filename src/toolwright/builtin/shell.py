@@ -73,7 +73,7 @@ def shell(
     async def start(command: str, workdir: str | None) -> Child:
         _refuse_impossible(command)
         cwd = _folder(place, workdir)
-        return await Child.start([_SHELL, "-c", "--", command], cwd=cwd, sandbox=jail, folders=place.folders)
+        return await Child.start([_SHELL, "-c", "--", command], cwd=cwd, sandbox=jail, folders=place.shown())
 
     @tool(
         description=f"{_BASH}{'' if network else ' There is no network.'}",
@@ -87,7 +87,9 @@ def shell(
         examples=[{"command": "pytest -q", "description": "Run the tests", "timeout": 300_000}],
     )
     async def bash(
-        command: Annotated[str, Field(min_length=1, description="What to run, as one would type it.")],
+        command: Annotated[
+            str, Field(min_length=1, max_length=_LINE, description="What to run, as one would type it.")
+        ],
         ctx: Context,
         description: Annotated[str, Field(description="What it does, in five to ten words.")] = "",
         timeout: Milliseconds = USUAL,

@@ -70,6 +70,7 @@ class Spot:
             descriptor = open_beneath(self.root.descriptor, self.parts, flags, mode)
         try:
             self._refuse_hidden_secret(descriptor)
+            self._refuse_private(descriptor)
         except BaseException:
             os.close(descriptor)
             raise
@@ -197,6 +198,7 @@ class Spot:
             try:
                 self._refuse_hidden_secret(descriptor, self.name)
                 self._refuse_read_only(descriptor, whole=whole)
+                self._refuse_protected(descriptor, whole=whole)
                 yield Held(descriptor, self.name, told(self))
             finally:
                 os.close(descriptor)
@@ -276,11 +278,31 @@ class Spot:
         inside = self._parts_of(descriptor) if len(self.workspace.folders) > 1 else None
         if inside is None:
             return  # one folder alone; or a path without links, whose root was looked at already
-        real = (*self.root.path.parts[1:], *inside, self.name)
-        if (found := self.workspace.innermost(real[:-1])) is not None and not found[0].writable:
+        real = (*self._root_parts(), *inside, self.name)
+        # Where the folders are now, and not where they were: a command may have moved what is around them.
+        places = [(_parts(path_of(root.descriptor)) or root.path.parts[1:], root) for root in self.workspace.folders]
+        around = [(place, root) for place, root in places if real[:-1][: len(place)] == place]
+        if not max(around, key=lambda pair: (len(pair[0]), not pair[1].writable), default=((), self.root))[1].writable:
             raise self._read_only()
-        if whole and any(root.path.parts[1 : len(real) + 1] == real for root in self.workspace.folders):
+        if whole and any(place[: len(real)] == real for place, _ in places):
             raise Denied(f"Permission denied: {told(self)} holds a folder of the workspace, which stays as it is.")
+
+    def _root_parts(self) -> tuple[str, ...]:
+        """Where the root is now; a path that was resolved when it was opened is compared with it."""
+        return _parts(path_of(self.root.descriptor)) or self.root.path.parts[1:]
+
+    def _refuse_protected(self, descriptor: int, *, whole: bool) -> None:
+        """What the host itself runs or keeps stays as it is, by whatever name it is reached."""
+        inside = self._parts_of(descriptor)
+        real = (*self.root.path.parts[1:], *(self.parts[:-1] if inside is None else inside), self.name)
+        if self.workspace.protected.changes(real, whole=whole):
+            problem = f"{told(self)} is, or holds, what this program itself runs or keeps, and stays as it is."
+            raise Denied(f"Permission denied: {problem}")
+
+    def _refuse_private(self, descriptor: int) -> None:
+        inside = self._parts_of(descriptor)
+        if self.workspace.protected.hides((*self.root.path.parts[1:], *(self.parts if inside is None else inside))):
+            raise Denied(f"Permission denied: {told(self)} is this program's own, and not to be read.")
 
     def _read_only(self) -> Denied:
         return Denied(f"Permission denied: {told(self)} is in a folder that may only be read.")
@@ -291,3 +313,7 @@ class Spot:
             yield
         except OSError as error:
             raise trouble(self, error) from None
+
+
+def _parts(path: str | None) -> tuple[str, ...]:
+    return tuple(part for part in (path or "").split("/") if part)

@@ -14,6 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from toolwright.builtin.protected import Protected
 from toolwright.builtin.sensitive import SENSITIVE, matcher
 from toolwright.builtin.shown import shown
 from toolwright.builtin.spot import Spot
@@ -58,6 +59,9 @@ class Workspace:
         read_only: further folders that are only read.
         writes: False lets nothing be changed anywhere.
         sensitive: names that a person is asked about before a tool touches them.
+        fixed: paths that nobody here may change, as what the host itself runs. Git's hooks and settings, and the
+            virtual environment of this program, are among them anyway.
+        private: paths that nobody here may even read, such as the runtime's own store.
     """
 
     source: Literal["given", "env", "config", "cwd"] = "given"
@@ -71,6 +75,8 @@ class Workspace:
         read_only: Folder | Iterable[Folder] = (),
         writes: bool = True,
         sensitive: str | Iterable[str] = SENSITIVE,
+        fixed: Folder | Iterable[Folder] = (),
+        private: Folder | Iterable[Folder] = (),
     ) -> None:
         self.writes = writes and os.environ.get(WRITES, "").strip().lower() not in _OFF
         self.folders: tuple[Root, ...] = (_opened(root, writable=self.writes),)
@@ -81,6 +87,7 @@ class Workspace:
                 held.append(more.held)
                 self.folders += (replace(more, label=_label(more.path, self.root)),)
         self.sensitive = matcher(_several(sensitive))
+        self.protected = Protected.of(self.root, _paths(fixed), _paths(private))
         self._locks = tuple(threading.Lock() for _ in range(_LOCKS))
 
     @classmethod
@@ -127,6 +134,12 @@ class Workspace:
             raise Denied(f"Permission denied: {told} is outside the workspace. Its root is {self.root}.")
         return Spot(self, *found)
 
+    def shown(self) -> list[Any]:
+        """What a sandbox shows of it: its folders, with what nobody may change there."""
+        inside = [each for root in self.folders if root.writable for each in self.protected.shown_in(root.path)]
+        roots = {root.path for root in self.folders}
+        return [*self.folders, *{each.path: each for each in inside if each.path not in roots}.values()]
+
     def innermost(self, parts: tuple[str, ...]) -> tuple[Root, tuple[str, ...]] | None:
         """The folder that an absolute path lies in, and its parts from there; one that is only read comes first."""
         known = [(alias, root) for root in self.folders for alias in root.aliases if parts[: len(alias)] == alias]
@@ -154,6 +167,10 @@ class Workspace:
 def _several(given: Any) -> tuple[Any, ...]:
     """One stands for a list of one."""
     return (given,) if isinstance(given, (str, PathLike)) else tuple(given)
+
+
+def _paths(given: Any) -> list[Path]:
+    return [Path(path).expanduser() for path in _several(given)]
 
 
 def _opened(folder: Folder, *, writable: bool) -> Root:

@@ -23,7 +23,12 @@ from toolwright.cli.starting import started
 from toolwright.core.outcome import Outcome
 from toolwright.runtime.runtime import Runtime
 
-WHOM = {"user": "The user", "session": "The session", "agent": "The agent"}
+WHOM = {
+    "user": "The user that the call is made for.",
+    "session": "The session that it belongs to.",
+    "agent": "The agent that makes it.",
+    "space": "The space that is active meanwhile.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +40,13 @@ class Asked:
     """What stdin said, or the words on the command line."""
     timeout: float | None
     whom: Mapping[str, Any]
-    """The user, session and agent that were named."""
+    """The user, session, agent and space that were named."""
 
 
 def _for_whom(command: Any) -> Any:
-    """An option for each that a call can be made for."""
+    """An option for each part of who makes a call, and for whom."""
     for name, told in reversed(WHOM.items()):
-        command = click.option(f"--{name}", metavar="ID", help=f"{told} the call is made for.")(command)
+        command = click.option(f"--{name}", metavar="ID", help=told)(command)
     return command
 
 

@@ -71,6 +71,7 @@ def _as_json(listing: Listing) -> dict[str, Any]:
         "effects": sorted(tool.effects),
         "audience": tool.audience,
         "listed": tool.face.listed,
+        "toolsets": tool.face.toolsets,
         "aliases": tool.aliases,
         "parameters": list(tool.schema.get("properties", {})),
         "description": tool.description,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from typing import Any
+from typing import Any, Literal
 
 from toolwright.core.context import Context
 from toolwright.core.outcome import Pending
@@ -16,13 +16,14 @@ from toolwright.runtime.waiting import WaitingCall
 log = logging.getLogger("toolwright")
 
 
-async def wants_confirmation(invocation: Invocation) -> bool:
+async def wants_confirmation(invocation: Invocation) -> bool | Literal["each time"]:
     """Whether the tool itself asks. A confirmation that fails has not said that nobody need be asked."""
     try:
-        return bool(await _value(invocation.listing.tool.safety.confirm, invocation))
+        wanted = await _value(invocation.listing.tool.safety.confirm, invocation)
     except Exception:
         log.exception("The confirmation of %s failed; a person is asked", invocation.listing.name)
         return True
+    return "each time" if wanted == "each time" else bool(wanted)
 
 
 async def question(invocation: Invocation) -> Pending:

@@ -175,6 +175,9 @@ def _binds(jail: Jail, folders: Sequence[Folder]) -> list[str]:
     words: list[str] = []
     for folder in sorted(folders, key=lambda folder: len(folder.path.parts)):
         refuse_unsafe(folder.path)
+        if getattr(folder, "hidden", False):
+            words += ["--ro-bind", "/dev/null", str(folder.path)]  # a device, where devices cannot be opened
+            continue
         descriptor = jail.showing(folder)
         if any(outer.writable and outer.path in folder.path.parents for outer in folders):
             _refuse_moved(folder.path, descriptor)

@@ -28,6 +28,8 @@ class Shown:
     path: Path
     writable: bool = False
     descriptor: int | None = None
+    hidden: bool = False
+    """Something is there, and nobody can read it."""
 
 
 @dataclass(slots=True)

@@ -64,7 +64,10 @@ class _Approve:
         return await self._ask(invocation)
 
     async def _asks(self, invocation: Invocation, rule: Rule) -> bool:
-        if rule.decision != "ask" and not await wants_confirmation(invocation):
+        wanted = await wants_confirmation(invocation)
+        if wanted == "each time":  # a standing approval was given for other calls than this one
+            return True
+        if rule.decision != "ask" and not wanted:
             return False
         return not await self.parts.granted(invocation.principal.user, self.granted)
 
