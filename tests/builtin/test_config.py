@@ -49,15 +49,15 @@ async def test_without_a_workspace_it_is_the_folder_of_the_file(tmp_path):
 
 
 async def test_folders_are_relative_to_the_file_and_keys_are_filled_in_late(tmp_path):
-    text = "builtin: {memory: {folder: notes}, web: {search: {engine: brave, apiKey: '${KEY}'}}}"
+    text = "builtin: {memory: {folder: '${NOTES}'}, web: {search: {engine: brave, apiKey: '${KEY}'}}}"
 
-    async with configured(tmp_path, text, KEY="abc") as runtime:
+    async with configured(tmp_path, text, KEY="abc", NOTES="notes") as runtime:
         assert runtime.catalogue.find("web_search") is not None
         waits = await runtime.call("memory_write", {"path": "a.md", "content": "hi"})
         assert (await runtime.approve(waits.call_id)).ok
     assert (tmp_path / "notes" / "a.md").read_text() == "hi"
     with pytest.raises(ConfigError, match="KEY, which is not set"):
-        configured(tmp_path, text)
+        configured(tmp_path, text, NOTES="notes")
 
 
 async def test_settings_reach_the_tools(tmp_path):
@@ -77,6 +77,8 @@ async def test_settings_reach_the_tools(tmp_path):
         ("builtin: {memory: true}", "memory needs folder"),
         ("builtin: {files: {name: long}}", "did you mean 'names'"),
         ("builtin: {files: 3}", "files must be true"),
+        ("builtin: {shell: disabled}", "shell must be true"),
+        ("builtin: {shell: {unprotected: true, network: false}}", "network mean nothing"),
         ("builtin: {web: {search: altavista}}", "no such search engine"),
         ("builtin: {web: {search: {engine: duckduckgo, key: x}}}", "duckduckgo takes no key"),
         ("builtin: {web: {search: {key: x}}}", "search has no engine"),

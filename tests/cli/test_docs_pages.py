@@ -51,7 +51,7 @@ def squeezed(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
 
 
-@pytest.mark.timeout(15)
+@pytest.mark.timeout(20)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_a_page_shows_is_what_happens(page, terminal, tmp_path, on_path):
     for step in steps_in(page.read_text(encoding="utf-8")):

@@ -135,21 +135,23 @@ async def test_credentials_stay_with_their_origin(location):
             **dict.fromkeys(secrets, "canary"),
             "Accept": "text/x",
             "User-Agent": "me",
-            "Content-Type": "a/b",
         }
-        await client.request(
-            "POST", "http://site.test/start", headers=headers, body=b"the body", idempotency_key="canary"
-        )
+        await client.request("DELETE", "http://site.test/start", headers=headers, idempotency_key="canary")
 
     first, second = server.asked
     assert first.raw.count(b"canary") == len(secrets) + 1
     assert b"canary" not in second.raw
-    assert (second.headers["accept"], second.headers["user-agent"], second.headers["content-type"]) == (
-        "text/x",
-        "me",
-        "a/b",
-    )
-    assert second.body == b"the body"
+    assert (second.headers["accept"], second.headers["user-agent"]) == ("text/x", "me")
+
+
+@pytest.mark.parametrize("location", ["http://other.test/end", "http://site.test:8080/end"])
+@pytest.mark.parametrize("status", [307, 308])
+async def test_what_was_meant_for_one_origin_is_not_sent_to_another(location, status):
+    async with online(leading(start=(status, location))) as (server, client):
+        with pytest.raises(Denied, match="Send it there by itself"):
+            await client.request("POST", "http://site.test/start", body=b"the body")
+
+    assert len(server.asked) == 1
 
 
 async def test_what_describes_the_body_stays_with_it():

@@ -11,10 +11,11 @@ from toolwright import builtin
 from toolwright.config.address import IN_MEMORY, is_server
 from toolwright.config.builtin import Family, Search
 from toolwright.config.config import Config
+from toolwright.config.place import Place
 from toolwright.config.values import expanded
 from toolwright.core.errors import DefinitionError
 from toolwright.core.tool import Tool
-from toolwright.sandbox.sandbox import UNPROTECTED, Sandbox
+from toolwright.sandbox.sandbox import Sandbox, Unprotected
 
 if TYPE_CHECKING:
     from toolwright.builtin.search_engines import Engine
@@ -55,9 +56,9 @@ class _Shared:
             return []
         return [Path(self.store).resolve()]
 
-    def folder(self, name: str) -> Path:
+    def folder(self, place: Place) -> Path:
         """A folder, relative to the configuration file."""
-        return self.config.folder / Path(name).expanduser()
+        return self.config.folder / Path(expanded(place, self.environment)).expanduser()
 
 
 def _made(family: Family, shared: _Shared) -> Tools:
@@ -75,8 +76,16 @@ def _files(settings: Mapping[str, Any], shared: _Shared) -> Tools:
 def _shell(settings: Mapping[str, Any], shared: _Shared) -> Tools:
     given = dict(settings)
     limits = {name: given.pop(name) for name in _SANDBOX if name in given}
-    jail = UNPROTECTED if given.pop("unprotected", False) else Sandbox(**limits)
+    jail = _unprotected(limits) if given.pop("unprotected", False) else Sandbox(**limits)
     return builtin.shell(shared.workspace, sandbox=jail, **given)
+
+
+def _unprotected(limits: Mapping[str, Any]) -> Unprotected:
+    if useless := [name for name in ("network", "read", "write") if name in limits]:
+        raise DefinitionError(
+            f"{', '.join(useless)} mean nothing for commands that are unprotected.", fix="take out one or the other."
+        )
+    return Unprotected(**limits)
 
 
 def _web(settings: Mapping[str, Any], shared: _Shared) -> Tools:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -13,8 +14,11 @@ from typing import Any
 from toolwright.builtin.spot import Entry, Spot
 from toolwright.builtin.summary import summary_of
 from toolwright.builtin.workspace import Workspace
-from toolwright.core.errors import DefinitionError, Denied, InvalidArguments, NotFound, ToolError
+from toolwright.core.errors import DefinitionError, Denied, InvalidArguments, NotFound, ToolError, Unavailable
 from toolwright.core.outcome import Done
+
+PATIENCE = 5.0
+"""Seconds to wait for another change."""
 
 LARGEST = 1 << 20
 """Bytes of one file."""
@@ -99,10 +103,24 @@ class MemoryFolder:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         descriptor = os.open(".", flags, dir_fd=self._workspace.folders[0].descriptor)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _take(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB))
             yield
         finally:
             os.close(descriptor)
+
+
+def _take(lock: Callable[[], None]) -> None:
+    """Whoever holds it writes one small file; a lock that is held for longer is somebody's mistake, or worse."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return lock()
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise Unavailable(
+                    "Another program keeps the memories locked. Nothing was changed; try later."
+                ) from None
+            time.sleep(0.01)
 
 
 def _opened(folder: str | PathLike[str]) -> Workspace:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from fnmatch import translate
 
 SENSITIVE = (
-    ".env", ".env.*", ".envrc", "*.env", "*credential*", "*secret*", "*password*", ".netrc", "_netrc", ".pgpass",
+    ".env*", "*.env", "*credential*", "*secret*", "*password*", ".netrc", "_netrc", ".pgpass",
     ".my.cnf", ".npmrc", ".pypirc", ".git-credentials", ".htpasswd", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks",
     "*.keystore", "*.kdbx", "*.keychain", "*.keychain-db", "*.ppk", "*.gpg", "id_rsa*", "id_dsa*", "id_ecdsa*",
     "id_ed25519*", ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".gcloud", ".password-store",

@@ -125,7 +125,7 @@ def _metadata(response: Response, form: Format) -> dict[str, Any]:
     return {
         "url": response.url,
         "status": response.status,
-        "contentType": response.header("content-type"),
+        "contentType": cleaned(response.header("content-type")),
         "contentLength": len(response.body),
         "format": form,
     }

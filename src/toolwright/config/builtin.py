@@ -72,6 +72,11 @@ def _names(place: Place) -> str:
     return str(place.value)
 
 
+def _folder(place: Place) -> Place:
+    text(place)
+    return place  # its variables are filled in when it is needed
+
+
 SETTINGS: Mapping[str, Mapping[str, Reader]] = {
     "files": {"names": _names},
     "shell": {
@@ -85,10 +90,10 @@ SETTINGS: Mapping[str, Mapping[str, Reader]] = {
     "data": {},
     "clock": {},
     "env": {"allow": texts},
-    "memory": {"folder": text},
+    "memory": {"folder": _folder},
     "todo": {},
-    "tasks": {"folder": text},
-    "sessions": {"folder": text},
+    "tasks": {"folder": _folder},
+    "sessions": {"folder": _folder},
     "goals": {},
     "memories": {},
     "plans": {},
@@ -123,7 +128,8 @@ def builtin(place: Place) -> tuple[Family, ...]:
 
 def _family(name: str, place: Place) -> Family:
     given = known_entries(place, SETTINGS[name]) if isinstance(place.value, dict) else {}
-    if not isinstance(place.value, dict | str) and place.value not in (True, None):
+    in_list = isinstance(place.at[-1], int)
+    if not (in_list or isinstance(place.value, dict) or place.value in (True, None)):
         raise place.error(f"{name} must be true, or hold its settings.")
     if (needed := NEEDED.get(name)) and needed not in given:
         raise place.error(f"{name} needs {needed}.", f"write {name}: {{{needed}: ...}}.")

@@ -25,6 +25,10 @@ def following(request: Request, head: Head, *, downgrade: bool) -> Request | Non
     if _becomes_get(request.method, head.status):
         moved = replace(moved, method="GET", body=None, headers=without_body(moved.headers))
     if there.origin != here.origin:
+        if moved.body is not None:  # whoever agreed to what is sent agreed to one host
+            raise Denied(
+                f"{here.host} asks to send the same to {there.host}. Send it there by itself if that is meant."
+            )
         moved = replace(moved, headers=for_another_origin(moved.headers))
     return moved
 
