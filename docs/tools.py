@@ -17,8 +17,8 @@ PAGE = Path(__file__).parent / "reference" / "tools.md"
 HEAD = """# Built-in tools
 
 Each of these is a function that gives a list of tools: `Runtime(data(), clock(), files("."))`. They are imported from
-`toolwright.builtin`; `files shell web data clock env memory todo` also from `toolwright`. None of their calls shows in a space.
-`scripts/reference` writes this page from the code, and the tests compare it with the code.
+`toolwright.builtin`; `files shell web data clock env memory todo` also from `toolwright`. None of their calls shows in
+a space. `scripts/reference` writes this page from the code, and the tests compare it with the code.
 """
 
 FACTORIES: Mapping[str, Callable[[Path], Mapping[str, Any]]] = {

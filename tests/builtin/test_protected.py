@@ -117,18 +117,18 @@ async def test_no_command_changes_it(project: Path) -> None:
 
 
 async def test_a_configuration_protects_itself_its_tools_and_its_store(tmp_path: Path) -> None:
-    (tmp_path / "hello.py").write_text(
+    (tmp_path / "protected_tools.py").write_text(
         'from toolwright import tool\n\n@tool\ndef hi() -> str:\n    """Hi."""\n    return "hi"\n'
     )
     (tmp_path / "toolwright.yaml").write_text(
-        "store: calls.db\ntools: [hello.py]\nbuiltin: [files]\npolicy: [{decision: allow}]\n"
+        "store: calls.db\ntools: [protected_tools.py]\nbuiltin: [files]\npolicy: [{decision: allow}]\n"
     )
 
     async with assemble(read_config(tmp_path / "toolwright.yaml")) as runtime:
-        for path in ("hello.py", "toolwright.yaml", "calls.db", "calls.db-wal"):
+        for path in ("protected_tools.py", "toolwright.yaml", "calls.db", "calls.db-wal"):
             assert (await runtime.call("write", {"file_path": path, "content": "x"})).code == "denied"
         assert (await runtime.call("read_file", {"path": "calls.db", "encoding": "latin-1"})).code == "denied"
-        assert (await runtime.call("write", {"file_path": "other.py", "content": "x"})).ok
+        assert (await runtime.call("write", {"file_path": "protected_more.txt", "content": "x"})).ok
     with sqlite3.connect(tmp_path / "calls.db") as connection:
         assert connection.execute("SELECT count(*) FROM ledger").fetchone()[0] > 0
     connection.close()
