@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Self
 
 from tests.durable.bank import read
 from toolwright import Queue, Runtime, Tool, tool
@@ -56,14 +56,24 @@ class Broken:
         self._write = self._database.write
         self._after = after
         """Whether it fails only after it has written."""
+        self._under_way = 0
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         async def write(statements: Any) -> Any:
-            if self._after:
-                await self._write(statements)
-            raise StoreUnavailable("the server is gone.")
+            self._under_way += 1
+            try:
+                if self._after:
+                    await self._write(statements)
+                raise StoreUnavailable("the server is gone.")
+            finally:
+                self._under_way -= 1
 
         self._database.write = write
+        return self
+
+    async def over(self) -> bool:
+        """Whether no write is left that began while it was broken, and has yet to fail."""
+        return self._under_way == 0
 
     def __exit__(self, *_: object) -> None:
         self._database.write = self._write

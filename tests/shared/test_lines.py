@@ -215,8 +215,9 @@ async def test_a_write_that_was_kept_though_it_seemed_to_fail_leaves_no_slot_tak
     gate = Gate()
     gate.open.set()
     async with Runtime(gate.tool, **narrow(address)) as runtime:
-        with Broken(runtime, after=True):
+        with Broken(runtime, after=True) as broken:
             failed(await runtime.call("work", {"number": 1}), "unavailable")
+        await until(broken.over)
         await until(lambda: free(runtime))
 
         assert await runtime.call("work", {"number": 2}) == Done(2)
