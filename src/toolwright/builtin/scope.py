@@ -54,6 +54,11 @@ class Scope:
             return [path for path in paths if "/." not in f"/{path[length:]}"]
         return [path for path in paths if glob(path[length:]) or len(path) < length]
 
+    def private(self, parts: tuple[str, ...]) -> bool:
+        """Whether a file, by its path from the root, is nobody's to read."""
+        protected = self.start.workspace.protected
+        return bool(protected.private) and protected.hides((*self.start.root.path.parts[1:], *parts))
+
     def secret(self, names: Iterable[str]) -> bool:
         """Whether any of these names keeps a file out of the search."""
         return not self.everything and self.start.workspace.sensitive(names)

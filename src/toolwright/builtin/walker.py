@@ -122,7 +122,7 @@ def search(scope: Scope, needle: Needle, want: Want) -> Found:
     """Look for something in the files of a scope."""
     matcher, found = needle.matcher(scope.stop), Found()
     for file in walk(scope):
-        if file.secret:
+        if file.secret or scope.private(file.parts):
             found.left_out += 1
             continue
         if (descriptor := _open(file.entry.name, file.folder)) is None:
