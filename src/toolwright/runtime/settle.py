@@ -113,8 +113,12 @@ async def _answer(scope: Scope, call_id: str, verdict: Verdict) -> Outcome:
 async def _answer_to(scope: Scope, held: Held, verdict: Verdict) -> Outcome | None:
     """The outcome, or None where somebody else answered in that very moment."""
     if (going := scope.parts.waits.going.get(held.call.call_id)) is not None:
-        same = going.task is not None and verdict.same_as(going.answer, going.weight)
-        return await result_of(going.task) if same and going.task else await _refused(scope, held, verdict)
+        if going.task is not None and verdict.same_as(going.answer, going.weight):
+            return await result_of(going.task)
+        if going.task is not None and going.answer == "expire":
+            await result_of(going.task)  # nobody has answered: whoever comes now hears that its time is up
+            return None
+        return await _refused(scope, held, verdict)
     if held.is_ready and verdict.answer in ("cancel", "expire"):
         return await _taken_up(scope, held, verdict.on(held.rounds[-1]))
     if (judged := _judged(scope, held, verdict)) is not None:
@@ -168,6 +172,8 @@ async def _through_inner(scope: Scope, held: Held, inner: str, verdict: Verdict)
     outcome = await _answer(scope, inner, verdict)
     if isinstance(outcome, Failed) and outcome.code in ("not_found", "conflict", "expired", "invalid_arguments"):
         return outcome
+    if (going := scope.parts.waits.going.get(held.call.call_id)) is not None and going.task is not None:
+        await result_of(going.task)  # this runtime's own keeper has noticed the answer, and ends the call just now
     return await scope.parts.waits.state_of(held.call.call_id, scope.principal) or outcome
 
 
