@@ -72,9 +72,9 @@ def test_every_tool_says_what_it_does_to_the_world_and_shows_in_no_space(every):
 
 
 def test_every_example_is_a_call_that_would_be_taken(every):
-    for tool in every:
-        for example in tool.face.examples:
-            tool.check(example)
+    taken = [tool.check(example) for tool in every for example in tool.face.examples]
+
+    assert len(taken) > 20
 
 
 @pytest.mark.parametrize("format", ["openai", "responses", "anthropic", "gemini", "mcp"])

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Self
@@ -28,7 +29,7 @@ _LOOK = 0.05
 """Seconds between looks at how many processes there are, where nothing else bounds them."""
 
 
-class Child:
+class Child(ABC):
     """A running command: `stdin`, `stdout` and `stderr`, and its end.
 
         async with await Child.start(["make"], cwd=root.path, folders=[root]) as child:
@@ -149,11 +150,13 @@ class Child:
         if not self._over.done():
             self._over.set_result(None)
 
+    @abstractmethod
     def _ask(self) -> None:
-        raise NotImplementedError
+        """Ask the command to end."""
 
+    @abstractmethod
     def _kill(self) -> None:
-        raise NotImplementedError
+        """End it, and all that it started."""
 
 
 class _Jailed(Child):
