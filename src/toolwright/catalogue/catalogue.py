@@ -6,21 +6,20 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from toolwright.catalogue.listing import Listing
 from toolwright.core.errors import DefinitionError
 from toolwright.core.events import CatalogueChanged
 from toolwright.core.facets import CATEGORIES
 from toolwright.core.names import SEPARATOR, nearest, qualified, sanitised, spellings, wire_name
-from toolwright.core.provider import Provider
+from toolwright.core.provider import Conflict, Provider
 from toolwright.core.tool import Tool
 
 if TYPE_CHECKING:
     from toolwright.catalogue.describe import Described
     from toolwright.catalogue.search import Index
 
-Conflict: TypeAlias = Literal["error", "replace", "rename"]
 log = logging.getLogger("toolwright")
 
 
@@ -64,12 +63,7 @@ class Catalogue:
         on_conflict: Conflict = "error",
     ) -> list[Listing]:
         """Add tools, all or none: a name that is taken is an error unless `on_conflict` says replace or rename."""
-        added: dict[str, Listing] = {}
-        for tool in tools:
-            if self._check:
-                self._check(tool)
-            name = self._free_name(qualified(namespace, tool.name), tool, added, on_conflict)
-            added[name] = Listing(name, tool, provider, namespace, self._free_wire(name, added))
+        added = self._named(tools, namespace, provider, on_conflict)
         replaced = [name for name in added if name in self._listings]
         for name in replaced:
             self._forget(name)
@@ -77,6 +71,36 @@ class Catalogue:
             self._remember(listing)
         self._changed(added=tuple(added), removed=tuple(replaced))
         return list(added.values())
+
+    def swap(self, provider: Provider, *tools: Tool[..., Any]) -> None:
+        """Let a provider have these tools and no others; those that are what they were stay as they are."""
+        before = {listing.name: listing for listing in self if listing.provider is provider}
+        for name in before:
+            self._forget(name)
+        try:
+            after = self._named(tools, provider.namespace, provider, provider.on_conflict)
+        except Exception:
+            after = before
+            raise
+        finally:
+            kept = {name: _same(before.get(name), listing) for name, listing in after.items()}
+            for listing in kept.values():
+                self._remember(listing)
+        self._changed(
+            added=tuple(name for name, listing in kept.items() if before.get(name) is not listing),
+            removed=tuple(name for name, listing in before.items() if kept.get(name) is not listing),
+        )
+
+    def _named(
+        self, tools: Iterable[Tool[..., Any]], namespace: str, provider: Provider | None, on_conflict: Conflict
+    ) -> dict[str, Listing]:
+        added: dict[str, Listing] = {}
+        for tool in tools:
+            if self._check:
+                self._check(tool)
+            name = self._free_name(qualified(namespace, tool.name), tool, added, on_conflict)
+            added[name] = Listing(name, tool, provider, namespace, self._free_wire(name, added))
+        return added
 
     def remove(self, *names: str) -> None:
         """Take tools out, with their aliases; a name that is not there is no error."""
@@ -227,3 +251,11 @@ class Catalogue:
             shown = [listing for listing in chosen if listing.shown_to_model and listing.name not in hide]
             self._described[key] = describe(shown, format, workspace=workspace)
         return self._described[key].copy()
+
+
+def _same(before: Listing | None, now: Listing) -> Listing:
+    """The listing that was there, where it says the same: calls and approvals go on as if nothing had happened."""
+    if before is None or before.wire != now.wire or before.tool.face != now.tool.face:
+        return now
+    same = before.tool.definition == now.tool.definition and before.tool.safety == now.tool.safety
+    return before if same else now

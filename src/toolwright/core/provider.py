@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
 
 from toolwright.core.call import Call
 from toolwright.core.context import Context
 from toolwright.core.facets import Kind
 from toolwright.core.outcome import Outcome
 from toolwright.core.tool import Tool
+
+Conflict: TypeAlias = Literal["error", "replace", "rename"]
+"""What happens to a tool whose name is taken."""
 
 
 class Provider:
@@ -26,6 +29,13 @@ class Provider:
     """The queue of its tools that name none themselves."""
     cache: float | None = None
     """Seconds for which its tools that only read and set none themselves keep a result."""
+    required: bool = False
+    """Whether a runtime may not start without it; else it is left out, with a warning."""
+    comes_back: bool = False
+    """Whether it goes on trying after a start that failed, and tells with `changed` when it is there."""
+    keeps_health: bool = False
+    """Whether it knows by itself when the other side is down, and then refuses at once: nobody else counts failures."""
+    on_conflict: Conflict = "error"
 
     async def start(self) -> None:
         """Make ready; called once, when the runtime starts. Raise `Unavailable` when that cannot be done."""
@@ -36,6 +46,25 @@ class Provider:
     async def tools(self) -> Sequence[Tool[..., Any]]:
         """The tools it offers now."""
         raise NotImplementedError(f"{type(self).__name__} must define tools().")
+
+    async def refresh(self) -> None:
+        """Look again at what it offers."""
+
+    def missing(self) -> str:
+        """Which of its tools a model cannot use now, and why; empty if it has them all."""
+        return ""
+
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Be told when its tools have changed. Gives what ends that."""
+        watchers: dict[object, Callable[[], None]] = self.__dict__.setdefault("_watchers", {})
+        key = object()
+        watchers[key] = watcher
+        return lambda: watchers.pop(key, None) and None
+
+    def changed(self) -> None:
+        """Tell those who watch that `tools` gives something else now."""
+        for watcher in list(self.__dict__.get("_watchers", {}).values()):
+            watcher()
 
     async def invoke(self, call: Call, context: Context) -> Any:
         """Do the work: `call.tool` is the tool's own name, `call.arguments` a checked mapping."""

@@ -12,6 +12,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from toolwright.core.call import Call
 from toolwright.core.errors import Code
 from toolwright.core.events import CallResumed, CallSettled
 from toolwright.core.outcome import Done, Failed, Outcome, Pending, Wait, happened
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from toolwright.catalogue.listing import Listing
+    from toolwright.core.provider import Provider
     from toolwright.runtime.invocation import Invocation
     from toolwright.runtime.scope import Scope
 
@@ -124,12 +126,23 @@ async def _go_on(scope: Scope, held: Held, wait: Round, verdict: Verdict) -> Out
     edited = verdict.edited(held)
     answered, tell = verdict.to(edited, wait, scope.principal), partial(_tell, scope, held, wait, verdict)
     if not goes_on:
-        return await _pass_on(scope, held, Turn(verdict, answered, on_settled=tell))
+        outcome = await _pass_on(scope, held, Turn(verdict, answered, on_settled=tell))
+        if wait.waiting_for == "input" and listing is not None and listing.provider is not None:
+            await _let_go(listing.provider, Call(listing.tool.name, id=held.call.call_id), verdict.answer)
+        return outcome
     fence = await _commit(scope, edited, verdict, answered, here=listing is not None)
     tell()
     if fence is None:
         return Pending("result", held.call.call_id, f"Approved, but {held.call.tool} is not here now.")
     return await _pass_on(scope, edited, Turn(verdict, fence=fence))
+
+
+async def _let_go(provider: Provider, call: Call, reason: str) -> None:
+    """Whoever asked for input need not wait for it any longer."""
+    try:
+        await provider.cancel(call, reason)
+    except Exception:
+        log.exception("%s could not be told that nobody answers", provider.namespace)
 
 
 def _fitting(held: Held, wait: Round, verdict: Verdict, listing: Listing | None) -> tuple[Verdict, bool]:

@@ -30,6 +30,8 @@ class Defaults:
     """Failures in a row after which a provider counts as down."""
     breaker_pause: float = 30.0
     """Seconds before a provider that is down is tried again."""
+    mcp_init_concurrency: int | None = None
+    """MCP servers that are started at once when the runtime starts; None for all of them."""
 
     @classmethod
     def of(cls, given: Defaults | Mapping[str, Any] | None) -> Defaults:

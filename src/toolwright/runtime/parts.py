@@ -99,6 +99,7 @@ class Parts:
         self.shown = Shown(self, spaces)
         self.left_out: dict[str, str] = {}
         """Why a provider is not there, by its namespace."""
+        self.providers: list[Provider] = []
         self.workspace = workspace or os.environ.get("AGENT_WORKSPACE_ROOT") or os.getcwd()
         self.crash_details, self.redact, self.auto_complete = crash_details, redact, auto_complete
         self.journal = Journal() if journal else None

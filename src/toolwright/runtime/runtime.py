@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, nullcontext
 from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -79,6 +79,7 @@ class Runtime(Scope):
         self._providers: list[Provider] = []
         self._stopped: list[Provider] = []
         """Providers to start again where a runtime that was closed is opened again."""
+        self._watches: list[Callable[[], None]] = []
         self._add_tools(flatten(sources))
 
     def _add_tools(self, found: list[Tool[..., Any] | Provider | LazyTool]) -> None:
@@ -105,7 +106,8 @@ class Runtime(Scope):
         for lazy in [item for item in self._later if isinstance(item, LazyTool)]:
             self.catalogue.add(await lazy.resolve())
         # All of them come to an end, so that none is still starting when the runtime gives up.
-        joins = [self._join(item) for item in self._later if isinstance(item, Provider)]
+        most = asyncio.Semaphore(self.parts.defaults.mcp_init_concurrency or len(self._later) or 1)
+        joins = [self._join(item, most) for item in self._later if isinstance(item, Provider)]
         for error in await asyncio.gather(*joins, return_exceptions=True):
             if error is not None:
                 raise error
@@ -146,17 +148,50 @@ class Runtime(Scope):
         """What is remembered: the store that was asked for, or the one in memory once there is something in it."""
         return self.parts.store
 
-    async def _join(self, provider: Provider) -> None:
+    async def _join(self, provider: Provider, most: asyncio.Semaphore | None = None) -> None:
         try:
-            await provider.start()
-            self._providers.append(provider)
-            tools = await provider.tools()
+            async with most if most is not None and provider.kind == "mcp" else nullcontext():
+                if provider.comes_back:
+                    self._providers.append(provider)
+                await provider.start()
+                if not provider.comes_back:
+                    self._providers.append(provider)
+                tools = await provider.tools()
         except Unavailable as error:
+            if provider.required:
+                raise
             log.warning("%s is left out: %s", provider.namespace or type(provider).__name__, error)
             self.parts.left_out[provider.namespace] = str(error)
+            if provider.comes_back:
+                self._watch(provider)
             return
         self.parts.left_out.pop(provider.namespace, None)
-        self.catalogue.add(*tools, namespace=provider.namespace, provider=provider)
+        self.catalogue.add(*tools, namespace=provider.namespace, provider=provider, on_conflict=provider.on_conflict)
+        self._watch(provider)
+
+    def _watch(self, provider: Provider) -> None:
+        def changed() -> None:
+            if self.parts.open:
+                _ = self.parts.reaper.own(self._take(provider))
+
+        self._watches.append(provider.watch(changed))
+        self.parts.providers.append(provider)
+
+    async def _take(self, provider: Provider) -> None:
+        """What a provider offers now; mistakes in it cost the old tools nothing."""
+        try:
+            tools = [tool for tool in await provider.tools() if _compiles(tool)]
+            self.catalogue.swap(provider, *tools)
+            self.parts.left_out.pop(provider.namespace, None)
+        except (DefinitionError, Unavailable) as error:
+            log.warning("What %s offers now is not taken: %s", provider.namespace, error)
+
+    async def refresh(self, *namespaces: str) -> None:
+        """Ask providers again what they offer: those of the given namespaces, or all."""
+        for provider in list(self.parts.providers):
+            if not namespaces or provider.namespace in namespaces:
+                await provider.refresh()
+                await self._take(provider)
 
     def _compile(self) -> None:
         """One error that lists every mistake, at the start and never at a call."""
@@ -207,6 +242,10 @@ class Runtime(Scope):
         """Cancel what runs, stop what was started, and leave nothing behind."""
         parts = self.parts
         parts.open, parts.loop = False, None
+        for end in self._watches:
+            end()
+        self._watches.clear()
+        parts.providers.clear()
         parts.rebuild()
         async with AsyncExitStack() as last:  # whatever fails or is cancelled on the way, the rest is closed too
             last.push_async_callback(self._close_store)
@@ -223,6 +262,15 @@ class Runtime(Scope):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _compiles(tool: Tool[..., Any]) -> bool:
+    try:
+        tool.compile()
+    except DefinitionError as error:
+        log.warning("%s is left out: %s", tool.name, error)
+        return False
+    return True
 
 
 async def _stop(provider: Provider) -> None:

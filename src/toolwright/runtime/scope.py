@@ -13,6 +13,7 @@ from toolwright.core.call import Arguments, Call, Principal
 from toolwright.core.durations import seconds
 from toolwright.core.events import CallEnded, Event, Listener
 from toolwright.core.outcome import Failed, Outcome
+from toolwright.core.provider import Provider
 from toolwright.core.tool import Tool
 from toolwright.runtime.budget import Budget
 from toolwright.runtime.invocation import Invocation
@@ -219,9 +220,16 @@ class Scope:
 
     def instructions(self) -> str:
         """What all providers want a model to know, combined."""
-        providers = dict.fromkeys(listing.provider for listing in self.catalogue if listing.provider)
-        told = [(provider.namespace, provider.instructions().strip()) for provider in providers]
+        known = [listing.provider for listing in self.catalogue if listing.provider]
+        providers = dict.fromkeys([*known, *self.parts.providers])
+        told = [(provider.namespace, self._told_of(provider)) for provider in providers]
         return "\n\n".join(f"## {name}\n{text}" if name else text for name, text in told if text)
+
+    def _told_of(self, provider: Provider) -> str:
+        """Its own words, and what a model need not try."""
+        why, redact = self.parts.left_out.get(provider.namespace), self.parts.redact
+        away = f"Its tools are not available now: {redact(why) if redact else why}" if why else ""
+        return "\n\n".join(text for text in (provider.instructions().strip(), away, provider.missing()) if text)
 
     # Narrowing
 

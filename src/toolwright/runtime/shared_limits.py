@@ -28,7 +28,7 @@ class SharedLimits:
     async def begin(self) -> None:
         """Providers that are down for others are down from the first call on."""
         for listing in self._parts.catalogue:
-            if listing.provider is not None:
+            if listing.provider is not None and not listing.provider.keeps_health:
                 self._parts.breaker_of(listing.provider)
         await self.look_at_breakers()
 

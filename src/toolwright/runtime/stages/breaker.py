@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def breaker(plan: Plan, proceed: Proceed) -> Proceed:
     """Count failures per provider; after a pause, one call is let through to try."""
     provider = plan.listing.provider
-    if provider is None:
+    if provider is None or provider.keeps_health:
         return proceed
     state = plan.parts.breaker_of(provider)
     name = provider.namespace or plan.listing.name
