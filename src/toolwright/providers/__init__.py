@@ -1,0 +1,1 @@
+"""Providers: tools that live somewhere else."""

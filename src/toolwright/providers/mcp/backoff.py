@@ -1,0 +1,44 @@
+"""Backoff: how long a broken server is left alone."""
+
+from __future__ import annotations
+
+import asyncio
+
+DELAYS = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Seconds before each further try; the last is repeated."""
+STEADY = 10.0
+"""Seconds after which a server that came up counts as well again."""
+
+
+class Backoff:
+    """Counts failures in a row, and waits."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self._until = 0.0
+        self._over = asyncio.Event()
+
+    def count(self, lasted: float) -> None:
+        """One more. A server that comes up and dies at once is no better than one that does not come up."""
+        self.failures = 1 if lasted > STEADY else self.failures + 1
+        self._until = asyncio.get_running_loop().time() + DELAYS[min(self.failures, len(DELAYS)) - 1]
+
+    @property
+    def left(self) -> float:
+        """Seconds until the next try."""
+        return max(self._until - asyncio.get_running_loop().time(), 0.0)
+
+    async def wait(self) -> None:
+        """Until it is time, or somebody cannot wait."""
+        self._over.clear()
+        if (left := self.left) > 0:
+            try:
+                async with asyncio.timeout(left):
+                    await self._over.wait()
+            except TimeoutError:
+                pass
+
+    def cut_short(self) -> None:
+        """Try now."""
+        self._until = 0.0
+        self._over.set()

@@ -1,0 +1,212 @@
+"""Content: what a tool of a server gave back, as an outcome; it is data, whatever it says."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode
+from binascii import Error
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import unquote
+
+from toolwright.core.content import Audio, Block, File, Image, Json, Resource, Text, block_text, to_text
+from toolwright.core.errors import ToolError
+from toolwright.core.explain import preview
+from toolwright.core.outcome import Done
+from toolwright.providers.mcp.prose import line, plain
+from toolwright.providers.mcp.schema import Schema
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult  # costs most of a second to import
+
+Check: TypeAlias = Callable[[Any], str | None]
+"""Says what is wrong with structured content; None if nothing is."""
+Wire: TypeAlias = Mapping[str, Any]
+
+NO_REASON = "The MCP tool returned an error"
+MOST_KEPT = 10_000
+"""Characters of an unknown block, or of an error's payload, that are kept beside the text."""
+_WRAPS = "x-fastmcp-wrap-result"
+_MIME = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
+_SHOWN = {"text": {"text"}, "image": {"data", "mimeType"}, "audio": {"data", "mimeType"}}
+"""Fields whose content is in the block already."""
+
+
+class Checker:
+    """Checks structured content against the schema that the server declared for it."""
+
+    def __init__(self, schema: Schema, *, wraps: bool) -> None:
+        self._schema = schema
+        self.wraps = wraps
+        """Whether the value itself is under `result`, as a server marks it whose tool gives no object."""
+
+    def __call__(self, value: Any) -> str | None:
+        return self._schema.complaint(value)
+
+
+def checker_of(output_schema: Any, *, where: str = "An MCP tool") -> Checker | None:
+    """The check for an output schema, compiled once; None if there is none, or none that can be used."""
+    if not isinstance(output_schema, Mapping):
+        return None
+    schema = Schema(output_schema, where=f"{where}: its output schema")
+    return Checker(schema, wraps=output_schema.get(_WRAPS) is True) if schema.checks else None
+
+
+def done_of(result: CallToolResult | Wire, check: Check | None = None) -> Done:
+    """The outcome of a call; raises `ToolError` for an error, and for what breaks the output schema.
+
+    `data` is the structured content as it was sent, else the text, else a list with a line on each block. `content`
+    is what a model is shown. What blocks say beside (annotations, titles, links) is under `blocks` in the metadata.
+    """
+    wire = _wire(result)
+    sent = [_fields(block) for block in wire.get("content") or ()]
+    blocks = [_block(block) for block in sent]
+    if wire.get("isError"):
+        raise _error(wire, sent, blocks)
+    if check is not None:
+        _fits(wire, check)
+    metadata = _metadata(wire, sent)
+    if wire.get("structuredContent") is None and (blocks or "structuredContent" not in wire):
+        return _of_blocks(sent, blocks, metadata)
+    data = _unwrapped(wire, check)
+    return Done(data, content=blocks or _shown(data), metadata=metadata)
+
+
+def _wire(result: CallToolResult | Wire) -> Wire:
+    """As on the wire, but for the blocks; long strings are shared, not copied."""
+    if isinstance(result, Mapping):
+        return result
+    given = {"structuredContent": result.structured_content} if "structured_content" in result.model_fields_set else {}
+    return {"content": result.content, "isError": result.is_error, "_meta": result.meta, **given}
+
+
+def _fields(block: Any) -> dict[str, Any]:
+    if hasattr(block, "model_dump"):
+        return block.model_dump(mode="json", by_alias=True, exclude_none=True)  # type: ignore[no-any-return]
+    return dict(block) if isinstance(block, Mapping) else {"type": "unknown", "value": block}
+
+
+def _fits(wire: Wire, check: Check) -> None:
+    if "structuredContent" not in wire:
+        raise ToolError("The tool declares an output schema, but gave no structured content. Tell whoever runs it.")
+    if problem := check(wire["structuredContent"]):
+        raise ToolError(f"The tool's result breaks its own output schema: {problem}. It may have done its work.")
+
+
+def _unwrapped(wire: Wire, check: Check | None) -> Any:
+    data = wire["structuredContent"]
+    marked = getattr(check, "wraps", False) or _under(wire.get("_meta"), "fastmcp", "wrap_result") is True
+    return data["result"] if marked and isinstance(data, dict) and data.keys() == {"result"} else data
+
+
+def _under(value: Any, *path: str) -> Any:
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _shown(data: Any) -> list[Block] | None:
+    """Blocks for data that has none of its own; needed only where its text would hide something."""
+    text = to_text(data)
+    return None if (seen := plain(text)) == text else [Json(data, seen)]
+
+
+def _of_blocks(sent: list[dict[str, Any]], blocks: list[Block], metadata: dict[str, Any] | None) -> Done:
+    if not blocks:
+        return Done(None, metadata=metadata)
+    if not all(block["type"] == "text" and isinstance(block.get("text"), str) for block in sent):
+        return Done([_summary(*pair) for pair in zip(sent, blocks, strict=True)], content=blocks, metadata=metadata)
+    data = "\n".join(block["text"] for block in sent)
+    same = "\n".join(map(block_text, blocks)) == data
+    return Done(data, content=None if same else blocks, metadata=metadata)
+
+
+def _summary(sent: Wire, block: Block) -> Any:
+    """A block without what it carries, which is in the content."""
+    if isinstance(block, Text | Json):
+        return sent.get("text", block.text) if sent.get("type") == "text" else block.text
+    about = {"type": block.type, "mime_type": block.mime_type, "text": block_text(block)}
+    return {**about, "uri": block.uri} if isinstance(block, Resource) else about
+
+
+def _metadata(wire: Wire, sent: list[dict[str, Any]]) -> dict[str, Any] | None:
+    extras = {str(place): rest for place, block in enumerate(sent) if (rest := _beside(block))}
+    kept = {"_meta": wire.get("_meta"), "blocks": extras}
+    return {name: value for name, value in kept.items() if value} or None
+
+
+def _beside(block: dict[str, Any]) -> dict[str, Any]:
+    """What a block says that its content does not."""
+    kind = block.get("type")
+    rest = {key: value for key, value in block.items() if key != "type" and key not in _SHOWN.get(str(kind), ())}
+    if isinstance(inner := rest.get("resource"), Mapping):
+        rest["resource"] = {key: value for key, value in inner.items() if key not in ("text", "blob")}
+    return rest if len(_json(rest)) <= MOST_KEPT else {}
+
+
+def _error(wire: Wire, sent: list[dict[str, Any]], blocks: list[Block]) -> ToolError:
+    payload = {"content": sent, **{key: wire[key] for key in ("structuredContent", "_meta") if wire.get(key)}}
+    message = "\n".join(filter(None, map(block_text, blocks))).strip() or NO_REASON
+    return ToolError(message, data=payload if len(_json(payload)) <= MOST_KEPT else wire.get("structuredContent"))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=repr)
+
+
+def _block(sent: dict[str, Any]) -> Block:
+    match sent:
+        case {"type": "text", "text": str(text)}:
+            return Text(plain(text))
+        case {"type": "image" | "audio" as kind, "data": str(data)}:
+            return _media(str(kind), data, sent.get("mimeType"))
+        case {"type": "resource", "resource": Mapping() as resource}:
+            return _resource(resource)
+        case {"type": "resource_link", "uri": str(uri)}:
+            return Resource(_address(uri), line(sent.get("name")), _mime(sent.get("mimeType")))
+    sent.setdefault("type", "unknown")
+    return Text(f"[{line(str(sent['type']), 50)}: {line(preview(sent, 300), 300)}]")
+
+
+def _resource(sent: Wire) -> Block:
+    uri, kind = _address(sent.get("uri")), _mime(sent.get("mimeType"))
+    if isinstance(text := sent.get("text"), str):
+        return Resource(uri, mime_type=kind, text=plain(text))
+    if isinstance(blob := sent.get("blob"), str):
+        return _media(kind.partition("/")[0], blob, kind, uri)
+    return Resource(uri, mime_type=kind)
+
+
+def _media(kind: str, data: str, given: Any, uri: str = "") -> Block:
+    mime = _mime(given) or "application/octet-stream"
+    if (sound := _base64(data)) is None:
+        return Text(f"[{kind or 'file'}: {mime}, {len(data)} characters that are no base64]")
+    if kind == mime.partition("/")[0] and kind in ("image", "audio"):
+        return Image(sound, mime) if kind == "image" else Audio(sound, mime)
+    return File(sound, mime, _filename(uri))
+
+
+def _base64(data: str) -> str | None:
+    """The same in the one form that everybody reads; None if it is none, or empty."""
+    packed = "".join(data.split()).rstrip("=").replace("-", "+").replace("_", "/")
+    packed += "=" * (-len(packed) % 4)
+    try:
+        return packed if b64decode(packed, validate=True) else None
+    except (Error, ValueError):
+        return None
+
+
+def _mime(given: Any) -> str:
+    """`type/subtype`, with none of its parameters; empty if it is no such thing."""
+    found = _MIME.match(given.strip().lower()) if isinstance(given, str) else None
+    return found[0] if found else ""
+
+
+def _address(uri: Any) -> str:
+    return line(uri, 2_000)
+
+
+def _filename(uri: str) -> str:
+    name = unquote(uri.partition("?")[0].rpartition("/")[2])
+    return re.sub(r"[^\w.() -]", "_", line(name, 100)).lstrip(".")

@@ -1,0 +1,122 @@
+"""Label: what a command or a URL is called, in front of people and in names, without its secrets."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from urllib.parse import urlsplit
+
+MASK = "***"
+_NAME = (
+    r"[\w.-]*(?:token|secret|passw(?:or)?d|passphrase|(?:api|access|private)[-_]?key|authorization|credentials?|bearer)"
+    r"[\w.-]*"
+)
+_OPTION = re.compile(rf"--?(?:{_NAME}|auth|key|pat)", re.IGNORECASE)
+_SETTING = re.compile(rf"(?P<name>\b{_NAME}\s*[=:]\s*)\S.*", re.IGNORECASE | re.DOTALL)
+_VALUE = re.compile(
+    r"\b(?:(?:sk|pk|rk)[-_][\w-]{8,}|gh[pousr]_\w{8,}|github_pat_\w{8,}|glpat-[\w-]{8,}|xox[a-z]-[\w-]{8,}|hf_\w{8,}"
+    r"|npm_\w{8,}|AKIA[A-Z0-9]{12,}|AIza[\w-]{20,}|eyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?|Bearer\s+\S+)"
+)
+_LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_QUERY = re.compile(
+    r"(?<=[?&])([\w.-]*(?:token|secret|key|sig|signature|password|auth)[\w.-]*=)[^&#\s]+", re.IGNORECASE
+)
+
+
+def command_line(words: Iterable[str]) -> str:
+    """A command as one would type it, what looks like a secret masked."""
+    return shlex.join(masked(words)).replace(f"'{MASK}'", MASK)
+
+
+def masked(words: Iterable[str]) -> list[str]:
+    """The words of a command, those that look like secrets masked: `--token X`, `--api-key=X`, `KEY=X`, `ghp_X`."""
+    shown, hide = list[str](), False
+    for word in words:
+        name, given, _ = word.partition("=")
+        if hide and not word.startswith("--"):
+            shown.append(MASK)
+        elif given and _OPTION.fullmatch(name):
+            shown.append(f"{name}={MASK}")
+        else:
+            shown.append(_masked(word))
+        hide = not given and _OPTION.fullmatch(word) is not None
+    return shown
+
+
+def _masked(word: str) -> str:
+    for pattern, by in ((_SETTING, rf"\g<name>{MASK}"), (_VALUE, MASK), (_LOGIN, MASK), (_QUERY, rf"\g<1>{MASK}")):
+        word = pattern.sub(by, word)
+    return word
+
+
+def plain_url(url: str) -> str:
+    """A URL without what may be a secret: no user, no query, no fragment."""
+    parts = urlsplit(url)
+    return f"{parts.scheme.lower()}://{parts.netloc.rpartition('@')[2].lower()}{parts.path or '/'}"
+
+
+_PYTHON = re.compile(r"(?:python|pypy)[0-9.]*t?")
+_RUNNERS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("npx", "bunx", "pnpx", "uvx", "node", "env", "sudo", "sh", "bash", "java"), frozenset[str]()),
+    **dict.fromkeys(("pipx", "npm", "yarn", "pnpm", "deno", "bun"), frozenset({"run", "exec", "dlx", "x"})),
+    **dict.fromkeys(("docker", "podman", "nerdctl"), frozenset({"container", "run"})),
+    "uv": frozenset({"tool", "run"}),
+}
+"""Commands that run others, and the words of their own that may come first."""
+_WITH_VALUE = re.compile(
+    r"-[evpwulmcrXW]|-cp|--(?:env|env-file|volume|mount|publish|name|network|net|workdir|user|entrypoint|platform|label"
+    r"|add-host|memory|cpus|gpus|from|with|with-editable|python|package|call|directory|project|index-url"
+    r"|extra-index-url|import|require)"
+)
+"""Options of theirs whose value is the next word."""
+_EXTENSION = re.compile(r"(?<=.)\.(?:py|pyz|[mc]?[jt]s|sh|rb|jar|exe|cmd)$", re.IGNORECASE)
+
+
+def namespace_of_command(words: Sequence[str]) -> str:
+    """The name of what a command runs.
+
+    That is the command's own file name, or, where it runs another (npx, uvx, python, node, docker run and their like),
+    the first word after it that is neither an option nor an option's value nor a subcommand, or the module after `-m`.
+    Folder, scope, version or tag, and extension are left out, and `-` stands for all but `[A-Za-z0-9_-]`.
+
+        npx -y @modelcontextprotocol/server-github@1.2   server-github
+        python -m my_pkg.server                          my_pkg-server
+        docker run -i --rm ghcr.io/org/name:tag          name
+        /opt/x/bin/tool.py --fast                        tool
+    """
+    own, rest = _bare(words[0]), list(words[1:])
+    python = _PYTHON.fullmatch(own) is not None
+    if python and "-m" in rest[:-1]:
+        return _legal(rest[rest.index("-m") + 1])
+    if not python and own not in _RUNNERS:
+        return _legal(own)
+    at = _first(rest, _RUNNERS.get(own, frozenset()))
+    return namespace_of_command(rest[at:]) if at is not None else _legal(own)
+
+
+def _first(words: Sequence[str], own: frozenset[str]) -> int | None:
+    """Where the first word is that says what is run."""
+    value = False
+    for at, word in enumerate(words):
+        if value or word.startswith("-") or word in own or re.fullmatch(r"\w+=.*", word, re.DOTALL):
+            value = not value and _WITH_VALUE.fullmatch(word) is not None
+        else:
+            return at
+    return None
+
+
+def _bare(word: str) -> str:
+    """Without folder or scope, version or tag or extra, and extension."""
+    last = re.split(r"[/\\]", word.rstrip("/\\"))[-1]
+    return _EXTENSION.sub("", re.split(r"(?<=.)(?:@|:|==|\[)", last)[0])
+
+
+def namespace_of_url(url: str) -> str:
+    """The host's name, without port and `www.`; `-` stands for all but `[A-Za-z0-9_-]`: example-com."""
+    return _legal((urlsplit(url).hostname or "").removeprefix("www."))
+
+
+def _legal(name: str) -> str:
+    """Two underscores would part a namespace from a tool, so there is never more than one."""
+    return re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]+", "-", name)).strip("-_") or "server"

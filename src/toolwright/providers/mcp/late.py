@@ -1,0 +1,121 @@
+"""Late: the way to a server whose command or URL has variables, which are filled in when it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from toolwright.core.errors import DefinitionError
+from toolwright.providers.mcp.entry import Entry
+from toolwright.providers.mcp.route import Ended, Route, Who
+from toolwright.providers.mcp.variables import Variables, from_file
+
+
+class Late(Route):
+    """It is shown, and remembered, as it is written: so no value of a variable gets there."""
+
+    def __init__(self, entry: Entry, variables: Variables, where: str = "") -> None:
+        self._entry, self._variables, self._where = entry, variables, where
+        self._now: Route | None = None
+        shown = self._made(lambda text: text)
+        self.label, self.identity, self.namespace = shown.label, shown.identity, shown.namespace
+
+    def targets(self, who: Who, ended: Ended) -> Sequence[Any]:
+        """What the way of this moment gives."""
+        self._now = self._made(self.filled)
+        return self._now.targets(who, ended)
+
+    async def explain(self) -> str:
+        """What is known of why it does not come up."""
+        return await self._now.explain() if self._now is not None else ""
+
+    def hopeless(self, error: BaseException) -> bool:
+        """Whether another try cannot help: as where a variable is missing."""
+        return super().hopeless(error) if self._now is None else self._now.hopeless(error)
+
+    def falls_back(self, error: BaseException) -> bool:
+        """Whether an error while connecting means: try the next target."""
+        return self._now is not None and self._now.falls_back(error)
+
+    def filled(self, text: str) -> str:
+        """A text with its variables filled in."""
+        return self._variables.filled(text, self._error)
+
+    def _made(self, fill: Callable[[str], str]) -> Route:
+        return self._command(fill) if self._entry.kind == "stdio" else self._url(fill)
+
+    def _command(self, fill: Callable[[str], str]) -> Route:
+        from toolwright.providers.mcp.stdio import Stdio
+
+        entry, cwd = self._entry, self._folder(fill)
+        command = self._program(fill(entry.command), cwd)
+        return Stdio(command, *map(fill, entry.args), env=self._env, cwd=cwd, **self._limits)
+
+    def _folder(self, fill: Callable[[str], str]) -> Path | None:
+        """Where the command runs: as its entry says, or beside the file."""
+        if self._entry.cwd:
+            return self._variables.path(fill(self._entry.cwd))
+        return self._variables.workspace if self._where else None
+
+    @staticmethod
+    def _program(command: str, cwd: Path | None) -> str:
+        """A path is meant where the command runs; a mere name is looked for as always."""
+        path = Path(command).expanduser()
+        return str((cwd or Path()) / path) if len(path.parts) > 1 and not command.startswith("${") else command
+
+    def _env(self, who: Who) -> dict[str, str]:
+        entry = self._entry
+        beside = self._from_file(self._variables.path(self.filled(entry.env_file))) if entry.env_file else {}
+        return {**beside, **{name: self.filled(value) for name, value in entry.env.items()}}
+
+    def _from_file(self, path: Path) -> Mapping[str, str]:
+        try:
+            return from_file(path)
+        except (OSError, UnicodeDecodeError):
+            raise self._error("its envFile cannot be read", "name a file of NAME=value lines.") from None
+
+    @cached_property
+    def _limits(self) -> dict[str, Any]:
+        from toolwright.sandbox.sandbox import Sandbox
+
+        given = dict(self._entry.limits)
+        wanted = given.pop("sandbox", False)
+        if not wanted:
+            return given
+        settings = {} if wanted is True else dict(wanted)
+        for name in {"read", "write"} & set(settings):
+            settings[name] = [self._variables.path(path) for path in settings[name]]
+        return {**given, "sandbox": Sandbox(**settings)}
+
+    def _url(self, fill: Callable[[str], str]) -> Route:
+        url = fill(self._entry.url)
+        if self._entry.kind == "websocket":
+            from toolwright.providers.mcp.websocket import WebSocket
+
+            return WebSocket(url, headers=self._headers)
+        from toolwright.providers.mcp.web import Http, Sse
+
+        auth = self.auth if fill == self.filled else None
+        return (Http if self._entry.kind == "http" else Sse)(url, headers=self._headers, auth=auth)
+
+    def _headers(self, who: Who) -> dict[str, str]:
+        return {name: self.filled(value) for name, value in self._entry.headers.items()}
+
+    @cached_property
+    def auth(self) -> Any:
+        """Who we are to the server; made once, because it remembers who is signed in."""
+        from toolwright.providers.mcp import oauth
+
+        if self._entry.auth is None:
+            return None
+        given = {
+            name: self.filled(value) if isinstance(value, str) else value for name, value in self._entry.auth.items()
+        }
+        return getattr(oauth, given.pop("type"))(**given)
+
+    def _error(self, problem: str, fix: str) -> DefinitionError:
+        return DefinitionError(
+            f"The MCP server {self._entry.name!r} cannot be used: {problem}.", fix=fix, where=self._where
+        )

@@ -1,0 +1,140 @@
+"""Offer: what a server offers, as far as it is allowed, can be used, and is what it was."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from toolwright.core.errors import Denied, NotFound
+from toolwright.core.tool import Tool
+from toolwright.providers.mcp.lock import Lock
+from toolwright.providers.mcp.manifest import Manifest, Manifests
+from toolwright.providers.mcp.options import Options
+
+log = logging.getLogger("toolwright")
+
+
+class Offer:
+    """From definitions as they come over the wire to tools."""
+
+    def __init__(self, server: str, identity: str, options: Options) -> None:
+        self._server, self._identity, self._options = server, identity, options
+        self._lock = Lock(Path(options.lock) if options.lock is not None else None)
+        self._manifests = _manifests(options)
+        self._manifest: Manifest | None = None
+        self.tools: list[Tool[..., Any]] = []
+        self.definitions: dict[str, Mapping[str, Any]] = {}
+        """As on the wire, by our names."""
+        self.changed: dict[str, str] = {}
+        """What changed in the tools that are held back, by our names."""
+        self._unusable: dict[str, str] = {}
+        self._checks: dict[str, Callable[[Any], str | None] | None] = {}
+
+    async def load(self) -> bool:
+        """Whether it is known from an earlier time what the server offers."""
+        if self._manifest is None and self._manifests is not None:
+            found = await asyncio.to_thread(self._manifests.load, self._identity)
+            if found is not None:
+                await self.take(found, keep=False)
+        return self._manifest is not None
+
+    async def take(self, manifest: Manifest, *, keep: bool = True) -> bool:
+        """What the server says now; whether that is something else than before."""
+        before, self._manifest = self._manifest, manifest
+        if keep and self._manifests is not None and before != manifest:
+            await asyncio.to_thread(self._manifests.save, self._identity, manifest)
+        changes = await asyncio.to_thread(self._lock.look, self._server, self._identity, manifest.tools)
+        held = {name: change.summary for name, change in changes.items()}
+        if before == manifest and held == self._held:
+            return False
+        self._held = held
+        self._build(manifest)
+        return True
+
+    _held: Mapping[str, str] = {}
+    """What changed in the tools that are held back, by their names on the wire."""
+
+    def _build(self, manifest: Manifest) -> None:
+        from toolwright.providers.mcp.definition import Unusable, allowed, names_of, tool_of
+
+        options, tools = self._options, list[Tool[..., Any]]()
+        self.definitions, self.changed, self._unusable, self._checks = {}, {}, {}, {}
+        taken = [each for each in manifest.tools if allowed(str(each.get("name")), options.allow, options.deny)]
+        names = names_of(taken)
+        for definition in taken:
+            wire = str(definition.get("name"))
+            try:
+                made = tool_of(definition, server=self._server, effects=options.effects)
+            except Unusable as error:
+                log.warning("%s of %s is left out: %s", wire[:100], self._server, error)
+                self._unusable[wire] = str(error)
+                continue
+            name = names[wire]
+            self.definitions[name] = definition
+            if wire in self._held:
+                self.changed[name] = self._held[wire]
+            tools.append(_as_offered(made, name, listed=wire not in self._held))
+        self.tools = tools
+
+    def wire_name(self, name: str) -> str:
+        """What the server calls a tool; raises for one that may not be called."""
+        if (what := self.changed.get(name)) is not None:
+            raise Held(
+                f"{name} of {self._server} is held back, because its definition has changed since it was accepted "
+                f"({what}). A person looks at it with `toolwright lock diff` and accepts it with `toolwright lock accept`."
+            )
+        if name not in self.definitions:
+            raise NotFound(f"{self._server} offers no {name} any more.")
+        return str(self.definitions[name]["name"])
+
+    def check_of(self, name: str) -> Callable[[Any], str | None] | None:
+        """What looks at a tool's structured answers, where it says how these look."""
+        if name not in self._checks:
+            from toolwright.providers.mcp.content import checker_of
+
+            self._checks[name] = checker_of(self.definitions.get(name, {}).get("outputSchema"))
+        return self._checks[name]
+
+    @property
+    def missing(self) -> str:
+        """Which tools are held back or cannot be used, and why."""
+        held = [f"{name} is held back: its definition has changed ({what})." for name, what in self.changed.items()]
+        useless = [f"{name[:100]} cannot be used: {why}" for name, why in self._unusable.items()]
+        return "\n".join([*held, *useless])
+
+    def instructions(self) -> str:
+        """The server's own words, and its prompts."""
+        if self._manifest is None:
+            return ""
+        from toolwright.providers.mcp.visible import visible
+
+        prompts = [_prompt(prompt) for prompt in self._manifest.prompts]
+        told = [self._manifest.instructions.strip(), "Prompts:\n" + "\n".join(prompts) if prompts else ""]
+        return "\n\n".join(visible(text) for text in told if text)
+
+
+class Held(Denied):
+    """A tool that is held back: nothing was sent."""
+
+    executed = False
+
+
+def _as_offered(made: Tool[..., Any], name: str, *, listed: bool) -> Tool[..., Any]:
+    from dataclasses import replace
+
+    made = made if made.name == name else made.evolve(name=name)
+    return made if listed else made.evolve(face=replace(made.face, listed=False))
+
+
+def _prompt(prompt: Mapping[str, Any]) -> str:
+    described = str(prompt.get("description") or prompt.get("title") or "").strip()
+    return f"- {prompt.get('name')}{f': {described}' if described else ''}"
+
+
+def _manifests(options: Options) -> Manifests | None:
+    if options.manifest is False:
+        return None
+    return Manifests(None if options.manifest is True else Path(options.manifest))

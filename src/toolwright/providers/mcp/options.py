@@ -1,0 +1,129 @@
+"""Options: what may be said of any MCP server, however it is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from math import inf
+from os import PathLike
+from typing import Any, Literal, TypeAlias, TypedDict, get_args
+
+from toolwright.core.durations import seconds
+from toolwright.core.errors import DefinitionError
+from toolwright.core.names import is_legal, nearest
+
+Per: TypeAlias = Literal["user", "session", "everyone"]
+Probe: TypeAlias = Literal["list", "ping"]
+Protocol: TypeAlias = Literal["auto", "legacy", "2026-07-28"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Limits, choices and names; times are in seconds, or as people write them: `30s`, `5m`, `off`."""
+
+    namespace: str | None = None
+    """What its tools' names begin with; None for the name of the command or host."""
+    allow: Sequence[str] = ("*",)
+    """Globs of the tools that are taken."""
+    deny: Sequence[str] = ()
+    """Globs of the tools that are left out, even if allowed."""
+    timeout: float | str | None = 60.0
+    """How long a call may give no sign; progress starts the time again."""
+    total: float | str | None = 600.0
+    """How long a call may take in all, however much progress it makes."""
+    start_timeout: float | str | None = 30.0
+    """How long a runtime that starts waits for a server whose tools are not known yet."""
+    required: bool = False
+    """Whether a runtime may not start without it."""
+    per: Per = "user"
+    """Who shares a connection: one user's calls, one session's, or everyone's."""
+    idle: float | str | None = 600.0
+    """After how long without a call it is stopped, until the next one."""
+    queue: str | None = None
+    cache: float | str | None = None
+    """How long results of tools that only read are kept."""
+    probe: Probe = "list"
+    """How its health is looked at: list its tools, or ping."""
+    probe_every: float | str | None = 60.0
+    """How often, while nothing else is heard of it."""
+    effects: Mapping[str, Iterable[str]] | None = None
+    """What tools do, by glob, in the developer's words; a server's own words can only make them ask more."""
+    protocol: Protocol = "auto"
+    """`legacy` shakes hands as servers did up to 2025-11-25; `auto` finds out."""
+    lock: str | PathLike[str] | None = None
+    """The file that pins definitions; None pins them for as long as the program runs."""
+    manifest: bool | str | PathLike[str] = True
+    """Whether what it said last is kept, so that listing starts nothing; or the folder to keep it in."""
+    sessions: int = 100
+    """Connections at once, over all users."""
+
+    def __post_init__(self) -> None:
+        for name in _TIMES:
+            object.__setattr__(self, name, _time(name, getattr(self, name)))
+        _choice("per", self.per, Per)
+        _choice("probe", self.probe, Probe)
+        _choice("protocol", self.protocol, Protocol)
+        for name in ("allow", "deny"):
+            globs = getattr(self, name)
+            object.__setattr__(self, name, (globs,) if isinstance(globs, str) else tuple(globs))
+        if self.namespace is not None and not is_legal(self.namespace):
+            raise DefinitionError(
+                f"namespace={self.namespace!r} is no name.", fix="use letters, digits, _ and -, not - at the start."
+            )
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Options:
+        """Options by name, refusing names that mean nothing."""
+        known = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in known:
+                near = nearest(name, known, 1)
+                raise DefinitionError(f"An MCP server takes no {name!r}.", fix=f"use {near[0] if near else known}.")
+        return cls(**given)
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds without a sign after which a call is given up."""
+        return None if self.timeout in (None, inf) else float(self.timeout)  # type: ignore[arg-type]
+
+
+class Given(TypedDict, total=False):
+    """The same by name, for those who change some of them."""
+
+    namespace: str | None
+    allow: Sequence[str]
+    deny: Sequence[str]
+    timeout: float | str | None
+    total: float | str | None
+    start_timeout: float | str | None
+    required: bool
+    per: Per
+    idle: float | str | None
+    queue: str | None
+    cache: float | str | None
+    probe: Probe
+    probe_every: float | str | None
+    effects: Mapping[str, Iterable[str]] | None
+    protocol: Protocol
+    lock: str | PathLike[str] | None
+    manifest: bool | str | PathLike[str]
+    sessions: int
+
+
+_TIMES = ("timeout", "total", "start_timeout", "idle", "cache", "probe_every")
+
+
+def _time(name: str, given: float | str | None) -> float | None:
+    try:
+        value = seconds(given) if isinstance(given, str) else given
+    except ValueError as error:
+        raise DefinitionError(str(error), fix=f"write {name}=30, '30s' or 'off'.") from None
+    if value is not None and not value > 0:
+        raise DefinitionError(f"{name}={given!r} is no time.", fix="give seconds above zero, or 'off'.")
+    return None if value == inf else value
+
+
+def _choice(name: str, given: object, choices: Any) -> None:
+    known = get_args(choices)
+    if given not in known:
+        raise DefinitionError(f"{name}={given!r} is not known.", fix=f"use {' or '.join(map(repr, known))}.")

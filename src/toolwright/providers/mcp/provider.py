@@ -1,0 +1,177 @@
+"""Server: an MCP server as a provider of tools."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from toolwright.core.call import Call
+from toolwright.core.context import Context
+from toolwright.core.errors import NotStarted, Unavailable
+from toolwright.core.facets import Kind
+from toolwright.core.provider import Provider
+from toolwright.core.tool import Tool
+from toolwright.providers.mcp.offer import Offer
+from toolwright.providers.mcp.options import Options
+from toolwright.providers.mcp.route import Route, Who
+from toolwright.providers.mcp.sessions import Sessions
+
+if TYPE_CHECKING:
+    from toolwright.core.outcome import Outcome
+    from toolwright.providers.mcp.connection import Connection
+    from toolwright.providers.mcp.manifest import Manifest
+    from toolwright.providers.mcp.talk import Talk
+
+log = logging.getLogger("toolwright")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What was found when a server was looked at."""
+
+    ok: bool
+    state: str
+    protocol: str = ""
+    server_name: str = ""
+    server_version: str = ""
+    tools: tuple[str, ...] = ()
+    seconds: float = 0.0
+    error: str = ""
+    stderr: str = ""
+
+
+class Server(Provider):
+    """Every tool of an MCP server. Made by `mcp.stdio`, `mcp.http` and their like."""
+
+    kind: Kind = "mcp"
+    on_conflict = "rename"
+    comes_back = True
+    keeps_health = True
+
+    def __init__(self, route: Route, options: Options) -> None:
+        self.route, self.options = route, options
+        self.namespace = options.namespace or route.namespace
+        self.required, self.queue = options.required, options.queue
+        self.timeout = inf if options.total is None else float(options.total)
+        self.cache = None if options.cache is None else float(options.cache)
+        self._offer = Offer(self.namespace, route.identity, options)
+        self.sessions = Sessions(self.namespace, route, options, self._heard)
+        self._lister: Who | None = None
+        """Whose connection says what there is: lists may differ from user to user, and one must count."""
+        self._talk: Talk | None = None
+        self._keeping: set[asyncio.Task[None]] = set()
+
+    # The life of the provider
+
+    async def start(self) -> None:
+        """Nothing is started where it is known what the server offers."""
+        if await self._offer.load():
+            return
+        limit = None if self.options.start_timeout is None else float(self.options.start_timeout)
+        starting = self.sessions.of(Who())
+        try:
+            async with asyncio.timeout(limit):
+                await self._offer.take(await starting.started())
+        except TimeoutError:
+            told = await self.route.explain()
+            raise Unavailable(f"{self.route.label} is not up after {limit:g} s. {told}".strip()) from None
+
+    async def stop(self) -> None:
+        """Leave every connection."""
+        await self.sessions.close()
+        for task in list(self._keeping):
+            task.cancel()
+        if self._keeping:
+            await asyncio.wait(self._keeping)
+        self._talk = None
+
+    async def refresh(self) -> None:
+        """Ask the server what it offers now."""
+        connection = self.sessions.of(self._lister or Who())
+        await self._offer.take(await connection.relist())
+
+    def missing(self) -> str:
+        """Why tools of it are not there."""
+        return self._offer.missing
+
+    # Tools
+
+    async def tools(self) -> Sequence[Tool[..., Any]]:
+        """What it offers, as far as that is allowed and can be used."""
+        return self._offer.tools
+
+    def instructions(self) -> str:
+        """The server's own words, its prompts, and which tools are held back."""
+        return self._offer.instructions()
+
+    def _heard(self, connection: Connection, manifest: Manifest) -> None:
+        """A connection came up, or its server said that its tools changed."""
+        if self._lister is None or self.sessions.found(self._lister) is None:
+            self._lister = connection.who
+        if connection.who == self._lister:
+            task = asyncio.get_running_loop().create_task(self._take(manifest), name=f"mcp: {self.namespace} tools")
+            self._keeping.add(task)
+            task.add_done_callback(self._keeping.discard)
+
+    async def _take(self, manifest: Manifest) -> None:
+        try:
+            if await self._offer.take(manifest):
+                self.changed()
+        except Exception:
+            log.exception("What %s offers now cannot be used", self.namespace)
+
+    # Calls
+
+    async def invoke(self, call: Call, context: Context) -> Any:
+        """Have the server do the work."""
+        wire = self._offer.wire_name(call.tool)
+        return await self._talking().call(call, wire, self.sessions.who(call), context)
+
+    async def resume(self, call: Call, state: Any, answer: Any) -> Outcome | Any:
+        """Go on with what the server asked for."""
+        return await self._talking().resume(call, state, answer, self.sessions.who(call))
+
+    async def cancel(self, call: Call, reason: str) -> None:
+        """The server was told already, if it could be. One that lets calls run out of time may be stuck."""
+        if self._talk is not None:
+            self._talk.forget(call)
+        if reason == "timed_out" and (connection := self.sessions.found(self.sessions.who(call))) is not None:
+            connection.suspect()
+
+    def _talking(self) -> Talk:
+        if self._talk is None:
+            from toolwright.providers.mcp.talk import Talk  # loads the library, which takes a second
+
+            self._talk = Talk(self.namespace, self.sessions, self._offer, self.options)
+        return self._talk
+
+    # Looking at it
+
+    async def check(self) -> Report:
+        """Start the server, and tell how that went."""
+        began = monotonic()
+        try:
+            connection = self.sessions.of(self._lister or Who())
+            manifest = await connection.started()
+        except Exception as error:  # noqa: BLE001 - this is what was asked for
+            trouble = str(error) if isinstance(error, NotStarted) else f"{type(error).__name__}: {error}"
+            explained = await self.route.explain()
+            return Report(ok=False, state="down", seconds=monotonic() - began, error=trouble, stderr=explained)
+        names = tuple(str(tool.get("name")) for tool in manifest.tools)
+        return Report(
+            ok=True, state=connection.state, protocol=manifest.protocol, tools=names, seconds=monotonic() - began,
+            server_name=_text(manifest.server, "name"), server_version=_text(manifest.server, "version"),
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"<MCP server {self.namespace}: {self.route.label}>"
+
+
+def _text(server: Mapping[str, Any], key: str) -> str:
+    value = server.get(key)
+    return value if isinstance(value, str) else ""

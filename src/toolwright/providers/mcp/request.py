@@ -1,0 +1,174 @@
+"""Request: one call that a server works on, whoever still waits for it. Loaded when a connection is opened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
+
+import mcp_types as types
+from pydantic import TypeAdapter
+
+from toolwright.core.errors import TimedOut
+
+if TYPE_CHECKING:
+    from mcp.client.session import ClientSession
+
+_ANSWERS: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
+
+
+class Lost(Exception):
+    """The connection went away while the server worked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The server wants to know something before it goes on; `answer` is what lets it."""
+
+    params: Mapping[str, Any]
+    answer: asyncio.Future[types.ElicitResult]
+
+
+class Request:
+    """It belongs to its connection: whoever waits for it may leave, and come back with an answer."""
+
+    def __init__(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        state: str | None = None,
+        patience: float | None = None,
+        report: Callable[..., None] | None = None,
+    ) -> None:
+        self.tool, self.arguments = tool, arguments
+        self._inputs, self._state = inputs, state
+        self._patience, self._report = patience, report
+        self._turn: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._touched = 0.0
+        self.asked: Asked | None = None
+        """The question that is open."""
+        self.over = self.answered = False
+
+    @property
+    def id(self) -> str:
+        """Under which it is found again by whoever brings an answer; made when first asked for."""
+        if "_id" not in self.__dict__:
+            self.__dict__["_id"] = token_hex(12)
+        return self.__dict__["_id"]  # type: ignore[no-any-return]
+
+    async def turn(self) -> Any:
+        """What there is to know next: the server's answer, or what it asks. Raises what went wrong."""
+        told = await self._turn
+        if isinstance(told, BaseException):
+            raise told
+        return told
+
+    # For the connection
+
+    def begin(self, session: ClientSession, ended: Callable[[Request], None]) -> None:
+        """Send it. From now on the server has `patience` seconds for each sign of life."""
+        if self.over:
+            return
+        self._task = asyncio.get_running_loop().create_task(self._run(session, ended), name=f"mcp: {self.tool}")
+        self._watch()
+
+    async def _run(self, session: ClientSession, ended: Callable[[Request], None]) -> None:
+        try:
+            result = await self.send(session)
+            self.answered = True
+            self.tell(result)
+        except Exception as error:  # noqa: BLE001 - whoever waits decides what it means
+            self.tell(error)
+        finally:
+            self.over = True
+            self._still()
+            ended(self)
+
+    async def send(self, session: ClientSession) -> Any:
+        """The library's own `call_tool` would check the answer with a validator that a hostile schema can stall."""
+        params = types.CallToolRequestParams(
+            name=self.tool,
+            arguments=dict(self.arguments),
+            input_responses=self._inputs,  # type: ignore[arg-type]
+            request_state=self._state,
+        )
+        heard = self._progress if self._report is not None or self._patience is not None else None
+        return await session.send_request(types.CallToolRequest(params=params), _ANSWERS, progress_callback=heard)
+
+    def tell(self, what: Any) -> None:
+        """Let whoever waits know; what comes after that is kept for who asks next."""
+        if self._turn.done():
+            self._turn = asyncio.get_running_loop().create_future()
+        self._turn.set_result(what)
+
+    def ask(self, params: Mapping[str, Any]) -> asyncio.Future[types.ElicitResult]:
+        """The server asks in the middle of its work. Time stands still until somebody answers."""
+        self._still()
+        self.asked = Asked(params, asyncio.get_running_loop().create_future())
+        self.tell(self.asked)
+        return self.asked.answer
+
+    # For those who wait
+
+    def answer(self, result: types.ElicitResult) -> None:
+        """Answer the open question, and wait for the next turn."""
+        asked, self.asked = self.asked, None
+        if asked is not None and not asked.answer.done():
+            if self._turn.done() and self._turn.result() is asked:
+                self._turn = asyncio.get_running_loop().create_future()
+            asked.answer.set_result(result)
+            self._watch()
+
+    def cancel(self) -> None:
+        """Nobody wants it any more; the server is told, if it was sent."""
+        self.over = True
+        self._still()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def ended(self) -> None:
+        """Wait until nothing of it runs."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    # Time
+
+    async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
+        self._touched = asyncio.get_running_loop().time()
+        if self._report is not None and not self.over:
+            self._report(*_told(progress, total, message), progress=progress, total=total)
+
+    def _watch(self) -> None:
+        if self._patience is not None and not self.over:
+            loop = asyncio.get_running_loop()
+            self._touched = loop.time()
+            self._timer = loop.call_later(self._patience, self._look)
+
+    def _still(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        assert self._patience is not None
+        loop = asyncio.get_running_loop()
+        left = self._touched + self._patience - loop.time()
+        if left > 0:
+            self._timer = loop.call_later(left, self._look)
+            return
+        self.tell(TimedOut(f"{self.tool} gave no sign for {self._patience:g} s."))
+        self.cancel()
+
+
+def _told(progress: float, total: float | None, message: str | None) -> tuple[Any, ...]:
+    """As `Context.report` takes it: a fraction where the server says of how much, and its words."""
+    fraction = (min(max(progress / total, 0.0), 1.0),) if total else ()
+    return (*fraction, message) if message else fraction

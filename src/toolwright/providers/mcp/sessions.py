@@ -1,0 +1,68 @@
+"""Sessions: the connections of one server, by whose they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from toolwright.core.call import Call
+from toolwright.core.errors import NotStarted
+from toolwright.providers.mcp.options import Options
+from toolwright.providers.mcp.route import Route, Who
+
+if TYPE_CHECKING:
+    from toolwright.providers.mcp.connection import Connection
+    from toolwright.providers.mcp.manifest import Manifest
+
+
+class Sessions:
+    """Each user, or each session, has a connection of its own; nobody acts in another's name."""
+
+    def __init__(
+        self, name: str, route: Route, options: Options, heard: Callable[[Connection, Manifest], None]
+    ) -> None:
+        self._name, self._route, self._options, self._heard = name, route, options, heard
+        self._open: dict[Who, Connection] = {}
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(list(self._open.values()))
+
+    def who(self, call: Call) -> Who:
+        """Whose connection a call uses."""
+        match self._options.per:
+            case "everyone":
+                return Who()
+            case "user":
+                return Who(call.user)
+            case "session":
+                return Who(call.user, call.session)
+
+    def of(self, who: Who) -> Connection:
+        """The connection of somebody; it is not started yet."""
+        if (known := self._open.get(who)) is not None:
+            return known
+        from toolwright.providers.mcp.connection import Connection  # loads the library, which takes a second
+
+        if len(self._open) >= self._options.sessions:
+            self._make_room()
+        made = self._open[who] = Connection(self._name, self._route, who, self._options, self._heard)
+        return made
+
+    def found(self, who: Who) -> Connection | None:
+        """The connection of somebody, if there is one."""
+        return self._open.get(who)
+
+    def _make_room(self) -> None:
+        """The one that has been quiet for longest goes; what is in use stays."""
+        quiet = [connection for connection in self if connection.state == "idle"]
+        if not quiet:
+            raise NotStarted(
+                f"The MCP server {self._name} has {self._options.sessions} connections, all in use. Try again later."
+            )
+        del self._open[quiet[0].who]
+
+    async def close(self) -> None:
+        """Leave them all."""
+        connections, self._open = list(self), {}
+        await asyncio.gather(*(connection.close() for connection in connections))
