@@ -223,10 +223,13 @@ class Connection:
     # Trouble
 
     async def _explained(self, error: BaseException) -> Trouble:
-        trouble, told = trouble_of(error), await self.route.explain()
-        message = trouble.message if told in trouble.message else f"{trouble.message} {told}"
-        hopeless = trouble.hopeless or self.route.hopeless(error)
-        return Trouble(trouble.sent, True, message, hopeless=hopeless)
+        """What is told of it; the whole story, with what the server printed, is for the log."""
+        trouble, story = trouble_of(error), await self.route.explain()
+        gist = story.partition("\n")[0]
+        message = trouble.message if gist in trouble.message else f"{trouble.message} {gist}"
+        if story != gist:
+            self._log.warning("%s", story)
+        return Trouble(trouble.sent, True, message, hopeless=trouble.hopeless or self.route.hopeless(error))
 
     def _count(self, trouble: Trouble, lasted: float) -> None:
         self._backoff.count(lasted)

@@ -16,7 +16,8 @@ from toolwright.core.names import SEPARATOR, is_legal, sanitised
 from toolwright.core.options import Options
 from toolwright.core.tool import Tool
 from toolwright.providers.mcp.prose import hides, line, told
-from toolwright.providers.mcp.schema import Schema, Unusable, cleaned, object_schema
+from toolwright.providers.mcp.schema import Schema, Unusable
+from toolwright.providers.mcp.wording import cleaned, object_schema
 
 __all__ = ["Unusable", "allowed", "names_of", "tool_of"]
 
@@ -117,14 +118,14 @@ def _is_ours(name: str) -> bool:
 
 def _nearest(wire: str) -> str:
     ascii_only = sanitised(unicodedata.normalize("NFKC", wire)[:MOST_WIRE_NAME])
-    return _UNDERSCORES.sub("_", ascii_only).strip("_") or "tool"
+    return _UNDERSCORES.sub("_", ascii_only).strip("_-") or "tool"
 
 
 def _marked(name: str, wire: str) -> Iterator[str]:
     """The name with a hash; with others, should a server have taken the first for another tool."""
     for time in count():
         mark = sha256(f"{time or ''}{wire}".encode()).hexdigest()[:8]
-        yield f"{name[: MOST_NAME - 9]}_{mark}"
+        yield f"{name[: MOST_NAME - 9].rstrip('_')}_{mark}"
 
 
 def _wire_name(definition: Mapping[str, Any]) -> str:

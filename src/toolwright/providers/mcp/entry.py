@@ -139,6 +139,7 @@ _AUTH = {
     "scopes": lambda given: text(given).split() if isinstance(given.value, str) else texts(given),
     "client_id": text,
     "client_secret": text,
+    "issuer": text,
     "redirect_port": whole,
 }
 _AUTH_OTHERS = {"scope": "scopes", "callback_port": "redirect_port"}
@@ -156,6 +157,8 @@ def _auth(given: Written) -> dict[str, Any] | None:
         for key in ("client_id", "client_secret"):
             if key not in auth:
                 raise given.mistake(f"client_credentials needs a {key}.", f"write {key}: ${{NAME}}.")
+        if "redirect_port" in found:
+            raise found["redirect_port"].mistake("client_credentials asks nobody.", "take it out.")
     return auth
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from toolwright.core.errors import Denied, InvalidArguments
-from toolwright.core.explain import coerce, preview
+from toolwright.core.explain import preview
 from toolwright.core.names import nearest
 from toolwright.providers.mcp.prose import line, told
-from toolwright.providers.mcp.schema import Schema, Unusable, cleaned, object_schema
+from toolwright.providers.mcp.schema import Schema, Unusable
+from toolwright.providers.mcp.wording import cleaned, object_schema
 
 Wire: TypeAlias = Mapping[str, Any]
 Requests: TypeAlias = Mapping[str, Wire]
@@ -107,18 +108,35 @@ def _bad_form(request: Wire) -> str | None:
 def _bad_url(url: Any) -> str | None:
     """Why nobody should be sent there: only the web, no hidden sign-in, nothing that reads as another address."""
     try:
-        parts = urlsplit(url if isinstance(url, str) else "")
-        host, _ = parts.hostname or "", parts.port
-        ascii_host = host.encode("idna").decode() if host else ""
+        address = _Address.of(url)
     except ValueError:  # UnicodeError is one, too
         return f"The server asks to open {preview(url, 200)}, which is no address."
-    if parts.scheme not in ("http", "https") or not ascii_host:
+    if address.scheme not in ("http", "https") or not address.host:
         return f"The server asks to open {preview(url, 200)}; only http and https addresses are shown to people."
-    if "@" in parts.netloc:
-        return f"The server asks to open an address with a user name in it ({preview(parts.netloc, 200)})."
-    if len(url) > MOST_URL or line(url, MOST_URL) != url or set(url) & set(' "<>\\^`{|}'):
+    if address.signs_in:
+        return f"The server asks to open an address with a user name in it ({preview(url, 200)})."
+    if len(url) > MOST_URL or not address.url.isascii() or line(url, MOST_URL) != url or set(url) & set(' "<>\\'):
         return f"The server asks to open {preview(url, 200)}, which has characters that no address has, or too many."
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    url: str
+    """With its host in plain ASCII."""
+    scheme: str
+    host: str
+    looks_like: str
+    signs_in: bool
+
+    @classmethod
+    def of(cls, url: Any) -> _Address:
+        parts = urlsplit(url if isinstance(url, str) else "")
+        host = (parts.hostname or "").encode("idna").decode() if parts.hostname else ""
+        shown = f"[{host}]" if ":" in host else host
+        place = shown if parts.port is None else f"{shown}:{parts.port}"
+        spelt = host.encode().decode("idna")
+        return cls(urlunsplit(parts._replace(netloc=place)), parts.scheme, host, spelt, "@" in parts.netloc)
 
 
 def _shown(request: Wire, server: str) -> dict[str, Any]:
@@ -126,10 +144,9 @@ def _shown(request: Wire, server: str) -> dict[str, Any]:
     about = {"server": server, "message": told(params.get("message"))}
     if not _is_url(request):
         return {"mode": "form", **about, "schema": _form(request)}
-    url = str(params["url"])
-    host = (urlsplit(url).hostname or "").encode("idna").decode()
-    looks = host.encode().decode("idna")
-    return {"mode": "url", **about, "url": url, "host": host, **({"looks_like": looks} if looks != host else {})}
+    address = _Address.of(params["url"])
+    looks = {"looks_like": address.looks_like} if address.looks_like != address.host else {}
+    return {"mode": "url", **about, "url": address.url, "host": address.host, **looks}
 
 
 def _sentence(form: Mapping[str, Any]) -> str:
@@ -144,8 +161,9 @@ def _form(request: Wire) -> dict[str, Any]:
     schema = object_schema(_params(request).get("requestedSchema"), "An MCP server's form")
     Schema(schema).bound()
     made = cleaned(schema)
-    if not isinstance(made["properties"], dict):
-        raise Unusable("It has no fields.")
+    fields = made["properties"]
+    if not isinstance(fields, dict) or not all(isinstance(field, dict) for field in fields.values()):
+        raise Unusable("Its fields are not described as a form's are.")
     return made
 
 
@@ -224,10 +242,14 @@ def _checked(schema: dict[str, Any], given: Any) -> dict[str, Any]:
             near = nearest(str(name), fields, 1)
             hint = f"; did you mean {near[0]!r}?" if near else f". It has: {', '.join(fields)}."
             raise InvalidArguments(f"The form has no field {preview(name)}{hint}")
-    filled = {name: field["default"] for name, field in fields.items() if "default" in field and name not in given}
+    filled = {name: field["default"] for name, field in fields.items() if name not in given and _has_default(field)}
     values = filled | {name: _listed(value, fields[name]) for name, value in given.items() if value is not None}
     _refuse_nested(values)
-    return Schema(schema, where="An MCP server's form", formats=True).take(coerce(values, schema))
+    return Schema(schema, where="An MCP server's form", formats=True).take(values)
+
+
+def _has_default(field: Mapping[str, Any]) -> bool:
+    return field.get("default") is not None
 
 
 def _listed(value: Any, field: Mapping[str, Any]) -> Any:

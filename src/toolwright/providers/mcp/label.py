@@ -69,6 +69,7 @@ _WITH_VALUE = re.compile(
     r"|add-host|memory|cpus|gpus|from|with|with-editable|python|package|call|directory|project|index-url"
     r"|extra-index-url|import|require)"
 )
+_PYTHONS_VALUE = re.compile("-[cWX]")
 """Options of theirs whose value is the next word."""
 _EXTENSION = re.compile(r"(?<=.)\.(?:py|pyz|[mc]?[jt]s|sh|rb|jar|exe|cmd)$", re.IGNORECASE)
 
@@ -91,16 +92,16 @@ def namespace_of_command(words: Sequence[str]) -> str:
         return _legal(rest[rest.index("-m") + 1])
     if not python and own not in _RUNNERS:
         return _legal(own)
-    at = _first(rest, _RUNNERS.get(own, frozenset()))
+    at = _first(rest, _RUNNERS.get(own, frozenset()), _PYTHONS_VALUE if python else _WITH_VALUE)
     return namespace_of_command(rest[at:]) if at is not None else _legal(own)
 
 
-def _first(words: Sequence[str], own: frozenset[str]) -> int | None:
+def _first(words: Sequence[str], own: frozenset[str], with_value: re.Pattern[str]) -> int | None:
     """Where the first word is that says what is run."""
     value = False
     for at, word in enumerate(words):
         if value or word.startswith("-") or word in own or re.fullmatch(r"\w+=.*", word, re.DOTALL):
-            value = not value and _WITH_VALUE.fullmatch(word) is not None
+            value = not value and with_value.fullmatch(word) is not None
         else:
             return at
     return None

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from toolwright.core.errors import DefinitionError
+from toolwright.core.errors import DefinitionError, ToolError
 from toolwright.providers.mcp.entry import Entry
 from toolwright.providers.mcp.route import Ended, Route, Who
 from toolwright.providers.mcp.variables import Variables, from_file
@@ -23,8 +23,9 @@ class Late(Route):
         self.label, self.identity, self.namespace = shown.label, shown.identity, shown.namespace
 
     def targets(self, who: Who, ended: Ended) -> Sequence[Any]:
-        """What the way of this moment gives."""
+        """What the way of this moment gives; its troubles are told in the words of the file."""
         self._now = self._made(self.filled)
+        self._now.label, self._now.identity = self.label, self.identity
         return self._now.targets(who, ended)
 
     async def explain(self) -> str:
@@ -42,6 +43,37 @@ class Late(Route):
     def filled(self, text: str) -> str:
         """A text with its variables filled in."""
         return self._variables.filled(text, self._error)
+
+    async def problem(self) -> str:
+        """What can be known to be wrong without starting anything: a variable, or a command that is not there."""
+        from toolwright.providers.mcp.stdio import Stdio
+
+        try:
+            made = self._made(self.filled)
+            made.label = self.label
+            self._env(Who()), self._headers(Who())
+            if isinstance(made, Stdio):
+                made.check(await made.surroundings(Who()))
+        except (DefinitionError, ToolError) as error:
+            return str(error)
+        return ""
+
+    def secrets(self) -> list[str]:
+        """What was filled in for a server's eyes alone."""
+        given = [*self._entry.env.values(), *self._entry.headers.values()]
+        try:
+            return [*map(self.filled, given), *self._env(Who()).values()]
+        except DefinitionError:
+            return given
+
+    def signed_in(self) -> bool | None:
+        """Whether the person at this machine has signed in; None where nobody has to."""
+        from toolwright.providers.mcp.oauth import OAuth
+
+        if not isinstance(self.auth, OAuth):
+            return None
+        kept = self.auth.tokens.of(self.filled(self._entry.url), None).read()
+        return kept.access is not None and (kept.renewable or not kept.stale())
 
     def _made(self, fill: Callable[[str], str]) -> Route:
         return self._command(fill) if self._entry.kind == "stdio" else self._url(fill)
@@ -106,14 +138,14 @@ class Late(Route):
     @cached_property
     def auth(self) -> Any:
         """Who we are to the server; made once, because it remembers who is signed in."""
-        from toolwright.providers.mcp import oauth
+        from toolwright.providers.mcp.oauth import client_credentials, oauth
 
         if self._entry.auth is None:
             return None
         given = {
             name: self.filled(value) if isinstance(value, str) else value for name, value in self._entry.auth.items()
         }
-        return getattr(oauth, given.pop("type"))(**given)
+        return oauth(**given) if given.pop("type") == "oauth" else client_credentials(**given)
 
     def _error(self, problem: str, fix: str) -> DefinitionError:
         return DefinitionError(

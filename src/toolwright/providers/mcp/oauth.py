@@ -25,6 +25,8 @@ Asserted: TypeAlias = Callable[[str, str], Awaitable[str]]
 Known: TypeAlias = "WeakValueDictionary[tuple[str, str | None], Any]"
 """What signs requests, by URL and user, for as long as some connection uses it."""
 
+STEPS = 20
+"""What a client's `max_redirects` has to be: `httpx2` counts each step of a sign-in as one."""
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 

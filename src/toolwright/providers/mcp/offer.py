@@ -32,6 +32,7 @@ class Offer:
         """What changed in the tools that are held back, by our names."""
         self._unusable: dict[str, str] = {}
         self._checks: dict[str, Callable[[Any], str | None] | None] = {}
+        self._taking = asyncio.Lock()
 
     async def load(self) -> bool:
         """Whether it is known from an earlier time what the server offers."""
@@ -43,16 +44,16 @@ class Offer:
 
     async def take(self, manifest: Manifest, *, keep: bool = True) -> bool:
         """What the server says now; whether that is something else than before."""
-        before, self._manifest = self._manifest, manifest
-        if keep and self._manifests is not None and before != manifest:
-            await asyncio.to_thread(self._manifests.save, self._identity, manifest)
-        changes = await asyncio.to_thread(self._lock.look, self._server, self._identity, manifest.tools)
-        held = {name: change.summary for name, change in changes.items()}
-        if before == manifest and held == self._held:
-            return False
-        self._held = held
-        self._build(manifest)
-        return True
+        async with self._taking:  # a connection that comes up tells of it, and so does whoever waited for that
+            if keep and self._manifests is not None and self._manifest != manifest:
+                await asyncio.to_thread(self._manifests.save, self._identity, manifest)
+            changes = await asyncio.to_thread(self._lock.look, self._server, self._identity, manifest.tools)
+            held = {name: change.summary for name, change in changes.items()}
+            if self._manifest == manifest and held == self._held:
+                return False
+            self._manifest, self._held = manifest, held
+            self._build(manifest)
+            return True
 
     _held: Mapping[str, str] = {}
     """What changed in the tools that are held back, by their names on the wire."""

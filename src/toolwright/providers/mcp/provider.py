@@ -55,7 +55,7 @@ class Server(Provider):
 
     def __init__(self, route: Route, options: Options) -> None:
         self.route, self.options = route, options
-        self.namespace = options.namespace or route.namespace
+        self.namespace = route.namespace = options.namespace or route.namespace
         self.required, self.queue = options.required, options.queue
         self.timeout = inf if options.total is None else float(options.total)
         self.cache = None if options.cache is None else float(options.cache)
