@@ -46,6 +46,8 @@ class Connection:
         self.state: State = "idle"
         self.trouble: Trouble | None = None
         """What went wrong last, until all is well again."""
+        self.story = ""
+        """What the server itself had to say about that."""
         self.manifest: Manifest | None = None
         self.requests: dict[Request, None] = {}
         """Those that were sent and are not over, or wait for somebody's answer; oldest first."""
@@ -112,12 +114,14 @@ class Connection:
         self._closing = True
         self._leave("")
         self._backoff.cut_short()
-        if self._owner is not None:
-            _, late = await asyncio.wait({self._owner}, timeout=LEAVING)
-            for task in late:
+        if (owner := self._owner) is not None:
+            if self._over is None:  # it is still being made
+                owner.cancel()
+            _, late = await asyncio.wait({owner}, timeout=LEAVING)
+            if late:
                 self._log.warning("The connection was not let go in time.")
-                task.cancel()
-                await asyncio.wait({task}, timeout=1.0)
+                owner.cancel()
+                await asyncio.wait({owner}, timeout=1.0)
         self._turn("closed")
 
     # The owner
@@ -224,11 +228,11 @@ class Connection:
 
     async def _explained(self, error: BaseException) -> Trouble:
         """What is told of it; the whole story, with what the server printed, is for the log."""
-        trouble, story = trouble_of(error), await self.route.explain()
-        gist = story.partition("\n")[0]
+        trouble, self.story = trouble_of(error), await self.route.explain()
+        gist = self.story.partition("\n")[0]
         message = trouble.message if gist in trouble.message else f"{trouble.message} {gist}"
-        if story != gist:
-            self._log.warning("%s", story)
+        if self.story != gist:
+            self._log.warning("%s", self.story)
         return Trouble(trouble.sent, True, message, hopeless=trouble.hopeless or self.route.hopeless(error))
 
     def _count(self, trouble: Trouble, lasted: float) -> None:

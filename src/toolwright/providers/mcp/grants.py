@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 import webbrowser
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from inspect import iscoroutinefunction
@@ -71,9 +71,11 @@ class Grant:
 class Storage:
     """The library's view of one sign-in; it is kept whole, so that tokens never meet another's registration."""
 
-    def __init__(self, kept: Kept, grant: Grant) -> None:
+    def __init__(self, kept: Kept, grant: Grant, wanted: str | None = None) -> None:
         self._kept, self._grant = kept, grant
         self.sign_in = known_to(grant, kept.read())
+        if not _covers(self.sign_in.client, wanted):  # then it takes another registration to be given more
+            self.sign_in = replace(self.sign_in, client=None)
         self.provider: Provider | None = None
 
     async def get_tokens(self) -> OAuthToken | None:
@@ -107,6 +109,11 @@ def known_to(grant: Grant, kept: SignIn) -> SignIn:
     ours = {"client_id": grant.client.client_id}  # and not its secret, which is kept elsewhere
     same = (kept.client or {}).get("client_id") == ours["client_id"]
     return replace(kept, client=ours) if same else SignIn(client=ours)
+
+
+def _covers(client: Mapping[str, Any] | None, wanted: str | None) -> bool:
+    registered = (client or {}).get("scope")
+    return not registered or set((wanted or "").split()) <= set(registered.split())
 
 
 class ByCode(Grant):

@@ -135,7 +135,7 @@ def oauth(
     """Sign in to a server by a browser; each user for oneself, and once, since the sign-in is kept.
 
     Args:
-        scopes: what to ask for, beside what the server says it needs.
+        scopes: what to ask for in place of all that the server lists; what it insists on is asked for in any case.
         client_id: of a client that is registered already; without one, the server is asked to register us.
         client_metadata_url: where our own metadata are, for servers that look them up instead of registering.
         issuer: the authorisation server that may see the secret, where it is not on the server's own host.

@@ -110,11 +110,11 @@ class Offer:
         """The server's own words, and its prompts."""
         if self._manifest is None:
             return ""
-        from toolwright.providers.mcp.visible import visible
+        from toolwright.providers.mcp.prose import told
 
         prompts = [_prompt(prompt) for prompt in self._manifest.prompts]
-        told = [self._manifest.instructions.strip(), "Prompts:\n" + "\n".join(prompts) if prompts else ""]
-        return "\n\n".join(visible(text) for text in told if text)
+        parts = [told(self._manifest.instructions), "Prompts:\n" + "\n".join(prompts) if prompts else ""]
+        return "\n\n".join(part for part in parts if part)
 
 
 class Held(Denied):
@@ -131,8 +131,10 @@ def _as_offered(made: Tool[..., Any], name: str, *, listed: bool) -> Tool[..., A
 
 
 def _prompt(prompt: Mapping[str, Any]) -> str:
-    described = str(prompt.get("description") or prompt.get("title") or "").strip()
-    return f"- {prompt.get('name')}{f': {described}' if described else ''}"
+    from toolwright.providers.mcp.prose import line
+
+    described = line(prompt.get("description") or prompt.get("title"), 500)
+    return f"- {line(prompt.get('name'))}{f': {described}' if described else ''}"
 
 
 def _manifests(options: Options) -> Manifests | None:

@@ -154,14 +154,12 @@ class Server(Provider):
 
     async def check(self) -> Report:
         """Start the server, and tell how that went."""
-        began = monotonic()
+        began, connection = monotonic(), self.sessions.of(self._lister or Who())
         try:
-            connection = self.sessions.of(self._lister or Who())
             manifest = await connection.started()
-        except Exception as error:  # noqa: BLE001 - this is what was asked for
-            trouble = str(error) if isinstance(error, NotStarted) else f"{type(error).__name__}: {error}"
-            explained = await self.route.explain()
-            return Report(ok=False, state="down", seconds=monotonic() - began, error=trouble, stderr=explained)
+        except NotStarted as error:
+            took = monotonic() - began
+            return Report(ok=False, state="down", seconds=took, error=str(error), stderr=connection.story)
         names = tuple(str(tool.get("name")) for tool in manifest.tools)
         return Report(
             ok=True, state=connection.state, protocol=manifest.protocol, tools=names, seconds=monotonic() - began,

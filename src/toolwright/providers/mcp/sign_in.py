@@ -50,7 +50,7 @@ class SignedIn(httpx2.Auth):
 
     def __init__(self, who: Who, url: str, grant: Grant, kept: Kept) -> None:
         self._who, self._url, self._grant, self._kept = who, url, grant, kept
-        self._asked = 0
+        self._failures = 0
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """The request with what it has to carry; after a refusal, a second time with something better."""
@@ -98,21 +98,26 @@ class SignedIn(httpx2.Auth):
                 self._kept.write(_without_tokens(now, exchange.answer))
 
     async def _ask(self, request: httpx2.Request, sent: SignIn, exchange: _Exchange) -> Steps:
-        refusal, asked = exchange.answer, self._asked
+        """A person, or whoever else can say who we are; once for all who wait for the same."""
+        refusal, failures = exchange.answer, self._failures
         assert refusal is not None
         async with self._asking(sent, refusal) as grant:
             if self._read().access != sent.access:
                 return
-            if asked != self._asked:
+            if failures != self._failures:
                 raise self._needed("Signing in did not work.")
-            self._asked += 1
-            provider, flow = self._begin(request, grant)
-            async with aclosing(flow):
-                await self._next(flow, None, exchange)
-                outgoing = await self._next(flow, _challenge(refusal, self._grant.scopes), exchange)
-                while outgoing is not request:
-                    yield self._checked(provider, outgoing)
-                    outgoing = await self._next(flow, exchange.answer, exchange)
+            challenge = _challenge(refusal, self._grant.scopes)
+            provider, flow = self._begin(request, grant, wanted=extract_scope_from_www_auth(challenge))
+            try:
+                async with aclosing(flow):
+                    await self._next(flow, None, exchange)
+                    outgoing = await self._next(flow, challenge, exchange)
+                    while outgoing is not request:
+                        yield self._checked(provider, outgoing)
+                        outgoing = await self._next(flow, exchange.answer, exchange)
+            except Exception:
+                self._failures += 1
+                raise
 
     @asynccontextmanager
     async def _asking(self, sent: SignIn, refusal: httpx2.Response) -> AsyncIterator[Grant]:
@@ -124,9 +129,9 @@ class SignedIn(httpx2.Auth):
             yield grant
 
     def _begin(
-        self, request: httpx2.Request, grant: Grant, *, expired: bool = False
+        self, request: httpx2.Request, grant: Grant, *, expired: bool = False, wanted: str | None = None
     ) -> tuple[Provider, AsyncGenerator[httpx2.Request, httpx2.Response]]:
-        storage = Storage(self._kept, self._grant)
+        storage = Storage(self._kept, self._grant, wanted)
         provider = storage.provider = grant.provider(self._url, storage)
         if isinstance(provider, OAuthClientProvider):
             recall(provider, storage.sign_in)

@@ -66,7 +66,7 @@ def trouble_of(error: BaseException) -> Trouble:
     if hasattr(error, "error") and hasattr(error, "code"):
         return _of_rpc(error.code, str(error), getattr(error, "data", None))
     if type(error).__module__.partition(".")[0] == "httpx2":
-        from toolwright.providers.mcp.failed import trouble
+        from toolwright.providers.mcp.web import trouble
 
         return trouble(error)
     if type(error).__name__ in ("ClosedResourceError", "BrokenResourceError", "EndOfStream"):
@@ -78,8 +78,9 @@ def _of_rpc(code: int, message: str, data: Any) -> Trouble:
     if isinstance(data, Mapping) and (told := _TOLD.get(str(data.get(_MARK)))) is not None:
         return told
     if code == CONNECTION_CLOSED:
-        # Over HTTP this is one answer that broke off: what carries the others still stands.
-        return Trouble(True, not message.startswith("SSE stream"), _sentence(message))
+        if message.startswith("SSE stream"):  # over HTTP, one answer broke off; what carries the others still stands
+            return Trouble(True, False, f"The answer broke off before it was whole ({message}).")
+        return Trouble(True, True, _sentence(message))
     if code == REQUEST_TIMEOUT:
         return Trouble(True, False, _sentence(message))
     if code == INVALID_REQUEST and message == "Session terminated":

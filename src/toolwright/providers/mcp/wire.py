@@ -23,7 +23,7 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
-from toolwright.core.errors import NotStarted
+from toolwright.core.errors import NotStarted, ToolError
 from toolwright.providers.mcp.escaped import escaped
 from toolwright.providers.mcp.route import Ended
 from toolwright.providers.mcp.trouble import CONNECTION_CLOSED, PARSE_ERROR, Trouble, tell
@@ -46,7 +46,7 @@ class Line(Protocol):
         ...
 
     async def put(self, frame: str) -> None:
-        """Send one message; raises `OSError` once nobody reads it any more."""
+        """Send one message; raises `OSError` once nobody reads any more, a `ToolError` if only this one failed."""
         ...
 
     async def last_words(self) -> str:
@@ -81,6 +81,11 @@ class Wire:
         except OSError:
             self._end(await self._line.last_words())
             self._refuse(message)
+        except ToolError:  # this one failed; those that nobody waits for fail in silence
+            if not isinstance(message, JSONRPCRequest):
+                raise ClosedResourceError from None
+            self._waiting.pop(str(message.id), None)
+            raise
 
     def _refuse(self, message: Any) -> NoReturn:
         """It was not sent. The library expects its own error where nobody waits for an answer."""

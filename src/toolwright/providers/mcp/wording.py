@@ -23,10 +23,10 @@ _CONTRACT = frozenset({
 
 def object_schema(given: Any, where: str) -> dict[str, Any]:
     """The schema as one of an object with properties, which is what models' APIs want; what is none takes anything."""
-    kind = given.get("type") if isinstance(given, Mapping) else given
+    kind = given.get("type") if isinstance(given, Mapping) else "no schema"
     if kind == "object":
         return dict(given) if "properties" in given else {**given, "properties": {}}
-    if isinstance(given, Mapping) and (kind is None or (isinstance(kind, list) and "object" in kind)):
+    if kind is None or (isinstance(kind, list) and "object" in kind):
         log.warning("%s: its input schema is of type %s; taken as an object's", where, preview(kind))
         return {"properties": {}, **given, "type": "object"}
     log.warning("%s: its input schema is none of an object (%s); it takes anything", where, preview(given))

@@ -1,0 +1,263 @@
+"""A real authorisation server and an MCP server that it guards, each on a port of its own, out of the library."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+import uvicorn
+from mcp.server import MCPServer
+from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.server.auth.provider import (
+    AccessToken,
+    AuthorizationCode,
+    AuthorizationParams,
+    AuthorizeError,
+    RefreshToken,
+    TokenError,
+    construct_redirect_uri,
+)
+from mcp.server.auth.routes import create_auth_routes
+from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from pydantic import AnyHttpUrl
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+SCOPES = ["tools", "admin"]
+
+
+class Authority:
+    """Signs in whoever is `person`, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.issuer = self.url = ""
+        self.clients = dict[str, OAuthClientInformationFull]()
+        self.codes = dict[str, AuthorizationCode]()
+        self.access = dict[str, AccessToken]()
+        self.renewing = dict[str, RefreshToken]()
+        self.all_tokens = set[str]()
+        self.reset()
+
+    def reset(self) -> None:
+        """As it is before any test."""
+        for known in (self.clients, self.codes, self.access, self.renewing, self.all_tokens):
+            known.clear()
+        self.person, self.lifetime, self.default_scopes = "ada", 3600, ["tools"]
+        self.refuses = self.broken = self.says_iss = False
+        self.seen = list[str]()
+        """What was done: `registered`, `signed in ada`, `renewed ada`, `reused`."""
+        self.metadata = dict[str, Any]()
+        """What the MCP server's metadata say in place of the truth."""
+        self.pace = 0.0
+        """Seconds that renewing takes."""
+
+    def expire(self) -> None:
+        """No access token is good any more."""
+        self.access.clear()
+
+    async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
+        return self.clients.get(client_id)
+
+    async def register_client(self, client_info: OAuthClientInformationFull) -> None:
+        self.seen.append("registered")
+        self.clients[client_info.client_id] = client_info
+
+    async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
+        if self.refuses:
+            raise AuthorizeError("access_denied", "no")
+        code = AuthorizationCode(
+            code=secrets.token_hex(20),
+            scopes=params.scopes or self.default_scopes,
+            expires_at=time.time() + 60,
+            client_id=client.client_id,
+            code_challenge=params.code_challenge,
+            redirect_uri=params.redirect_uri,
+            redirect_uri_provided_explicitly=params.redirect_uri_provided_explicitly,
+            resource=params.resource,
+            subject=self.person,
+        )
+        self.codes[code.code] = code
+        issuer = "https://other.test" if self.says_iss else None
+        return construct_redirect_uri(str(params.redirect_uri), code=code.code, state=params.state, iss=issuer)
+
+    async def load_authorization_code(self, client: Any, authorization_code: str) -> AuthorizationCode | None:
+        return self.codes.get(authorization_code)
+
+    async def exchange_authorization_code(self, client: Any, authorization_code: AuthorizationCode) -> OAuthToken:
+        del self.codes[authorization_code.code]
+        self.seen.append(f"signed in {authorization_code.subject}")
+        return self.tokens(authorization_code)
+
+    async def load_refresh_token(self, client: Any, refresh_token: str) -> RefreshToken | None:
+        if refresh_token in self.all_tokens and refresh_token not in self.renewing:
+            self.seen.append("reused")
+        return self.renewing.get(refresh_token)
+
+    async def exchange_refresh_token(self, client: Any, refresh_token: RefreshToken, scopes: list[str]) -> OAuthToken:
+        if self.renewing.pop(refresh_token.token, None) is None:
+            raise TokenError("invalid_grant")
+        await asyncio.sleep(self.pace)
+        self.seen.append(f"renewed {refresh_token.subject}")
+        return self.tokens(refresh_token)
+
+    async def load_access_token(self, token: str) -> AccessToken | None:
+        return self.access.get(token)
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        return self.access.get(token)
+
+    async def revoke_token(self, token: Any) -> None:
+        raise NotImplementedError
+
+    def tokens(self, grant: Any) -> OAuthToken:
+        access, renewing = f"access-{secrets.token_hex(16)}", f"refresh-{secrets.token_hex(16)}"
+        same = {"client_id": grant.client_id, "scopes": grant.scopes, "subject": grant.subject}
+        self.access[access] = AccessToken(token=access, resource=grant.resource, **same)
+        self.renewing[renewing] = RefreshToken(token=renewing, resource=grant.resource, **same)
+        self.all_tokens |= {access, renewing}
+        return OAuthToken(
+            access_token=access, refresh_token=renewing, expires_in=self.lifetime, scope=" ".join(grant.scopes)
+        )
+
+    def app(self) -> ASGIApp:
+        options = ClientRegistrationOptions(enabled=True, valid_scopes=SCOPES, default_scopes=SCOPES)
+        routes = create_auth_routes(self, AnyHttpUrl(self.issuer), client_registration_options=options)
+        return _Token(Starlette(routes=routes), self)
+
+    def guarded(self) -> ASGIApp:
+        settings = AuthSettings(
+            issuer_url=AnyHttpUrl(self.issuer),
+            resource_server_url=AnyHttpUrl(self.url),
+            required_scopes=["tools"],
+            validate_token_resource=False,
+        )
+        served = MCPServer("guarded", auth=settings, token_verifier=self, log_level="ERROR")
+
+        @served.tool()
+        async def whoami() -> str:
+            """Say who is signed in."""
+            token = get_access_token()
+            assert token is not None
+            return str(token.subject)
+
+        @served.tool()
+        async def slow() -> str:
+            """Take a while."""
+            await asyncio.sleep(0.5)
+            return "done"
+
+        return _StepUp(served.streamable_http_app(host="127.0.0.1", json_response=True), self)
+
+
+class _Token:
+    """The library's token endpoint, and client credentials, which it does not have."""
+
+    def __init__(self, app: ASGIApp, authority: Authority) -> None:
+        self._app, self._authority = app, authority
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != "/token":
+            return await self._app(scope, receive, send)
+        if self._authority.broken:
+            return await JSONResponse({"error": "server_error"}, 503)(scope, receive, send)
+        body = await _body(receive)
+        request = Request(scope, _again(body))
+        form = await request.form()
+        if form.get("grant_type") != "client_credentials":
+            return await self._app(scope, _again(body), send)
+        self._authority.seen.append(f"program {request.headers.get('authorization', '')} {form.get('scope')}")
+        if "assertion" in str(form.get("client_assertion_type")):
+            self._authority.seen.append("by key")
+        grant = AccessToken(token="", client_id="program", scopes=SCOPES, subject="program")
+        said = self._authority.tokens(grant).model_dump(exclude={"refresh_token"})
+        return await JSONResponse(said)(scope, receive, send)
+
+
+class _StepUp:
+    """One tool asks for more than the others, and the metadata can be made to lie."""
+
+    def __init__(self, app: ASGIApp, authority: Authority) -> None:
+        self._app, self._authority = app, authority
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        if self._authority.metadata and "oauth-protected-resource" in scope["path"]:
+            return await JSONResponse(self._authority.metadata)(scope, receive, send)
+        body = await _body(receive)
+        token = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
+        known = self._authority.access.get(token)
+        if b'"name":"admin"' in body and known is not None and "admin" not in known.scopes:
+            said = {"WWW-Authenticate": 'Bearer error="insufficient_scope", scope="admin"'}
+            return await JSONResponse({}, 403, said)(scope, receive, send)
+        return await self._app(scope, _again(body, receive), send)
+
+
+async def _body(receive: Receive) -> bytes:
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+    return body
+
+
+def _again(body: bytes, then: Receive | None = None) -> Receive:
+    said = False
+
+    async def receive() -> Any:
+        nonlocal said
+        if not said:
+            said = True
+            return {"type": "http.request", "body": body, "more_body": False}
+        return await then() if then is not None else {"type": "http.disconnect"}
+
+    return receive
+
+
+@contextmanager
+def running() -> Iterator[Authority]:
+    """Both servers, in a thread of their own."""
+    authority = Authority()
+    ports = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    authority.issuer, origin = (f"http://127.0.0.1:{port.getsockname()[1]}" for port in ports)
+    authority.url = f"{origin}/mcp"
+    servers = [
+        uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=1))
+        for app in (authority.app(), authority.guarded())
+    ]
+
+    async def serve() -> None:
+        await asyncio.gather(*(server.serve([port]) for server, port in zip(servers, ports, strict=True)))
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    try:
+        while not all(server.started for server in servers):
+            time.sleep(0.01)
+        yield authority
+    finally:
+        for server in servers:
+            server.should_exit = True
+        thread.join(5)
+
+
+async def browser(url: str) -> str:
+    """A person's browser: it goes where it is sent, and shows the last page."""
+    async with httpx2.AsyncClient(follow_redirects=True, trust_env=False) as client:
+        return (await client.get(url)).text
+
+
+def texts_in(folder: Any) -> list[Any]:
+    """What is kept in a folder."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]

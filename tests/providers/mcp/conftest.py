@@ -1,0 +1,24 @@
+from pathlib import Path
+
+import pytest
+
+from tests.providers.mcp.steady import ERAS, Steady
+
+
+@pytest.fixture(autouse=True)
+def places_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept of servers is kept apart from the user's own."""
+    monkeypatch.setenv("TOOLWRIGHT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TOOLWRIGHT_STATE", str(tmp_path / "state"))
+
+
+@pytest.fixture(params=ERAS)
+def steady(request: pytest.FixtureRequest, tmp_path: Path) -> Steady:
+    """A server that speaks the newer protocol, and then one that speaks the older."""
+    return Steady(tmp_path / "steady", request.param)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Steady:
+    """A server whose protocol does not matter."""
+    return Steady(tmp_path / "steady")

@@ -1,0 +1,29 @@
+"""Servers to talk to: real ones written with the library, and bad ones in plain Python that speak the wire format."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+FRIENDLY = (sys.executable, str(FOLDER / "friendly.py"))
+"""Over stdin and stdout, both eras; takes a second to start."""
+PLAIN = (sys.executable, "-S", str(FOLDER / "plain.py"))
+"""Over stdin and stdout, the older era; starts at once; habits are further arguments."""
+
+
+@asynccontextmanager
+async def serving(kind: str, *options: str, port: int = 0, **env: str) -> AsyncIterator[int]:
+    """The friendly server over `streamable-http` or `sse`, as a process of its own: gives its port."""
+    argv = (sys.executable, str(FOLDER / "served.py"), kind, str(port), *options)
+    process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE, env={**os.environ, **env})
+    assert process.stdout is not None
+    try:
+        yield int(await process.stdout.readline())
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        process._transport.close()  # type: ignore[attr-defined]  # else it is warned of when collected

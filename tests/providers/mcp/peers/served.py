@@ -1,0 +1,51 @@
+"""The friendly server over HTTP: `python served.py streamable-http|sse [port] [json]` prints its port once it listens.
+
+`SERVED_TOKEN` is the bearer token that it asks for, where it is set.
+"""
+
+import os
+import socket
+import sys
+from typing import Any
+
+import uvicorn
+from friendly import server
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+class Guarded:
+    """Lets in whoever has the token."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self.app, self.token = app, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = dict(scope.get("headers", ())).get(b"authorization", b"").decode()
+        if scope["type"] == "http" and given != f"Bearer {self.token}":
+            await send({"type": "http.response.start", "status": 401, "headers": [(b"content-type", b"text/plain")]})
+            await send({"type": "http.response.body", "body": b"who are you?"})
+            return
+        await self.app(scope, receive, send)
+
+
+class Server(uvicorn.Server):
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        print(self.servers[0].sockets[0].getsockname()[1], flush=True)
+
+
+def main(kind: str, port: int = 0, *options: str) -> None:
+    mcp = server(f"served-{kind}")
+    if kind == "sse":
+        app: ASGIApp = mcp.sse_app(host="127.0.0.1")
+    else:
+        app = mcp.streamable_http_app(host="127.0.0.1", json_response="json" in options)
+    if token := os.environ.get("SERVED_TOKEN"):
+        app = Guarded(app, token)
+    listening = socket.create_server(("127.0.0.1", port))
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
+    Server(config).run(sockets=[listening])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0, *sys.argv[3:])

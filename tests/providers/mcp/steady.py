@@ -1,0 +1,61 @@
+"""A folder with a steady server in it: what tests say of it, and what it did."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from toolwright import mcp
+from toolwright.providers.mcp import Server
+
+PEER = Path(__file__).parent / "peers" / "steady.py"
+ERAS = ("modern", "legacy")
+
+
+class Steady:
+    """The server's folder."""
+
+    def __init__(self, folder: Path, era: str = "both") -> None:
+        self.folder, self.era = folder, era
+        folder.mkdir(exist_ok=True)
+
+    def provider(self, **options: Any) -> Server:
+        """The server as a provider, named `steady`."""
+        given = {"namespace": "steady", "manifest": False, **options}
+        return mcp.stdio(sys.executable, "-I", "-S", str(PEER), str(self.folder), self.era, **given)
+
+    def lines(self, name: str) -> list[str]:
+        file = self.folder / name
+        return file.read_text().split() if file.exists() else []
+
+    @property
+    def starts(self) -> int:
+        return len(self.lines("starts"))
+
+    @property
+    def effects(self) -> list[str]:
+        return self.lines("effects")
+
+    def say(self, name: str, *, off: bool = False) -> None:
+        """`down` or `deaf`."""
+        (self.folder / name).unlink() if off else (self.folder / name).touch()
+
+    def offer(self, *tools: dict[str, Any]) -> str:
+        text = json.dumps(tools)
+        (self.folder / "tools.json").write_text(text)
+        return text
+
+
+def described(name: str, description: str = "Do it.", **more: Any) -> dict[str, Any]:
+    return {"name": name, "description": description, "inputSchema": {"type": "object"}, **more}
+
+
+async def until(true: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for something that another process does."""
+    async with asyncio.timeout(seconds):
+        while not true():
+            await asyncio.sleep(0.005)

@@ -1,0 +1,422 @@
+"""Servers as people write them, in their own files."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolwright import DefinitionError, Runtime, mcp
+from toolwright.providers.mcp.entries import block_of
+from toolwright.providers.mcp.entry import Entry
+from toolwright.providers.mcp.keys import FURTHER, IN_PYTHON, KEYS, OPTIONS, OTHERS
+from toolwright.providers.mcp.options import Options
+from toolwright.providers.mcp.written import Mistake, Written
+
+SERVER = Path(__file__).with_name("speaking.py")
+
+
+def read(value, **_) -> list[Entry]:
+    return block_of(Written(value)).entries()
+
+
+def one(entry) -> Entry:
+    [found] = read({"mcpServers": {"one": entry}})
+    return found
+
+
+def mistake(value) -> Mistake:
+    with pytest.raises(Mistake) as raised:
+        read(value)
+    return raised.value
+
+
+CLAUDE = """\
+{
+  "globalShortcut": "Ctrl+Space",
+  "mcpServers": {
+    "filesystem": {
+      "command": "npx",
+      "args": ["-y", "@modelcontextprotocol/server-filesystem", "/Users/ada/Desktop"]
+    },
+    "github": {
+      "type": "stdio",
+      "command": "docker",
+      "args": ["run", "-i", "--rm", "-e", "GITHUB_TOKEN", "ghcr.io/github/github-mcp-server"],
+      "env": {"GITHUB_TOKEN": "ghp_hunter2"}
+    },
+    "sentry": {"type": "http", "url": "https://mcp.sentry.dev/mcp", "headers": {"Authorization": "Bearer hunter2"}}
+  }
+}
+"""
+CURSOR = """\
+{
+  "mcpServers": {
+    "local": {"command": "uvx", "args": ["mcp-server-git"], "envFile": "${workspaceFolder}/.env"},
+    "remote": {"url": "https://api.example.com/sse", "headers": {"X-Key": "${env:KEY}"}},
+    "signed-in": {
+      "url": "https://api.example.com/mcp",
+      "auth": {"CLIENT_ID": "${env:ID}", "CLIENT_SECRET": "${env:SECRET}", "scopes": ["read", "write"]}
+    }
+  }
+}
+"""
+VSCODE = """\
+{
+  // Asked for once.
+  "inputs": [
+    {"type": "promptString", "id": "perplexity-key", "description": "API key", "password": true},
+    {"type": "promptString", "id": "region", "default": "eu",},
+  ],
+  "servers": {
+    "io.github.microsoft/playwright-mcp": {
+      "type": "stdio", "command": "npx", "args": ["-y", "@playwright/mcp@latest"],
+      "gallery": "https://api.mcp.github.com", "version": "1.0.0",
+    },
+    /* another */
+    "perplexity": {
+      "type": "stdio", "command": "npx", "args": ["-y", "perplexity", "--region", "${input:region}"],
+      "env": {"KEY": "${input:perplexity-key}"}, "cwd": "${workspaceFolder}/tools", "dev": {"watch": "*.ts"}
+    },
+    "docs": {"type": "sse", "url": "https://docs.example.com/events"}
+  }
+}
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text: str, name: str = "mcp.json") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_a_file_of_claude_desktop_is_taken_as_it_is(file):
+    found = mcp.servers(file(CLAUDE, "claude_desktop_config.json"))
+
+    assert [server.namespace for server in found] == ["filesystem", "github", "sentry"]
+    assert found[0].route.label == "npx -y @modelcontextprotocol/server-filesystem /Users/ada/Desktop"
+    assert found[2].route.label == "https://mcp.sentry.dev/mcp"
+    assert not any("hunter2" in f"{server.route.label}{server.route.identity}{server!r}" for server in found)
+
+
+def test_a_file_of_cursor_is_taken_as_it_is(file, tmp_path):
+    path = file(CURSOR, ".cursor/mcp.json")
+    entries = read(json.loads(CURSOR))
+
+    assert [(entry.name, entry.kind) for entry in entries] == [
+        ("local", "stdio"),
+        ("remote", "sse"),
+        ("signed-in", "http"),
+    ]
+    assert entries[2].auth == {
+        "type": "oauth", "client_id": "${env:ID}", "client_secret": "${env:SECRET}", "scopes": ["read", "write"],
+    }  # fmt: skip
+    [local, *_] = mcp.servers(path)
+    assert local.route.identity.endswith(f":{tmp_path.resolve()}")
+
+
+def test_a_file_of_vs_code_is_taken_as_it_is_comments_and_commas_too(file, tmp_path):
+    found = mcp.servers(file(VSCODE, ".vscode/mcp.json"))
+
+    assert [server.namespace for server in found] == ["io_github_microsoft_playwright-mcp", "perplexity", "docs"]
+    assert found[1].route.filled("${input:region} ${workspaceFolder}") == f"eu {tmp_path.resolve()}"
+    with pytest.raises(DefinitionError, match="PERPLEXITY_KEY is not set"):
+        found[1].route.filled("${input:perplexity-key}")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"mcpServers": {"a": {"command": "x"}}},
+        {"mcp_servers": {"a": {"command": "x"}}},
+        {"servers": {"a": {"command": "x"}}},
+        {"mcp": {"servers": {"a": {"command": "x"}}}},
+        {"mcp": {"servers": [{"name": "a", "command": "x"}]}},
+        {"mcp": {"a": {"type": "local", "command": ["x"]}}},
+        {"tools": {"timeout": 5, "mcpServers": [{"name": "a", "transport": "stdio", "command": "x"}]}},
+        {"a": {"command": "x"}},
+        {"a": "x"},
+        [{"name": "a", "command": "x"}],
+        [{"serverName": "a", "command": "x"}],
+    ],
+)
+def test_the_block_of_servers_is_found(value):
+    assert [(entry.name, entry.kind, entry.command) for entry in read(value)] == [("a", "stdio", "x")]
+
+
+def test_a_server_may_be_called_like_a_block():
+    assert [entry.name for entry in read({"mcp": {"command": "x"}, "servers": {"url": "https://x"}})] == [
+        "mcp",
+        "servers",
+    ]
+
+
+@pytest.mark.parametrize("value", [{}, {"mcpServers": {}}, {"mcpServers": []}])
+def test_no_servers_are_no_mistake(value):
+    assert read(value) == []
+
+
+def test_a_file_without_servers_says_how_to_write_them():
+    assert "There are no MCP servers in it. Fix: put them under mcpServers" in str(mistake({"editor.fontSize": 12}))
+
+
+@pytest.mark.parametrize(
+    ("entry", "kind"),
+    [
+        ({"type": "local", "command": "x"}, "stdio"),
+        ({"type": "remote", "url": "https://host/mcp"}, "http"),
+        ({"type": "remote", "url": "https://host/sse"}, "sse"),
+        ({"url": "https://host/mcp"}, "http"),
+        ({"url": "https://host/sse"}, "sse"),
+        ({"type": "http", "url": "https://host/sse"}, "http"),
+        ({"type": "streamableHttp", "url": "https://host/"}, "http"),
+        ({"transport": "streamable-http", "url": "https://host/"}, "http"),
+        ({"transport": "sse", "url": "https://host/"}, "sse"),
+        ({"type": "websocket", "url": "wss://host/"}, "websocket"),
+        ({"url": "ws://host/sse"}, "websocket"),
+        ({"serverUrl": "https://host/mcp"}, "http"),
+        ({"command": "x"}, "stdio"),
+        ("https://host/mcp", "http"),
+        ("uvx mcp-server-git", "stdio"),
+    ],
+)
+def test_how_a_server_is_reached_is_said_or_seen(entry, kind):
+    assert one(entry).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"command": ["npx", "-y"], "args": ["pkg"]}, ["npx", "-y", "pkg"]),
+        ({"command": "npx", "args": ["-y", "pkg", 5]}, ["npx", "-y", "pkg", "5"]),
+        ({"command": "npx -y 'my pkg'"}, ["npx", "-y", "my pkg"]),
+        ({"command": "/opt/my tools/run", "args": []}, ["/opt/my tools/run"]),
+        ("npx -y pkg", ["npx", "-y", "pkg"]),
+    ],
+)
+def test_a_command_is_a_word_a_line_or_a_list(entry, words):
+    found = one(entry)
+
+    assert [found.command, *found.args] == words
+
+
+def test_values_for_other_programs_are_written_out():
+    found = one({"command": "x", "environment": {"PORT": 80, "DEBUG": True, "NONE": None, "EMPTY": ""}})
+
+    assert found.env == {"PORT": "80", "DEBUG": "true", "EMPTY": ""}
+
+
+@pytest.mark.parametrize(
+    ("entry", "options"),
+    [
+        ({"toolsAllowed": ["a"], "toolsDenied": ["b"]}, {"allow": ["a"], "deny": ["b"]}),
+        ({"allowedTools": ["a"]}, {"allow": ["a"]}),
+        ({"include": "a*", "exclude": "b*"}, {"allow": ["a*"], "deny": ["b*"]}),
+        ({"requestTimeoutMs": 60000}, {"timeout": 60}),
+        ({"toolTimeout": 30000}, {"timeout": 30}),
+        ({"tool_timeout": 30}, {"timeout": 30}),
+        ({"timeout": 30}, {"timeout": 30}),
+        ({"timeout": "off", "total": False}, {"timeout": None, "total": None}),
+        ({"startup_timeout_sec": 20}, {"start_timeout": 20}),
+        ({"cache": 300000}, {"cache": 300}),
+        ({"cache": "5m"}, {"cache": 300}),
+        ({"cache": "off"}, {"cache": None}),
+        ({"shared": True}, {"per": "everyone"}),
+        ({"shared": False}, {"per": "session"}),
+        ({"per": "user"}, {"per": "user"}),
+        ({"healthProbe": "listTools"}, {"probe": "list"}),
+        ({"healthProbe": "ping"}, {"probe": "ping"}),
+        ({"toolPrefix": "gh_"}, {"namespace": "gh"}),
+        ({"namespace": "gh"}, {"namespace": "gh"}),
+        ({"queue": "slow", "required": True, "idle": "5m"}, {"queue": "slow", "required": True, "idle": 300}),
+        ({"effects": {"get_*": ["read"]}}, {"effects": {"get_*": ["read"]}}),
+        ({"effects": ["read", "network"]}, {"effects": {"*": ["read", "network"]}}),
+        ({"protocol": "2026-07-28"}, {"protocol": "2026-07-28"}),
+        ({"lock": False, "manifest": False}, {"lock": None, "manifest": False}),
+    ],
+)
+def test_options_in_everybodys_words(entry, options):
+    assert one({"command": "x", **entry}).options == {"namespace": "one", **options}
+
+
+def test_a_bare_number_in_our_own_files_is_seconds():
+    [found] = read({"mcp_servers": {"one": {"command": "x", "cache": 300}}})
+
+    assert found.options["cache"] == 300
+
+
+def test_every_option_of_python_can_be_written_and_nothing_else():
+    told = {IN_PYTHON.get(name, name) for name in OPTIONS}
+
+    assert told == set(Options.__dataclass_fields__)
+    assert set(OTHERS.values()) <= {*KEYS, *FURTHER}
+    assert not set(OTHERS) & {*KEYS, *FURTHER}
+
+
+def test_a_server_that_is_switched_off_is_left_out():
+    entries = {"a": {"command": "x", "enabled": False}, "b": {"command": "x", "disabled": True}, "c": {"command": "x"}}
+
+    assert [server.namespace for server in mcp.servers(entries)] == ["c"]
+
+
+def test_what_only_policy_decides_is_left_out_and_told():
+    found = one({"command": "x", "autoApprove": ["read_file"], "toolSchemas": {}, "description": "mine"})
+
+    assert found.notes == (
+        "autoApprove is left out: what may run without being asked about is decided by policy.",
+        "toolSchemas is left out: schemas are the server's own.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ({"command": "x", "toolsAlowed": []}, "Unknown key 'toolsAlowed'. Fix: did you mean 'tools_allowed'?"),
+        ({"comand": "x"}, "Unknown key 'comand'. Fix: did you mean 'command'?"),
+        ({"args": []}, "one has neither a command nor a url."),
+        ({"type": "stdio", "url": "https://x"}, "one is of type stdio, which needs a command."),
+        ({"type": "sse", "command": "x"}, "one is of type sse, which needs a url."),
+        ({"command": "x", "url": "https://x"}, "one is started here: url means nothing there."),
+        ({"url": "https://x", "env": {}}, "one is reached by its url: env means nothing there."),
+        ({"type": "carrier pigeon", "command": "hunter2"}, "type is none that is known. Fix: use stdio, local, http"),
+        ({"command": "x", "toolsAllowed": ["a"], "allowedTools": []}, "allowedTools says the same as toolsAllowed."),
+        ({"command": "x", "shared": True, "per": "user"}, "shared says the same as per."),
+        ({"command": ["hunter2", ["x"]]}, "1 must be text."),
+        ({"command": []}, "command is empty."),
+        ({"command": "x 'hunter2"}, "command has a quote that is never closed."),
+        ({"command": "x", "args": "hunter2"}, "args must be a list."),
+        ({"command": "x", "env": ["hunter2"]}, "env must hold keys and values."),
+        ({"command": "x", "env": {"A": ["hunter2"]}}, "A must be text."),
+        ({"url": "hunter2"}, "url is no URL."),
+        ({"command": "x", "timeout": "hunter2"}, "timeout must be a duration."),
+        ({"command": "x", "timeout": -1}, "timeout must be a duration above zero."),
+        ({"command": "x", "enabled": "hunter2"}, "enabled must be true or false."),
+        ({"command": "x", "effects": ["hunter2"]}, "effects names something unknown."),
+        ({"command": "x", "protocol": "hunter2"}, "protocol is none that is known."),
+        ({"command": "x", "sandbox": {"netwrk": True}}, "Unknown key 'netwrk'. Fix: did you mean 'network'?"),
+        ({"url": "https://x", "auth": {"type": "client_credentials"}}, "client_credentials needs a client_id."),
+        ({"command": "x", "namespace": "two words"}, "namespace is no name for a server."),
+        (None, "one must hold keys and values."),
+        (5, "one must hold keys and values."),
+    ],
+)
+def test_a_mistake_is_named_and_values_never_are(entry, told):
+    said = str(mistake({"mcpServers": {"one": entry}}))
+
+    assert said.startswith(told)
+    assert "hunter2" not in said
+
+
+def test_names_are_legal_or_say_another():
+    assert "bad name is no name for a server. Fix: use letters" in str(mistake({"mcpServers": {"bad name": "x"}}))
+    [found] = read({"mcpServers": {"bad name": {"command": "x", "namespace": "good"}}})
+    assert (found.name, found.options["namespace"]) == ("bad name", "good")
+    assert "There are two servers 'a'." in str(mistake([{"name": "a", "command": "x"}, {"name": "a", "command": "y"}]))
+    assert "A server in a list needs a name." in str(mistake([{"command": "x"}]))
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "where"),
+    [
+        ('{\n"mcpServers": {\n"a": {"command": "x",\n"timout": 5}}}', "mcp.json", "mcp.json:4: Unknown key 'timout'"),
+        (
+            '{\n"mcpServers": {\n"a": {"command": "x"},\n"a": {}}}',
+            "mcp.json",
+            "mcp.json:4: a is there twice, first in line 3",
+        ),
+        ('{\n"mcpServers": {', "mcp.json", "mcp.json:2: This is no JSON"),
+        ("mcpServers:\n  - name: a\n    comand: x\n", "c.yaml", "c.yaml, mcpServers.0.comand: Unknown key 'comand'"),
+        ("[mcp_servers.a]\ncomand = 'x'\n", "c.toml", "c.toml, mcp_servers.a.comand: Unknown key 'comand'"),
+        ("a: [", "c.yaml", "c.yaml: This is no YAML"),
+    ],
+)
+def test_mistakes_in_a_file_say_where(file, tmp_path, text, name, where):
+    with pytest.raises(DefinitionError) as error:
+        mcp.servers(file(text, name))
+
+    assert str(error.value).replace(f"{tmp_path}/", "").startswith(where)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(DefinitionError, match=r"absent.json: The file cannot be read: No such file"):
+        mcp.servers(tmp_path / "absent.json")
+
+
+def test_options_for_all_hold_where_an_entry_says_nothing():
+    found = mcp.servers(
+        {"a": {"command": "x", "timeout": 5, "toolsDenied": ["one"]}, "b": {"command": "x"}}, timeout=9, deny=["two"]
+    )
+
+    assert [(server.options.timeout, server.options.deny) for server in found] == [(5, ("two", "one")), (9, ("two",))]
+    with pytest.raises(DefinitionError, match="cannot share a namespace"):
+        mcp.servers({"a": {"command": "x"}}, namespace="b")
+    with pytest.raises(DefinitionError, match="takes no 'timout'"):
+        mcp.servers({"a": {"command": "x"}}, timout=5)
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("${NAME}", "ada"),
+        ("${env.NAME}", "ada"),
+        ("${env:NAME}", "ada"),
+        ("${NAME:-bob}", "ada"),
+        ("${OTHER:-bob}", "bob"),
+        ("${EMPTY:-bob}", "bob"),
+        ("${env:OTHER:-bob}", "bob"),
+        ("${OTHER:-}", ""),
+        ("${EMPTY}", ""),
+        ("Bearer ${NAME}/${NAME}", "Bearer ada/ada"),
+        ("${TRICK}", "${NAME}"),
+        ("$NAME {NAME} $${x", "$NAME {NAME} $${x"),
+        ("${userHome}", str(Path.home())),
+        ("a${/}b", "a/b"),
+    ],
+)
+def test_references_are_filled_in_once(text, filled):
+    environment = {"NAME": "ada", "TRICK": "${NAME}", "EMPTY": ""}
+    [server] = mcp.servers({"a": {"command": "x"}}, environment=environment)
+
+    assert server.route.filled(text) == filled
+
+
+@pytest.mark.parametrize(
+    ("entry", "name"),
+    [
+        ({"command": "${WHICH}"}, "WHICH"),
+        ({"command": "x", "args": ["${WHICH}"]}, "WHICH"),
+        ({"command": "x", "cwd": "${WHICH}"}, "WHICH"),
+        ({"url": "https://${WHICH}/mcp"}, "WHICH"),
+    ],
+)
+async def test_a_missing_variable_is_named_when_the_server_is_used(file, tmp_path, entry, name):
+    path = file(json.dumps({"mcpServers": {"one": {**entry, "manifest": False}}}, indent=1))
+
+    [server] = mcp.servers(path, environment={})
+    report = await server.check()
+    await server.stop()
+
+    assert not report.ok
+    assert (
+        f"mcp.json:3: The MCP server 'one' cannot be used: the environment variable {name} is not set." in report.error
+    )
+
+
+async def test_secrets_reach_the_server_and_nobody_else(file, tmp_path):
+    (tmp_path / "more.env").write_text("# two\nexport FROM_FILE='hunter3' # quoted\nSAID=no\nnonsense\n")
+    told = {"command": sys.executable, "args": [str(SERVER), "${WORD}"], "envFile": "more.env", "manifest": False,
+            "env": {"TOKEN": "${TOKEN}", "SAID": "yes"}}  # fmt: skip
+    found = mcp.servers(
+        file(json.dumps({"mcpServers": {"one": told}})), environment={"TOKEN": "hunter2", "WORD": "hunter4"}
+    )
+
+    async with Runtime(*found) as runtime:
+        outcome = await runtime.call("one__told", {"names": ["TOKEN", "FROM_FILE", "SAID"]})
+
+    assert outcome.data == {"result": ["hunter2", "hunter3", "yes", "hunter4"]}
+    assert "hunter" not in repr(found[0]) + found[0].route.identity

@@ -1,0 +1,456 @@
+"""Signing in to MCP servers, against a real authorisation server that guards a real MCP server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.outgoing.server import Names, only_loopback
+from tests.providers.mcp.authority import browser, running, texts_in
+from toolwright.core.errors import DefinitionError, Denied, TimedOut, Unavailable
+from toolwright.outgoing.connector import dial
+from toolwright.outgoing.settings import Settings
+from toolwright.outgoing.transport import guarded
+from toolwright.providers.mcp.oauth import STEPS, client_credentials, identity_assertion, oauth
+from toolwright.providers.mcp.route import Who
+from toolwright.providers.mcp.trouble import inmost
+
+ROOT = Path(__file__).parents[3]
+HERE = Settings(allow_private=["127.0.0.1"])
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with running() as authority:
+        yield authority
+
+
+@pytest.fixture
+def authority(servers, monkeypatch):
+    only_loopback(monkeypatch)
+    servers.reset()
+    return servers
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "tokens"
+
+
+@pytest.fixture
+def person(folder):
+    """Somebody with a browser; each use is another process's view, since nothing but the folder is shared."""
+
+    def make(**given):
+        return oauth(**{"tokens": folder, "open": browser, "interactive": True, **given})
+
+    return make
+
+
+@pytest.fixture
+def nobody(folder):
+    """The same where nobody can be asked."""
+
+    def make(**given):
+        return oauth(**{"tokens": folder, "interactive": False, **given})
+
+    return make
+
+
+@asynccontextmanager
+async def connected(auth, authority, user=None, settings=HERE):
+    async with guarded(settings, auth=auth.auth_for(Who(user), authority.url), max_redirects=STEPS) as http:
+        async with Client(streamable_http_client(authority.url, http_client=http)) as client:
+            yield client
+
+
+async def whoami(auth, authority, user=None, settings=HERE):
+    """Who we are to the server; what goes wrong is raised as it is, not in a group."""
+    try:
+        async with connected(auth, authority, user, settings) as client:
+            return (await client.call_tool("whoami", {})).content[0].text
+    except BaseExceptionGroup as group:
+        raise inmost(group) from None
+
+
+def grow_old(folder):
+    """As if the time that tokens are good for were over."""
+    for path in folder.glob("*.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "expires_at": time.time() - 1}))
+
+
+async def test_a_person_signs_in_once_and_a_restart_remembers(authority, person, nobody):
+    assert await whoami(person(), authority) == "ada"
+    assert authority.seen == ["registered", "signed in ada"]
+
+    assert await whoami(nobody(), authority) == "ada"
+    assert authority.seen == ["registered", "signed in ada"]
+
+
+async def test_where_nobody_can_be_asked_the_call_says_what_a_person_has_to_do(authority, nobody):
+    with pytest.raises(Denied, match=rf"Nobody is signed in to {authority.url}.*: toolwright login {authority.url}$"):
+        await whoami(nobody(), authority)
+
+    assert authority.seen == []
+
+
+async def test_a_browser_is_only_opened_on_a_terminal_and_never_for_a_named_user(authority, folder, monkeypatch):
+    class Screen:
+        def isatty(self):
+            return True
+
+    assert not oauth(tokens=folder).may_ask(Who())
+    monkeypatch.setattr(sys, "stdin", Screen())
+    monkeypatch.setattr(sys, "stderr", Screen())
+    assert oauth(tokens=folder).may_ask(Who())
+    assert not oauth(tokens=folder).may_ask(Who("ada"))
+    assert oauth(tokens=folder, interactive=True).may_ask(Who("ada"))
+
+
+async def test_two_users_are_two_people(authority, person, nobody):
+    assert await whoami(person(), authority, "ada") == "ada"
+    authority.person = "bob"
+    assert await whoami(person(), authority, "bob") == "bob"
+
+    ours = nobody()
+    assert await whoami(ours, authority, "ada") == "ada"
+    assert await whoami(ours, authority, "bob") == "bob"
+    with pytest.raises(Denied, match="login .* --user 'eve smith'$"):
+        await whoami(ours, authority, "eve smith")
+    with pytest.raises(Denied):
+        await whoami(ours, authority, None)
+
+
+async def test_what_is_too_old_is_renewed_after_a_restart_at_the_right_server(authority, person, nobody, folder):
+    await whoami(person(), authority)
+    authority.expire()
+    grow_old(folder)
+
+    assert await whoami(nobody(), authority) == "ada"
+    assert authority.seen[2:] == ["renewed ada"]
+    assert await whoami(nobody(), authority) == "ada"
+    assert authority.seen[2:] == ["renewed ada"]
+
+
+async def test_what_the_server_does_not_take_any_more_is_renewed_too(authority, person, nobody):
+    """Its time is not over, or the server did not say how long that is."""
+    authority.lifetime = None
+    await whoami(person(), authority)
+    authority.expire()
+
+    assert await whoami(nobody(), authority) == "ada"
+    assert authority.seen[2:] == ["renewed ada"]
+
+
+async def test_in_the_middle_of_a_connection_it_is_renewed_as_well(authority, person):
+    async with connected(person(), authority) as client:
+        assert (await client.call_tool("whoami", {})).content[0].text == "ada"
+        authority.expire()
+        assert (await client.call_tool("whoami", {})).content[0].text == "ada"
+
+    assert authority.seen[2:] == ["renewed ada"]
+
+
+async def test_many_calls_at_once_renew_once(authority, person):
+    authority.pace = 0.05
+    async with connected(person(), authority) as client:
+        authority.expire()
+        found = await asyncio.gather(*(client.call_tool("whoami", {}) for _ in range(10)))
+
+    assert {result.content[0].text for result in found} == {"ada"}
+    assert authority.seen[2:] == ["renewed ada"]
+
+
+async def test_calls_do_not_wait_for_each_other(authority, person):
+    async with connected(person(), authority) as client:
+        start = time.monotonic()
+        await asyncio.gather(*(client.call_tool("slow", {}) for _ in range(5)))
+
+    assert time.monotonic() - start < 1.5  # half a second each
+
+
+async def test_a_refused_refresh_token_leads_to_a_person_and_to_no_loop(authority, person, nobody, folder):
+    await whoami(person(), authority)
+    authority.expire()
+    authority.renewing.clear()
+
+    for _ in range(3):
+        with pytest.raises(Denied, match="toolwright login"):
+            await whoami(nobody(), authority)
+
+    assert authority.seen[2:] == ["reused"]
+    assert texts_in(folder)[0]["tokens"] is None
+    assert await whoami(person(), authority) == "ada"
+    assert authority.seen[3:] == ["signed in ada"]  # and not registered again
+
+
+async def test_an_authorisation_server_in_trouble_costs_no_sign_in(authority, person, nobody):
+    await whoami(person(), authority)
+    authority.expire()
+    authority.broken = True
+
+    with pytest.raises(Unavailable, match="HTTP 503"):
+        await whoami(nobody(), authority)
+    authority.broken = False
+    assert await whoami(nobody(), authority) == "ada"
+
+
+async def test_a_call_cancelled_while_it_renews_loses_nothing(authority, person, nobody):
+    await whoami(person(), authority)
+    authority.expire()
+    authority.pace = 0.3
+
+    async with connected(person(), authority, settings=HERE) as client:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await client.call_tool("whoami", {})
+    assert await whoami(nobody(), authority) == "ada"
+    assert "reused" not in authority.seen
+
+
+async def test_a_cancelled_sign_in_locks_nobody_out(authority, person):
+    opened = asyncio.Event()
+
+    async def look_at_it(url):
+        opened.set()
+
+    ours = person(open=look_at_it)
+    waiting = asyncio.create_task(whoami(ours, authority))
+    await opened.wait()
+    waiting.cancel()
+    await asyncio.wait({waiting})
+
+    assert waiting.cancelled() or waiting.exception()
+    assert await whoami(person(), authority) == "ada"
+
+
+async def test_nobody_waits_for_ever_for_a_person(authority, person):
+    with pytest.raises(TimedOut, match="Nobody signed in within 0.1 seconds"):
+        await whoami(person(open=lambda url: None, timeout=0.1), authority)
+
+
+async def test_a_sign_in_that_fails_is_asked_for_once_and_not_by_every_call(authority, person):
+    asked = []
+    ours = person(open=asked.append, timeout=0.3)
+
+    async def call():
+        async with guarded(HERE, auth=ours.auth_for(Who(), authority.url), max_redirects=STEPS) as http:
+            await http.post(authority.url, json={})
+
+    found = await asyncio.gather(*(call() for _ in range(5)), return_exceptions=True)
+
+    assert {type(error) for error in found} == {Denied, TimedOut}
+    assert len(asked) == 1
+
+
+async def test_a_person_who_says_no_is_heard(authority, person):
+    authority.refuses = True
+
+    with pytest.raises(Denied, match=r"refused \(access_denied\)"):
+        await whoami(person(), authority)
+
+
+async def test_more_is_asked_for_when_a_tool_needs_more(authority, person, folder):
+    async with connected(person(), authority) as client:
+        assert texts_in(folder)[0]["tokens"]["scope"] == "tools"
+        result = await client.call_tool("admin", {})
+
+    assert "Unknown tool" in result.content[0].text  # and so it was let in
+    assert texts_in(folder)[0]["tokens"]["scope"] == "tools admin"
+
+
+async def test_where_nobody_can_give_more_the_call_says_what_is_missing(authority, person, nobody):
+    await whoami(person(), authority)
+
+    auth = nobody().auth_for(Who(), authority.url)
+    async with guarded(HERE, auth=auth, max_redirects=STEPS) as http:
+        with pytest.raises(Denied, match="does not cover this. It asks for 'admin'.*toolwright login") as refused:
+            await http.post(authority.url, json={"params": {"name": "admin"}})
+
+    assert not refused.value.executed
+    assert authority.seen[2:] == []
+
+
+async def test_scopes_that_a_developer_wants_are_asked_for(authority, person, folder):
+    await whoami(person(scopes=["tools", "admin"]), authority)
+
+    assert texts_in(folder)[0]["tokens"]["scope"] == "tools admin"
+
+
+async def test_a_client_that_is_registered_already_signs_in_without_registering(authority, person, nobody, folder):
+    await whoami(person(redirect_port=0), authority)
+    (client,) = authority.clients.values()
+    known = {"client_id": client.client_id, "client_secret": client.client_secret, "method": "client_secret_post"}
+    port = client.redirect_uris[0].port
+    for path in folder.glob("*"):
+        path.unlink()
+    authority.seen.clear()
+
+    assert await whoami(person(redirect_port=port, **known), authority) == "ada"
+    assert authority.seen == ["signed in ada"]
+    assert client.client_secret not in json.dumps(texts_in(folder))
+    with pytest.raises(Denied):  # what was signed in to as one client is not used as another
+        await whoami(nobody(client_id="another"), authority)
+
+
+async def test_a_secret_goes_to_no_authorisation_server_that_nobody_named(authority, person):
+    given = {"client_id": "c", "client_secret": "s3cret"}
+    authority.metadata = {
+        "resource": authority.url, "authorization_servers": [authority.issuer.replace("127.0.0.1", "localhost")],
+    }  # fmt: skip
+    both = Settings(allow_private=["127.0.0.1", "localhost"])
+
+    with pytest.raises(Denied, match="issuer"):
+        await whoami(person(**given, issuer="http://127.0.0.1:1"), authority, settings=both)
+    with pytest.raises(Denied):
+        await whoami(client_credentials("c", "s3cret", issuer="http://127.0.0.1:1"), authority, settings=both)
+
+    assert not any("program" in seen for seen in authority.seen)
+
+
+async def test_a_program_signs_in_as_itself(authority):
+    ours = client_credentials("program", "s3cret", ["tools"])
+
+    assert await whoami(ours, authority) == "program"
+    assert await whoami(ours, authority, "somebody") == "program"
+    assert authority.seen == ["program Basic cHJvZ3JhbTpzM2NyZXQ= tools"]
+    authority.expire()
+    assert await whoami(ours, authority) == "program"
+    assert len(authority.seen) == 2
+
+
+async def test_a_program_signs_in_with_a_key(authority):
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = generate_private_key(SECP256R1())
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    ours = client_credentials("program", private_key=pem, algorithm="ES256")
+
+    assert await whoami(ours, authority) == "program"
+    assert "by key" in authority.seen
+    assert "PRIVATE" not in repr(ours)
+
+
+async def test_metadata_that_lead_to_a_private_address_are_refused_before_anything_is_dialled(authority, person):
+    dialled = []
+
+    async def dialer(address, port, timeout):
+        dialled.append(address)
+        return await dial(address, port, timeout)
+
+    authority.metadata = {"resource": authority.url, "authorization_servers": ["http://10.0.0.5/"]}
+    settings = Settings(allow_private=["127.0.0.1"], resolver=Names(), dialer=dialer)
+
+    with pytest.raises(httpx2.ConnectError) as refused:
+        await whoami(person(), authority, settings=settings)
+
+    assert isinstance(refused.value.__cause__, Denied)
+    assert set(dialled) == {"127.0.0.1"}
+
+
+async def test_metadata_for_another_server_are_refused(authority, person):
+    authority.metadata = {"resource": "https://bank.test/", "authorization_servers": [authority.issuer]}
+
+    with pytest.raises(Denied, match="does not match"):
+        await whoami(person(), authority)
+
+    assert authority.seen == []
+
+
+async def test_an_answer_from_another_issuer_is_refused(authority, person, folder):
+    authority.says_iss = True
+
+    with pytest.raises(Denied, match="iss mismatch"):
+        await whoami(person(), authority)
+
+    assert texts_in(folder)[0]["tokens"] is None
+
+
+async def test_no_token_is_in_a_log_or_an_error_or_a_repr(authority, person, nobody, caplog):
+    caplog.set_level(logging.DEBUG)
+    ours = person(client_id=None)
+    await whoami(ours, authority)
+    authority.expire()
+    await whoami(nobody(), authority)
+    authority.renewing.clear()
+    authority.expire()
+    with pytest.raises(Denied) as refused:
+        await whoami(nobody(), authority)
+
+    shown = caplog.text + repr(refused.value) + repr(ours) + repr(ours.auth_for(Who(), authority.url))
+    shown += repr(ours.tokens.of(authority.url, None)) + repr(ours.tokens.of(authority.url, None).read())
+    assert authority.all_tokens
+    assert not [token for token in authority.all_tokens if token in shown]
+    (client,) = authority.clients.values()
+    assert client.client_secret not in shown
+
+
+@pytest.mark.timeout(30)  # two interpreters start and import the library
+async def test_two_processes_use_a_refresh_token_once(authority, person, folder):
+    await whoami(person(), authority)
+    authority.expire()
+    grow_old(folder)
+    authority.pace = 0.3
+    process = [sys.executable, "-P", "-c", _CHILD, str(folder), authority.url]
+    children = [
+        subprocess.Popen(process, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(2)
+    ]
+    for child in children:
+        assert await asyncio.to_thread(child.stdout.readline) == "ready\n"
+    for child in children:
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    said = [(await asyncio.to_thread(child.communicate))[0] for child in children]
+
+    assert said == ["400\n", "400\n"]  # they were let in, and said nothing that makes sense
+    assert authority.seen[2:] == ["renewed ada"]
+
+
+_CHILD = """
+import asyncio, sys
+from toolwright.outgoing.connector import dial
+from toolwright.outgoing.settings import Settings
+from toolwright.outgoing.transport import guarded
+from toolwright.providers.mcp.oauth import oauth
+from toolwright.providers.mcp.route import Who
+folder, url = sys.argv[1:]
+auth = oauth(tokens=folder, interactive=False).auth_for(Who(), url)
+async def main():
+    async with guarded(Settings(allow_private=["127.0.0.1"]), auth=auth, max_redirects=20) as client:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        print((await client.post(url, json={})).status_code)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: oauth(scopes=['a"b']),
+        lambda: oauth(client_secret="s"),
+        lambda: oauth(redirect_port=70_000),
+        lambda: oauth(timeout=0),
+        lambda: oauth(client_metadata_url="http://here.test/c.json"),
+        lambda: oauth(client_metadata_url="https://here.test/"),
+        lambda: oauth(issuer="auth.test"),
+        lambda: client_credentials("c"),
+        lambda: client_credentials("c", "s", private_key="k"),
+        lambda: identity_assertion("c", "s", issuer="ftp://x", assertion=browser),
+    ],
+)
+def test_what_can_never_work_is_said_at_once(make):
+    with pytest.raises(DefinitionError, match="Fix: "):
+        make()

@@ -1,0 +1,344 @@
+"""Servers as people run them: the reference servers of the protocol, in Node and Python, of both eras."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from http.server import HTTPServer, SimpleHTTPRequestHandler
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests import node
+from tests.needs import needs
+from toolwright import Done, Failed, Outcome, Pending, Runtime, mcp
+from toolwright.core.events import CallEnded, CallProgress, CatalogueChanged
+
+pytestmark = pytest.mark.timeout(60)  # a server may take seconds to start on a busy machine
+
+BIN = Path(sys.executable).parent
+READS = {"*": ["read"]}
+"""Said of a server's tools by those who know it: such a call may be made again where one was lost."""
+ERAS = ["2026-07-28", "legacy"]
+
+
+@asynccontextmanager
+async def running(server: mcp.Server) -> AsyncIterator[Runtime]:
+    """A runtime with one server, of which no process is left."""
+    before = set(children())
+    async with Runtime(server) as runtime:
+        yield runtime
+    assert set(children()) <= before
+
+
+def children() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE]
+
+
+def server_process() -> psutil.Process:
+    """The one that runs; a supervisor of ours, which ends it with us, stands between."""
+    (found,) = [child for child in children() if not child.children()]
+    return found
+
+
+def names(runtime: Runtime) -> set[str]:
+    return {listing.name for listing in runtime.catalogue}
+
+
+async def until(runtime: Runtime, name: str) -> None:
+    """Wait until there is a tool of that name."""
+    changed = asyncio.Event()
+    runtime.listen(lambda event: changed.set() if isinstance(event, CatalogueChanged) else None)
+    async with asyncio.timeout(20):
+        while name not in runtime.catalogue:
+            await changed.wait()
+            changed.clear()
+
+
+async def reached(runtime: Runtime, name: str, arguments: dict[str, str]) -> Outcome:
+    """Call until the server is there: right after its end it may not be known that it ended."""
+    async with asyncio.timeout(20):
+        while True:
+            outcome = await runtime.call(name, arguments)
+            if not (isinstance(outcome, Failed) and outcome.code == "unavailable"):
+                return outcome
+            await asyncio.sleep(0.1)
+
+
+def end(process: psutil.Process) -> None:
+    process.kill()
+    psutil.wait_procs([process], timeout=10)
+
+
+@contextmanager
+def everything_at(transport: str, port: int = 0) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The server `everything` behind a port of this machine."""
+    process = subprocess.Popen(
+        [*node.server("everything"), transport],
+        env={**os.environ, "PORT": str(port)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process, listening(process.pid)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def listening(pid: int) -> int:
+    """The port that a process has opened, as soon as it has."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        for connection in psutil.Process(pid).net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN:
+                return int(connection.laddr.port)
+        time.sleep(0.02)
+    raise TimeoutError(f"process {pid} opens no port")
+
+
+def everything(**options) -> mcp.Server:
+    return mcp.stdio(*node.server("everything"), "stdio", namespace="every", manifest=False, **options)
+
+
+# everything, over a pipe
+
+
+@needs("node servers")
+async def test_everything_is_listed_and_called():
+    async with running(everything()) as runtime:
+        assert {"every__echo", "every__get-sum", "every__get-tiny-image"} <= names(runtime)
+        assert "Everything" in runtime.instructions()
+        assert (await runtime.call("every__echo", {"message": "hello"})).text == "Echo: hello"
+        assert "5" in (await runtime.call("every__get-sum", {"a": 2, "b": 3})).text
+
+        weather = await runtime.call("every__get-structured-content", {"location": "Chicago"})
+        assert weather.ok
+        assert set(weather.data) == {"temperature", "conditions", "humidity"}
+
+        picture = await runtime.call("every__get-tiny-image", {})
+        assert "image" in {block.type for block in picture.content}
+
+        wrong = await runtime.call("every__get-sum", {"a": "x", "b": 3})
+        assert (wrong.code, wrong.executed) == ("invalid_arguments", False)
+
+
+@needs("node servers")
+async def test_everything_tells_how_far_it_is():
+    async with running(everything()) as runtime:
+        events = [
+            e async for e in runtime.stream("every__trigger-long-running-operation", {"duration": 0.2, "steps": 4})
+        ]
+
+    fractions = [event.fraction for event in events if isinstance(event, CallProgress)]
+    assert fractions == [0.25, 0.5, 0.75, 1.0]
+    assert isinstance(events[-1], CallEnded)
+    assert events[-1].outcome.ok
+
+
+@needs("node servers")
+async def test_a_long_call_is_cancelled_and_the_server_goes_on():
+    async with running(everything()) as runtime:
+        server = server_process()
+        begun = asyncio.Event()
+        runtime.listen(lambda event: begun.set() if isinstance(event, CallProgress) else None)
+        arguments = {"duration": 600, "steps": 60_000}
+        call = asyncio.create_task(runtime.call("every__trigger-long-running-operation", arguments, call_id="long"))
+        await begun.wait()
+
+        await runtime.cancel("long")
+
+        assert (await call).code == "cancelled"
+        assert (await runtime.call("every__echo", {"message": "still here"})).text == "Echo: still here"
+        assert server_process() == server
+
+
+@needs("node servers")
+async def test_a_killed_server_is_back_for_the_next_call():
+    async with running(everything()) as runtime:
+        first = server_process()
+        begun = asyncio.Event()
+        runtime.listen(lambda event: begun.set() if isinstance(event, CallProgress) else None)
+        call = asyncio.create_task(
+            runtime.call("every__trigger-long-running-operation", {"duration": 600, "steps": 60_000})
+        )
+        await begun.wait()
+        end(first)
+
+        lost = await call
+        assert isinstance(lost, Failed)
+        assert lost.executed
+
+        assert (await runtime.call("every__echo", {"message": "again"})).text == "Echo: again"
+        assert server_process() != first
+
+
+@needs("node servers")
+async def test_everything_asks_a_person():
+    async with running(everything()) as runtime:
+        await until(runtime, "every__trigger-elicitation-request")  # offered to those who can be asked
+
+        asked = await runtime.call("every__trigger-elicitation-request", {})
+        assert isinstance(asked, Pending)
+        assert asked.waiting_for == "input"
+        assert "name" in asked.request["schema"]["properties"]
+
+        answered = await runtime.settle(asked.call_id, {"name": "Ada Lovelace", "check": True})
+        assert isinstance(answered, Done)
+        assert "Ada Lovelace" in answered.text
+
+
+# everything, behind a port
+
+
+@needs("node servers")
+@pytest.mark.parametrize(("transport", "path"), [("streamableHttp", "mcp"), ("sse", "sse")])
+async def test_everything_is_reached_over_http_and_found_again_after_a_restart(transport, path):
+    # `http` finds out by itself that a server speaks the older SSE alone.
+    with everything_at(transport) as (process, port):
+        server = mcp.http(f"http://127.0.0.1:{port}/{path}", namespace="every", manifest=False)
+        async with Runtime(server) as runtime:
+            assert (await runtime.call("every__get-sum", {"a": 2, "b": 3})).ok
+            arguments = {"duration": 0.1, "steps": 2}
+            events = [e async for e in runtime.stream("every__trigger-long-running-operation", arguments)]
+            assert [e.fraction for e in events if isinstance(e, CallProgress)] == [0.5, 1.0]
+
+            process.kill()
+            process.wait()
+            gone = await runtime.call("every__echo", {"message": "?"})
+            assert gone.code == "unavailable"
+
+            with everything_at(transport, port):
+                assert (await reached(runtime, "every__echo", {"message": "back"})).text == "Echo: back"
+
+
+@needs("node servers")
+@pytest.mark.parametrize("transport", ["streamableHttp", "sse"])
+async def test_a_long_call_over_http_is_cancelled_and_the_server_goes_on(transport):
+    with everything_at(transport) as (_, port):
+        reach = mcp.http if transport == "streamableHttp" else mcp.sse
+        path = "mcp" if transport == "streamableHttp" else "sse"
+        async with Runtime(reach(f"http://127.0.0.1:{port}/{path}", namespace="every", manifest=False)) as runtime:
+            begun = asyncio.Event()
+            runtime.listen(lambda event: begun.set() if isinstance(event, CallProgress) else None)
+            arguments = {"duration": 600, "steps": 60_000}
+            call = asyncio.create_task(runtime.call("every__trigger-long-running-operation", arguments, call_id="long"))
+            await begun.wait()
+
+            await runtime.cancel("long")
+
+            assert (await call).code == "cancelled"
+            assert (await runtime.call("every__echo", {"message": "on"})).text == "Echo: on"
+
+
+# Others in Node
+
+
+@needs("node servers")
+async def test_filesystem_reads_its_folder_and_nothing_else(tmp_path):
+    inside, outside = tmp_path / "inside", tmp_path / "outside.txt"
+    inside.mkdir()
+    (inside / "a.txt").write_text("from a file")
+    outside.write_text("secret")
+    async with running(mcp.stdio(*node.server("filesystem"), str(inside), namespace="fs", manifest=False)) as runtime:
+        read = await runtime.call("fs__read_text_file", {"path": str(inside / "a.txt")})
+        refused = await runtime.call("fs__read_text_file", {"path": str(outside)})
+        asked = await runtime.call("fs__write_file", {"path": str(inside / "b.txt"), "content": "written"})
+        assert not (inside / "b.txt").exists()
+        wrote = await runtime.approve(asked.call_id)
+
+    assert "from a file" in read.text
+    assert (refused.code, "secret" in refused.text) == ("failed", False)
+    assert asked.waiting_for == "approval"  # by its own word it destroys
+    assert wrote.ok
+    assert (inside / "b.txt").read_text() == "written"
+
+
+@needs("node servers")
+async def test_memory_remembers_what_it_was_told_before_it_was_killed(tmp_path):
+    server = mcp.stdio(
+        *node.server("memory"),
+        env={"MEMORY_FILE_PATH": str(tmp_path / "graph.jsonl")},
+        namespace="memory",
+        manifest=False,
+        effects={"read_*": ["read"]},
+    )
+    async with running(server) as runtime:
+        entity = {"name": "Ada", "entityType": "person", "observations": ["writes programs"]}
+        assert (await runtime.call("memory__create_entities", {"entities": [entity]})).ok
+        end(server_process())
+
+        graph = await reached(runtime, "memory__read_graph", {})
+
+    assert "writes programs" in graph.text
+
+
+# In Python, of both eras
+
+
+@pytest.mark.parametrize("protocol", ERAS)
+async def test_time_is_told_and_a_killed_server_comes_back(protocol):
+    command = (str(BIN / "mcp-server-time"), "--local-timezone", "UTC")
+    server = mcp.stdio(*command, namespace="time", manifest=False, protocol=protocol, effects=READS)
+    async with running(server) as runtime:
+        assert names(runtime) == {"time__get_current_time", "time__convert_time"}
+        assert "UTC" in (await runtime.call("time__get_current_time", {"timezone": "UTC"})).text
+
+        wrong = await runtime.call("time__get_current_time", {"timezone": "Nowhere/Else"})
+        assert wrong.code == "failed"
+        assert "Nowhere/Else" in wrong.text
+
+        end(server_process())
+        assert "UTC" in (await reached(runtime, "time__get_current_time", {"timezone": "UTC"})).text
+
+
+async def test_git_reads_a_repository_without_being_started_for_the_list(tmp_path):
+    repository, manifests = tmp_path / "repository", tmp_path / "manifests"
+    repository.mkdir()
+    identity = ["-c", "user.name=A", "-c", "user.email=a@example.com"]
+    for command in (["init", "-q"], [*identity, "commit", "-q", "--allow-empty", "-m", "The first commit"]):
+        subprocess.run(["git", *command], cwd=repository, check=True)
+
+    def git() -> mcp.Server:
+        command = (str(BIN / "mcp-server-git"), "--repository", str(repository))
+        return mcp.stdio(*command, namespace="git", manifest=manifests)
+
+    async with running(git()) as runtime:
+        log = await runtime.call("git__git_log", {"repo_path": str(repository)})
+        listed = names(runtime)
+
+    async with running(git()) as runtime:
+        assert names(runtime) == listed
+        assert children() == []
+
+    assert "The first commit" in log.text
+
+
+async def test_fetch_reads_a_page(tmp_path):
+    (tmp_path / "page.html").write_text("<html><body><article><h1>Hello</h1><p>from a page</p></article></body></html>")
+    command = (str(BIN / "mcp-server-fetch"), "--ignore-robots-txt", "--allow-private-ips")
+    alone = {"PATH": str(tmp_path)}  # where it finds npm, it installs packages while it is asked
+    with web(tmp_path) as port:
+        async with running(mcp.stdio(*command, env=alone, namespace="fetch", manifest=False)) as runtime:
+            page = await runtime.call("fetch__fetch", {"url": f"http://127.0.0.1:{port}/page.html"})
+
+    assert "from a page" in page.text
+
+
+@contextmanager
+def web(folder: Path) -> Iterator[int]:
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()

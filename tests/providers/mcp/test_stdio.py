@@ -1,0 +1,412 @@
+"""Servers that are child processes: they are spoken to, whatever they print, and nothing of them is left."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import textwrap
+from contextlib import asynccontextmanager
+from math import inf
+from pathlib import Path
+from time import monotonic
+
+import anyio
+import psutil
+import pytest
+from mcp import Client, MCPError
+
+from tests.needs import needs
+from tests.providers.mcp.peers import FRIENDLY, PLAIN
+from tests.sandbox.remains import descriptors, gone, marker, processes_with
+from toolwright.core.errors import DefinitionError, NotStarted
+from toolwright.providers.mcp.route import Who, trouble_of
+from toolwright.providers.mcp.stdio import Stdio
+from toolwright.providers.mcp.trouble import inmost
+from toolwright.sandbox.sandbox import Sandbox, Unprotected
+
+
+PYTHON = os.path.realpath(sys.executable)
+PEERS = str(Path(PLAIN[-1]).parent)
+
+
+def plain(*habits, **options):
+    return Stdio(*PLAIN, *habits, **options)
+
+
+@asynccontextmanager
+async def connected(route, mode="legacy", ended=lambda reason: None):
+    (target,) = route.targets(Who(), ended)
+    async with Client(target, mode=mode) as client:
+        yield client
+
+
+async def called(client, name, **arguments):
+    return (await client.call_tool(name, arguments)).content[0].text
+
+
+@pytest.mark.parametrize(("mode", "protocol"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
+async def test_a_server_of_either_era_is_spoken_to(mode, protocol):
+    async with connected(Stdio(*FRIENDLY), mode) as client:
+        assert client.protocol_version == protocol
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+
+
+async def test_many_calls_go_at_once_and_each_gets_its_own_answer():
+    async with connected(plain()) as client:
+        answers = await asyncio.gather(*(called(client, "echo", text=f"{n} {'x' * n * 50}") for n in range(200)))
+
+    assert answers == [f"{n} {'x' * n * 50}" for n in range(200)]
+
+
+async def test_what_is_no_message_is_dropped_counted_and_logged(caplog):
+    route = plain("banner")
+    (target,) = route.targets(Who(), print)
+
+    async with Client(target, mode="legacy") as client:
+        assert await called(client, "echo", text="hello") == "hello"
+
+    assert target.dropped == 3
+    assert "Welcome to the plain server!" in caplog.text
+    assert "\\xff\\xfe not UTF-8" in caplog.text
+
+
+@pytest.mark.parametrize("result", ["5", '{"a": "\\ud800"}'])
+async def test_whoever_waits_for_an_answer_that_is_no_message_is_told(result):
+    async with connected(plain()) as client:
+        number = 2  # the first was `initialize`
+        answer = f'{{"jsonrpc": "2.0", "id": {number}, "result": {result}}}\n'
+
+        with pytest.raises(MCPError, match="no message") as caught:
+            await called(client, "print", text=answer)
+
+        assert (trouble_of(caught.value).sent, trouble_of(caught.value).gone) == (True, False)
+        assert await called(client, "echo", text="still here") == "still here"
+
+
+async def test_a_message_of_the_largest_size_is_read_and_a_larger_one_ends_the_connection():
+    ended = []
+    async with connected(plain(max_frame="64KiB"), ended=ended.append) as client:
+        assert len(await called(client, "echo", text="x" * 65_000)) == 65_000
+
+        with pytest.raises(MCPError, match="more than 65536 bytes") as caught:
+            await called(client, "echo", text="x" * 66_000)
+
+    trouble = trouble_of(caught.value)
+    assert (trouble.sent, trouble.gone, trouble.message) == (True, True, ended[0])
+
+
+async def test_a_line_that_never_ends_takes_no_more_memory_than_a_message_may():
+    ended, process = [], psutil.Process()
+    before = process.memory_info().rss
+
+    with pytest.raises(Exception) as caught:
+        async with connected(plain("endless"), ended=ended.append):
+            pass
+
+    assert "more than 4194304 bytes" in trouble_of(caught.value).message
+    assert len(ended) == 1
+    assert process.memory_info().rss - before < 2 * (4 << 20) + (8 << 20)
+
+
+async def test_the_end_of_a_server_is_told_with_its_code_and_its_last_words(caplog):
+    caplog.set_level(logging.INFO, "toolwright.mcp")
+    route, ended = plain(), []
+
+    async with connected(route, ended=ended.append) as client:
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("exit", {"code": 3})
+        with pytest.raises((MCPError, NotStarted)):
+            await client.call_tool("echo", {"text": "anybody?"})
+
+    reason = "The server ended by itself, with exit code 3. It last wrote: last words"
+    trouble = trouble_of(caught.value)
+    assert ended == [reason]
+    assert (trouble.sent, trouble.gone, trouble.message) == (True, True, reason)
+    assert await route.explain() == "It ended with exit code 3.\nThe last lines of its stderr:\n  last words"
+    assert ("toolwright.mcp.plain", logging.INFO, "last words") in caplog.record_tuples
+
+
+async def test_a_server_that_does_not_come_up_says_why():
+    route, ended = plain("failing"), []
+
+    with pytest.raises(Exception) as caught:
+        async with connected(route, ended=ended.append):
+            pass
+
+    assert "exit code 4. It last wrote: cannot find the database" in trouble_of(caught.value).message
+    assert len(ended) == 1
+    assert "cannot find the database" in await route.explain()
+
+
+async def test_nobody_is_told_of_an_end_that_is_ours():
+    ended = []
+    async with connected(plain(), ended=ended.append):
+        pass
+
+    assert ended == []
+
+
+@pytest.mark.parametrize("leave", ["normally", "scope", "cancel", "cancelled twice", "error"])
+@pytest.mark.parametrize("habits", [(), ("deathless", "family", "flood"), ("family", "noisy")])
+async def test_however_a_connection_is_left_nothing_of_the_server_is(leave, habits):
+    mark, before, begun = marker(), descriptors(), asyncio.Event()
+    route = plain(*habits, env={"MARK": mark})
+
+    async def stay():
+        async with connected(route):
+            begun.set()
+            if leave == "error":
+                raise LookupError
+            if leave != "normally":
+                await asyncio.Event().wait()
+
+    start, task = monotonic(), asyncio.create_task(scoped(stay, begun) if leave == "scope" else stay())
+    await begun.wait()
+    if leave.startswith("cancel"):
+        task.cancel()
+    if leave == "cancelled twice":
+        await asyncio.sleep(0.05)
+        task.cancel()
+    await asyncio.wait({task})
+
+    assert monotonic() - start < 4.5
+    if leave == "error":
+        assert isinstance(inmost(task.exception()), LookupError)
+    assert await gone(mark) == []
+    assert descriptors() == before
+
+
+async def scoped(stay, begun):
+    """Leave by a cancel scope."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(stay)
+        await begun.wait()
+        group.cancel_scope.cancel()
+
+
+async def test_a_server_that_never_reads_does_not_hold_up_whoever_gives_up(tmp_path):
+    mark = marker()
+    route = plain("deaf", env={"MARK": mark})
+
+    with anyio.move_on_after(0.3) as scope:
+        async with connected(route):
+            pass
+
+    assert scope.cancelled_caught
+    assert await gone(mark) == []
+
+
+async def test_a_server_that_ends_when_its_input_does_is_left_in_peace(tmp_path):
+    program = "import sys; sys.stdin.read(); open({!r}, 'w').write('tidy')".format(str(tmp_path / "left"))
+    (target,) = Stdio(sys.executable, "-S", "-c", program).targets(Who(), print)
+
+    async with target:
+        pass
+
+    assert (tmp_path / "left").read_text() == "tidy"
+
+
+@pytest.mark.parametrize("sandboxed", [False, pytest.param(True, marks=needs("bubblewrap"))])
+async def test_when_we_are_killed_so_is_all_of_the_server(tmp_path, sandboxed):
+    mark = marker()
+    script = tmp_path / "owner.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import asyncio
+        from toolwright.providers.mcp.route import Who
+        from toolwright.providers.mcp.stdio import Stdio
+        from toolwright.sandbox.sandbox import Sandbox
+        async def main():
+            sandbox = Sandbox(read=({sys.base_prefix!r}, {PEERS!r})) if {sandboxed} else None
+            route = Stdio({PYTHON!r}, *{PLAIN[1:]!r}, "family", "stubborn", env={{"MARK": {mark!r}}}, sandbox=sandbox)
+            async with route.targets(Who(), print)[0]:
+                while not await route.explain():
+                    await asyncio.sleep(0.01)
+                print("up", flush=True)
+                await asyncio.sleep(60)
+        asyncio.run(main())
+        """)
+    )
+    owner = await asyncio.create_subprocess_exec(sys.executable, str(script), stdout=asyncio.subprocess.PIPE)
+    assert await owner.stdout.readline() == b"up\n"
+    assert len(processes_with(mark)) >= 2
+
+    os.kill(owner.pid, signal.SIGKILL)
+    await owner.wait()
+    owner._transport.close()
+
+    assert await gone(mark) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [("no-such-server-anywhere", "is not found"), ("./no/such", "is not found"), (__file__, "is not executable")],
+)
+async def test_a_command_that_is_not_there_is_named_with_the_fix(command, what):
+    route = Stdio(command, "--port", "1", "--token", "abc")
+
+    with pytest.raises(NotStarted, match=rf"--port 1 --token \*\*\* cannot be started.*{what}.*Fix: install it") as caught:
+        async with connected(route):
+            pass
+
+    assert route.hopeless(caught.value)
+    assert not trouble_of(caught.value).sent
+
+
+async def test_a_folder_that_is_not_there_is_named():
+    with pytest.raises(NotStarted, match="there is no folder /no/such"):
+        async with connected(plain(cwd="/no/such")):
+            pass
+
+
+async def test_a_server_finds_what_it_needs_in_its_environment_and_no_more(monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
+    monkeypatch.setenv("XDG_DATA_HOME", "/data")
+    monkeypatch.setenv("TERM", "() { echo; }")
+
+    async def env(who):
+        return {"TOKEN": f"of {who.user}"}
+
+    route = Stdio("/bin/sh", env=env)
+    found = (await route.surroundings(Who("ada"))).environment
+
+    assert found.keys() >= {"PATH", "HOME", "LANG", "TMPDIR"}
+    assert (found["TOKEN"], found["XDG_DATA_HOME"]) == ("of ada", "/data")
+    assert not found.keys() & {"AWS_SECRET_ACCESS_KEY", "TERM"}
+
+
+async def test_values_of_the_environment_may_be_functions_and_must_be_text():
+    found = await Stdio("sh", env={"A": lambda who: f"{who.session}", "B": "b"}).surroundings(Who(session="s1"))
+    assert (found.environment["A"], found.environment["B"]) == ("s1", "b")
+
+    with pytest.raises(DefinitionError, match="'A' is no text"):
+        await Stdio("sh", env={"A": 5}).surroundings(Who())
+
+
+async def test_a_long_lived_server_has_no_limits_of_ours():
+    surroundings = await Stdio("sh").surroundings(Who())
+
+    assert surroundings.most.keys() == {"CORE", "NPROC"}
+
+
+def test_only_without_a_jail_may_limits_be_left_out():
+    assert "CPU" not in Unprotected(cpu=inf).most
+    assert Unprotected(cpu=0.5).most["CPU"] == 1
+    with pytest.raises(DefinitionError, match="cpu=inf is no limit"):
+        Sandbox(cpu=inf)
+    with pytest.raises(DefinitionError, match="processes=inf is no limit"):
+        Unprotected(processes=inf)
+
+
+@needs("bubblewrap")
+async def test_a_server_runs_in_a_sandbox(tmp_path):
+    sandbox = Sandbox(read=[sys.base_prefix, PEERS], env={"A": "1"})
+    route = Stdio(PYTHON, *PLAIN[1:], sandbox=sandbox, env={"B": "2"})
+
+    async with connected(route) as client:
+        assert int(await called(client, "pid")) < 10
+        assert await called(client, "echo", text="inside") == "inside"
+
+
+async def test_a_flood_on_stderr_is_cut_short_in_the_log_and_does_not_stop_the_server(caplog):
+    caplog.set_level(logging.INFO, "toolwright.mcp")
+    route = plain("noisy")
+    route.name = "loud"
+
+    async with connected(route) as client:
+        for n in range(50):
+            assert await called(client, "echo", text=str(n)) == str(n)
+
+    lines = [message for name, _, message in caplog.record_tuples if name == "toolwright.mcp.loud"]
+    assert 100 <= len(lines) < 700
+    assert lines[0] == "noise \\x1b[31mred"
+    assert any("more lines" in line for line in lines)
+    assert (await route.explain()).count("noise") == 20
+
+
+async def test_what_a_server_says_is_logged_line_by_line_and_escaped(caplog):
+    caplog.set_level(logging.INFO, "toolwright.mcp")
+    async with connected(plain()) as client:
+        await called(client, "say", text="one\n\x1b[2Jtwo\u202e\n" + "x" * 5000)
+        while len(caplog.record_tuples) < 3:
+            await asyncio.sleep(0.01)
+
+    assert [message for _, _, message in caplog.record_tuples][:2] == ["one", "\\x1b[2Jtwo\\u202e"]
+    assert caplog.record_tuples[2][2] == "x" * 500 + "…"
+
+
+async def test_starting_a_server_does_not_stop_the_others():
+    (target,) = plain().targets(Who(), print)
+    lags, last = [], monotonic()
+
+    async def tick():
+        nonlocal last
+        while True:
+            await asyncio.sleep(0)
+            lags.append(monotonic() - last)
+            last = monotonic()
+
+    ticking = asyncio.create_task(tick())
+    while not lags:
+        await asyncio.sleep(0)
+    async with target:
+        while len(lags) < 100:
+            await asyncio.sleep(0)
+        ticking.cancel()
+
+    assert max(lags) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("words", "namespace"),
+    [
+        ("npx -y @modelcontextprotocol/server-github@1.2", "server-github"),
+        ("npx --package @x/tools --yes tools-mcp", "tools-mcp"),
+        ("uvx mcp-server-git", "mcp-server-git"),
+        ("uvx mcp-server-time==1.2 --local-timezone UTC", "mcp-server-time"),
+        ("uvx --from git+https://example.com/x.git my-server", "my-server"),
+        ("uv --directory /srv/x run server.py", "server"),
+        ("python -m my_pkg.server", "my_pkg-server"),
+        ("python3.12 -u /srv/weather.py --fast", "weather"),
+        ("node /srv/dist/index.js", "index"),
+        ("docker run -i --rm -e TOKEN --name box ghcr.io/org/name:tag --flag", "name"),
+        ("docker run -i localhost:5000/name@sha256:abcd", "name"),
+        ("env A=b DEBUG=1 uvx some[extra]", "some"),
+        ("/opt/x/bin/tool.py", "tool"),
+        ("my__odd.server", "my_odd-server"),
+        ("npx", "npx"),
+        ("bash -c something", "bash"),
+    ],
+)
+def test_a_namespace_is_the_name_of_what_is_run(words, namespace):
+    assert Stdio(*words.split()).namespace == namespace
+
+
+@pytest.mark.parametrize(
+    ("words", "label"),
+    [
+        (["srv", "my file", "-v"], "srv 'my file' -v"),
+        (["srv", "--token", "abc", "x"], "srv --token *** x"),
+        (["srv", "--api-key=abc", "--password=", "p"], "srv '--api-key=***' '--password=***' p"),
+        (["srv", "sk-proj-abcdefghij", "ghp_abcdefghijkl"], "srv *** ***"),
+        (["docker", "run", "-e", "GH_TOKEN=abc", "i"], "docker run -e 'GH_TOKEN=***' i"),
+        (["srv", "postgres://ada:pw@db/x"], "srv 'postgres://***@db/x'"),
+        (["srv", "--header", "Authorization: Bearer abc"], "srv --header 'Authorization: ***'"),
+        (["srv", "--url", "https://x.example/?api_key=abc&a=1"], "srv --url 'https://x.example/?api_key=***'"),
+        (["srv", "--tokenizer-path", "x"], "srv --tokenizer-path ***"),
+    ],
+)
+def test_a_label_is_the_command_without_its_secrets(words, label):
+    assert Stdio(*words).label == label
+
+
+def test_an_identity_has_the_folder_but_no_value_of_the_environment():
+    assert Stdio("srv", "--token", "abc", env={"K": "v"}).identity == "stdio:srv --token ***"
+    assert Stdio("srv", cwd="/data/").identity == "stdio:srv:/data"
+
+
+@pytest.mark.parametrize("words", [("",), ("a", 5), ("a", "b\0c")])
+def test_a_command_is_made_of_words(words):
+    with pytest.raises(DefinitionError):
+        Stdio(*words)
