@@ -21,6 +21,7 @@ from toolwright.providers.mcp.news import News
 from toolwright.providers.mcp.request import Lost, Request
 from toolwright.providers.mcp.route import Route, Who
 from toolwright.providers.mcp.trouble import Trouble, trouble_of
+from toolwright.providers.mcp.turnstile import Turnstile
 
 if TYPE_CHECKING:
     from toolwright.providers.mcp.options import Options
@@ -61,7 +62,7 @@ class Connection:
         self._gone: str | None = None
         self._closing = False
         self._turned = asyncio.Event()
-        self._backoff, self._chores = Backoff(), Chores(name)
+        self._backoff, self._chores, self._turnstile = Backoff(), Chores(name), Turnstile(self._begin)
         self._health = Health(options, self._log, busy=lambda: bool(self.requests), leave=self._leave)
         self._news = News(self._log, self._chores, self.relist)
 
@@ -71,7 +72,7 @@ class Connection:
         """Have a request carried out; it is told what comes of it."""
         self._health.used()
         if self._client is not None and self._over is not None and not self._over.done():
-            self._begin(request)
+            self._enter(request)
         elif self._closing or self.state == "waiting":
             request.tell(self._unavailable())
         else:
@@ -182,7 +183,7 @@ class Connection:
         self._chores.start("health", self._health.look_after(client))
         queue, self._queue = self._queue, []
         for request in queue:
-            self._begin(request)
+            self._enter(request)
 
     async def _entered(self, stack: AsyncExitStack) -> Client:
         self._gone = None
@@ -211,6 +212,7 @@ class Connection:
         """Nothing is awaited here: the library may be cancelling everything around it."""
         self._client = None
         self._chores.cancel()
+        self._queue += self._turnstile.clear()
         for request in list(self.requests):
             request.cancel()
             request.tell(Lost(self._gone or "The connection was closed."))
@@ -269,6 +271,13 @@ class Connection:
 
     # While it is up
 
+    def _enter(self, request: Request) -> None:
+        assert self._client is not None
+        if self._client.protocol_version < "2026":
+            self._turnstile.enter(request)
+        else:
+            self._begin(request)
+
     def _begin(self, request: Request) -> None:
         assert self._client is not None
         self.requests[request] = None
@@ -276,6 +285,7 @@ class Connection:
 
     def _ended(self, request: Request) -> None:
         self.requests.pop(request, None)
+        self._turnstile.ended(request)
         self._health.used()
         if request.answered:
             self._health.heard()
@@ -287,11 +297,13 @@ class Connection:
         self._heard(self, manifest)
 
     async def _asked(self, _: Any, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
-        """In the older protocol a server asks while it works, and does not say for which call: the last is meant."""
-        able = [request for request in self.requests if request.asked is None and not request.over]
-        if not able:
+        """In the older protocol a server asks while it works."""
+        able = (request for request in self.requests if request.asked is None and not request.over)
+        if (request := self._turnstile.meant(able)) is None:
             return types.ErrorData(code=types.INVALID_REQUEST, message="No call is going on that could be asked.")
-        return await able[-1].ask(params.model_dump(mode="json", by_alias=True, exclude_none=True))
+        answer = request.ask(params.model_dump(mode="json", by_alias=True, exclude_none=True))
+        self._turnstile.asked(request)
+        return await answer
 
     def _turn(self, state: State) -> None:
         self.state = state

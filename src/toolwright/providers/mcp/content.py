@@ -27,6 +27,7 @@ Wire: TypeAlias = Mapping[str, Any]
 NO_REASON = "The MCP tool returned an error"
 MOST_KEPT = 10_000
 """Characters of an unknown block, or of an error's payload, that are kept beside the text."""
+_SERVER = "io.modelcontextprotocol/serverInfo"
 _WRAPS = "x-fastmcp-wrap-result"
 _MIME = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
 _SHOWN = {"text": {"text"}, "image": {"data", "mimeType"}, "audio": {"data", "mimeType"}}
@@ -132,8 +133,14 @@ def _summary(sent: Wire, block: Block) -> Any:
 
 def _metadata(wire: Wire, sent: list[dict[str, Any]]) -> dict[str, Any] | None:
     extras = {str(place): rest for place, block in enumerate(sent) if (rest := _beside(block))}
-    kept = {"_meta": wire.get("_meta"), "blocks": extras}
+    kept = {"_meta": _meta(wire), "blocks": extras}
     return {name: value for name, value in kept.items() if value} or None
+
+
+def _meta(wire: Wire) -> dict[str, Any]:
+    """What the server says about the result; that it was this server is said with every one, and left out."""
+    given = wire.get("_meta")
+    return {key: value for key, value in given.items() if key != _SERVER} if isinstance(given, Mapping) else {}
 
 
 def _beside(block: dict[str, Any]) -> dict[str, Any]:
@@ -146,7 +153,8 @@ def _beside(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _error(wire: Wire, sent: list[dict[str, Any]], blocks: list[Block]) -> ToolError:
-    payload = {"content": sent, **{key: wire[key] for key in ("structuredContent", "_meta") if wire.get(key)}}
+    beside = {"structuredContent": wire.get("structuredContent"), "_meta": _meta(wire)}
+    payload = {"content": sent, **{name: value for name, value in beside.items() if value}}
     message = "\n".join(filter(None, map(block_text, blocks))).strip() or NO_REASON
     return ToolError(message, data=payload if len(_json(payload)) <= MOST_KEPT else wire.get("structuredContent"))
 

@@ -15,7 +15,7 @@ from toolwright.core.names import sanitised
 from toolwright.providers.mcp.entry import Entry, read_entry
 from toolwright.providers.mcp.file import File, read_file
 from toolwright.providers.mcp.keys import OTHERS
-from toolwright.providers.mcp.late import Late
+from toolwright.providers.mcp.late import route_of
 from toolwright.providers.mcp.options import Options
 from toolwright.providers.mcp.provider import Server
 from toolwright.providers.mcp.variables import Variables
@@ -114,4 +114,4 @@ def server_of(entry: Entry, variables: Variables, where: str = "", **options: An
     for name in ("lock", "manifest"):
         if isinstance(given.get(name), str):
             given[name] = variables.path(given[name])
-    return Server(Late(entry, variables, where), Options.of(given))
+    return Server(route_of(entry, variables, where), Options.of(given))

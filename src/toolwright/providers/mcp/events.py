@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import httpx2
+from mcp.shared._httpx_utils import request_within_origin, stream_within_origin
 
 from toolwright.core.errors import NotStarted, ToolError, Unavailable
 from toolwright.providers.mcp.exchange import client_for
@@ -50,7 +51,7 @@ class Posted:
 def _stream(client: httpx2.AsyncClient, url: str, patience: float) -> Any:
     """A stream that may be quiet for as long as it likes."""
     headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
-    return client.stream("GET", url, headers=headers, timeout=httpx2.Timeout(patience, read=None))
+    return stream_within_origin(client, "GET", url, headers=headers, timeout=httpx2.Timeout(patience, read=None))
 
 
 class Events:
@@ -97,11 +98,11 @@ class Events:
     async def put(self, frame: str) -> None:
         """Post one message; the server says that it has it, and answers on the stream."""
         try:
-            response = await self._client.post(self._endpoint, content=frame, headers=_JSON)
+            response = await request_within_origin(self._client, "POST", self._endpoint, content=frame, headers=_JSON)
         except httpx2.RequestError as error:
             raise _as_tool_error(trouble(error)) from error
         if response.status_code >= 300:
-            raise _as_tool_error(refused(response, session=True))
+            raise _as_tool_error(refused(response.url.host, response.status_code, session=True))
 
     async def last_words(self) -> str:
         """Why the stream has ended."""

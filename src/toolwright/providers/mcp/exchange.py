@@ -95,7 +95,7 @@ class Exchange:
             return await self._listen(request, options)
         try:
             return await self._answer(request, await self._client.send(request, **options))
-        except Exception as error:  # whatever it is, a login's own errors among them, it is this request's alone
+        except Exception as error:  # noqa: BLE001 - whatever it is, a login among it, it is this request's alone
             return _instead(request, 503, CONNECTION_CLOSED, _meaning(error))
 
     async def _listen(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
@@ -106,7 +106,7 @@ class Exchange:
             self._end(_meaning(error))
             raise
         if response.status_code >= 400:
-            self._end(refused(response, session=_SESSION in request.headers))
+            self._end(refused(request.url.host, response.status_code, session=_SESSION in request.headers))
         return response
 
     def _end(self, met: Trouble) -> None:
@@ -133,7 +133,7 @@ def _lost(request: httpx2.Request, response: httpx2.Response) -> bool:
 
 
 def _refusal(request: httpx2.Request, response: httpx2.Response) -> tuple[int, Trouble]:
-    met = refused(response, session=_SESSION in request.headers)
+    met = refused(request.url.host, response.status_code, session=_SESSION in request.headers)
     if response.status_code == 404:
         return (INVALID_REQUEST if met.gone else METHOD_NOT_FOUND), met
     return INTERNAL_ERROR, met

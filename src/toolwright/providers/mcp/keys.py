@@ -84,11 +84,11 @@ IN_PYTHON = {"tools_allowed": "allow", "tools_denied": "deny"}
 """What an option is called there, where that is another word."""
 LIMITS: Mapping[str, Reader] = {"sandbox": _sandbox, "max_frame": bytes_of}
 """What may be said of a way to a server."""
-COMMAND = ("command", "args", "env", "env_file", "cwd", "sandbox", "max_frame")
+COMMAND = ("command", "args", "env", "env_file", "cwd", "sandbox")
 """Said of servers that are started here."""
 URL = ("url", "headers", "auth")
 """Said of servers that are reached over the network."""
-KEYS = ("type", *COMMAND, *URL, *OPTIONS, "enabled", "shared")
+KEYS = ("type", *COMMAND, *URL, "max_frame", *OPTIONS, "enabled", "shared")
 """All that our own files say."""
 SWITCHES = ("disabled", "tool_prefix", "name", "bearer_token_env_var")
 """Further keys of other programs, which mean something here."""

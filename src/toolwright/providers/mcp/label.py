@@ -89,11 +89,11 @@ def namespace_of_command(words: Sequence[str]) -> str:
     own, rest = _bare(words[0]), list(words[1:])
     python = _PYTHON.fullmatch(own) is not None
     if python and "-m" in rest[:-1]:
-        return _legal(rest[rest.index("-m") + 1])
+        return legal(rest[rest.index("-m") + 1])
     if not python and own not in _RUNNERS:
-        return _legal(own)
+        return legal(own)
     at = _first(rest, _RUNNERS.get(own, frozenset()), _PYTHONS_VALUE if python else _WITH_VALUE)
-    return namespace_of_command(rest[at:]) if at is not None else _legal(own)
+    return namespace_of_command(rest[at:]) if at is not None else legal(own)
 
 
 def _first(words: Sequence[str], own: frozenset[str], with_value: re.Pattern[str]) -> int | None:
@@ -115,9 +115,9 @@ def _bare(word: str) -> str:
 
 def namespace_of_url(url: str) -> str:
     """The host's name, without port and `www.`; `-` stands for all but `[A-Za-z0-9_-]`: example-com."""
-    return _legal((urlsplit(url).hostname or "").removeprefix("www."))
+    return legal((urlsplit(url).hostname or "").removeprefix("www."))
 
 
-def _legal(name: str) -> str:
-    """Two underscores would part a namespace from a tool, so there is never more than one."""
+def legal(name: str) -> str:
+    """The nearest namespace. Two underscores would part it from a tool's name, so there is never more than one."""
     return re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]+", "-", name)).strip("-_") or "server"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 from toolwright.core.errors import DefinitionError, ToolError
 from toolwright.providers.mcp.entry import Entry
 from toolwright.providers.mcp.route import Ended, Route, Who
-from toolwright.providers.mcp.variables import Variables, from_file
+from toolwright.providers.mcp.variables import Variables, from_file, has_references
+
+_USER, _QUERY = re.compile(r"(?<=://)[^/@]*@"), re.compile(r"[?#].*\Z", re.DOTALL)
 
 
 class Late(Route):
@@ -19,14 +22,23 @@ class Late(Route):
     def __init__(self, entry: Entry, variables: Variables, where: str = "") -> None:
         self._entry, self._variables, self._where = entry, variables, where
         self._now: Route | None = None
-        shown = self._made(lambda text: text)
-        self.label, self.identity, self.namespace = shown.label, shown.identity, shown.namespace
+        self.namespace = str(entry.options["namespace"])
+        if entry.kind != "stdio" and has_references(entry.url):  # as it stands, it is no URL
+            self.label = _without_secrets(entry.url)
+            self.identity = f"{entry.kind}:{self.label}"
+        else:
+            shown = self._made(_as_written, signs=False)
+            self.label, self.identity = shown.label, shown.identity
 
     def targets(self, who: Who, ended: Ended) -> Sequence[Any]:
         """What the way of this moment gives; its troubles are told in the words of the file."""
-        self._now = self._made(self.filled)
+        self._now = self.now()
         self._now.label, self._now.identity = self.label, self.identity
         return self._now.targets(who, ended)
+
+    def now(self) -> Route:
+        """The way as it is at this moment."""
+        return self._made(self.filled)
 
     async def explain(self) -> str:
         """What is known of why it does not come up."""
@@ -49,7 +61,7 @@ class Late(Route):
         from toolwright.providers.mcp.stdio import Stdio
 
         try:
-            made = self._made(self.filled)
+            made = self.now()
             made.label = self.label
             self._env(Who()), self._headers(Who())
             if isinstance(made, Stdio):
@@ -75,8 +87,8 @@ class Late(Route):
         kept = self.auth.tokens.of(self.filled(self._entry.url), None).read()
         return kept.access is not None and (kept.renewable or not kept.stale())
 
-    def _made(self, fill: Callable[[str], str]) -> Route:
-        return self._command(fill) if self._entry.kind == "stdio" else self._url(fill)
+    def _made(self, fill: Callable[[str], str], *, signs: bool = True) -> Route:
+        return self._command(fill) if self._entry.kind == "stdio" else self._url(fill(self._entry.url), signs)
 
     def _command(self, fill: Callable[[str], str]) -> Route:
         from toolwright.providers.mcp.stdio import Stdio
@@ -121,16 +133,16 @@ class Late(Route):
             settings[name] = [self._variables.path(path) for path in settings[name]]
         return {**given, "sandbox": Sandbox(**settings)}
 
-    def _url(self, fill: Callable[[str], str]) -> Route:
-        url = fill(self._entry.url)
+    def _url(self, url: str, signs: bool) -> Route:
         if self._entry.kind == "websocket":
             from toolwright.providers.mcp.websocket import WebSocket
 
             return WebSocket(url, headers=self._headers)
         from toolwright.providers.mcp.web import Http, Sse
 
-        auth = self.auth if fill == self.filled else None
-        return (Http if self._entry.kind == "http" else Sse)(url, headers=self._headers, auth=auth)
+        auth = self.auth if signs else None
+        made = Http if self._entry.kind == "http" else Sse
+        return made(url, headers=self._headers, auth=auth, max_frame=self._entry.limits.get("max_frame"))
 
     def _headers(self, who: Who) -> dict[str, str]:
         return {name: self.filled(value) for name, value in self._entry.headers.items()}
@@ -142,7 +154,7 @@ class Late(Route):
 
         if self._entry.auth is None:
             return None
-        given = {
+        given: dict[str, Any] = {
             name: self.filled(value) if isinstance(value, str) else value for name, value in self._entry.auth.items()
         }
         return oauth(**given) if given.pop("type") == "oauth" else client_credentials(**given)
@@ -151,3 +163,19 @@ class Late(Route):
         return DefinitionError(
             f"The MCP server {self._entry.name!r} cannot be used: {problem}.", fix=fix, where=self._where
         )
+
+
+def route_of(entry: Entry, variables: Variables, where: str = "") -> Route:
+    """The way to a server: at once where only what it is told has references, for that is asked for late anyway."""
+    late = Late(entry, variables, where)
+    signing = [value for value in (entry.auth or {}).values() if isinstance(value, str)]
+    fixed = (entry.command, *entry.args, entry.cwd or "", entry.url, *signing)
+    return late if any(map(has_references, fixed)) else late.now()
+
+
+def _as_written(text: str) -> str:
+    return text
+
+
+def _without_secrets(url: str) -> str:
+    return _QUERY.sub("", _USER.sub("", url))

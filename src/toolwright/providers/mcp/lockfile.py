@@ -105,15 +105,14 @@ class LockFile:
         if len(data) > LARGEST:
             raise self._refused(f"would be larger than {LARGEST:,} bytes", "allow fewer tools")
         real = self._real
-        temporary = real.with_name(f".{real.name}.{secrets.token_hex(8)}.tmp")
         try:
-            _fill(temporary, data, like=real)
+            _sweep(real)
+            _fill(temporary := real.with_name(f".{real.name}.{secrets.token_hex(8)}.tmp"), data, like=real)
             os.replace(temporary, real)
         except OSError as error:
-            raise self._unwritable(error) from None
-        finally:
             with suppress(OSError):
-                temporary.unlink()
+                _sweep(real)
+            raise self._unwritable(error) from None
 
     @property
     def _real(self) -> Path:
@@ -139,6 +138,13 @@ def _taken(lock: Callable[[], None]) -> bool:
     except OSError:
         return True  # a file system without locks
     return True
+
+
+def _sweep(real: Path) -> None:
+    """Take away what a process left that was killed while it wrote: only one writes at a time."""
+    for each in real.parent.iterdir():
+        if each.name.startswith(f".{real.name}.") and each.name.endswith(".tmp"):
+            each.unlink(missing_ok=True)
 
 
 def _fill(path: Path, data: bytes, *, like: Path) -> None:

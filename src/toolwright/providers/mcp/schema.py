@@ -155,5 +155,5 @@ def _first_line(error: Exception) -> str:
 
 
 def _shortened(text: str, most: int = 240) -> str:
-    text = line(text, 4 * most)
-    return text if len(text) <= most else f"{text[: most - 60]}...{text[-50:]}"
+    """On one line, with its beginning and its end: what is wrong stands after a value that may be long."""
+    return line(text if len(text) <= most else f"{text[: most - 110]}...{text[-100:]}", most)

@@ -83,8 +83,8 @@ def compared(schema: Any) -> int:
     """With how many parts and patterns a value may be compared one after the other; plain choices are looked up."""
     found = 0
     for node in nodes(schema):
-        choices = node.get("enum") if isinstance(node.get("enum"), list) else []
-        found += sum(size(one)[0] for one in (*choices, node.get("const")) if isinstance(one, (dict, list)))
+        choices = [*parts_of(node.get("enum")), node.get("const")]
+        found += sum(size(one)[0] for one in choices if isinstance(one, (dict, list)))
         found += len(parts_of(node.get("patternProperties")))
     return found
 

@@ -59,13 +59,13 @@ class Http(Route):
         fallback: bool = True,
         max_frame: int | str | None = None,
     ) -> None:
-        target = _target(url)
+        target = checked(url)
         self.url, self.headers, self.auth = url, headers, auth
         given = settings.max_bytes if max_frame is None and settings is not None else max_frame
         self.max_frame = MAX_FRAME if given is None else int(size(given))
-        self.settings = _reaching(settings, target, self.max_frame)
+        self.settings = reaching(settings, target, self.max_frame)
         self.label = plain_url(url)
-        self.identity = f"http:{self.label}{_query_mark(url)}"
+        self.identity = f"http:{self.label}{query_mark(url)}"
         self.namespace = namespace_of_url(url)
         if not fallback:
             self.ways = self.ways[:1]
@@ -100,7 +100,7 @@ def trouble(error: BaseException) -> Trouble:
     import httpx2
 
     if isinstance(error, httpx2.HTTPStatusError):
-        return refused(error.response, session=False)
+        return refused(error.request.url.host, error.response.status_code)
     if isinstance(error.__cause__, ToolError):  # what the guard, or its transport, has to say
         return _told(error.__cause__, error)
     early = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
@@ -123,17 +123,21 @@ _REFUSALS = {
 }
 
 
-def refused(response: Any, *, session: bool) -> Trouble:
-    """What a status of 400 or more means, where the body does not say it."""
-    status = response.status_code
+def refused(host: str, status: int, *, session: bool = False) -> Trouble:
+    """What a status that is none of success means, where nothing else says it.
+
+    Args:
+        session: whether the request belonged to one.
+    """
     if session and status in (404, 410):
         return Trouble(False, True, "The server does not know this session any more.", status=status)
-    sent = status >= 500  # nobody knows how far it came; before that, a request is turned away before it does anything
+    sent = status >= 500  # nobody knows how far it came; below that, a request is turned away before it does anything
     what = _REFUSALS.get(status, f"It answered with status {status}.")
-    return Trouble(sent, False, f"{response.request.url.host}: {what}", status=status, hopeless=status in (401, 403))
+    return Trouble(sent, False, f"{host}: {what}", status=status, hopeless=status in (401, 403))
 
 
-def _target(url: Any) -> Target:
+def checked(url: Any) -> Target:
+    """Where a URL leads; a developer's mistake is told when it is made."""
     fix = "give it whole, as in 'https://example.com/mcp'."
     if not isinstance(url, str):
         raise DefinitionError(f"{url!r} is no URL.", fix=fix)
@@ -143,7 +147,7 @@ def _target(url: Any) -> Target:
         raise DefinitionError(f"{plain_url(url)!r} cannot be reached: {error}", fix=fix) from None
 
 
-def _reaching(settings: Settings | None, target: Target, max_frame: int) -> Settings:
+def reaching(settings: Settings | None, target: Target, max_frame: int) -> Settings:
     """The developer has named this host: it may be reached wherever it is."""
     settings = settings or Settings(timeout=None, read_timeout=READ_TIMEOUT)
     given = settings.allow_private
@@ -162,7 +166,7 @@ def _reaching(settings: Settings | None, target: Target, max_frame: int) -> Sett
     )
 
 
-def _query_mark(url: str) -> str:
+def query_mark(url: str) -> str:
     """Two addresses that differ in their query are two servers; what is in it may be a secret."""
     query = urlsplit(url).query
     return f"#{sha256(query.encode()).hexdigest()[:8]}" if query else ""

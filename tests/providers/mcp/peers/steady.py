@@ -77,6 +77,8 @@ def ask(message: dict[str, Any], questions: list[dict[str, Any]]) -> None:
     params = message["params"]
     if not is_modern(message):
         given = [asked(number, message, question) for number, question in enumerate(questions)]
+        if any("action" not in each for each in given):
+            return None  # nobody was there to be asked
         trace("effects", "asked")
         return answer(message, text(json.dumps(given)))
     done = json.loads(params.get("requestState") or "[]")

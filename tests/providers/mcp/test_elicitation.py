@@ -1,0 +1,172 @@
+"""A server that asks a person: the call waits for input, in both protocols."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.providers.mcp.steady import Steady, until
+from toolwright import Done, Failed, Pending, Queue, Runtime
+from toolwright.testing import ManualClock
+
+REPEATABLE = {"ask*": ["read"]}
+
+
+def asks(outcome: Any) -> Pending:
+    assert isinstance(outcome, Pending), outcome
+    assert outcome.waiting_for == "input"
+    return outcome
+
+
+def given(outcome: Any) -> list[Any]:
+    assert isinstance(outcome, Done), outcome
+    return json.loads(outcome.data)
+
+
+async def test_a_question_is_a_call_that_waits_for_input(steady: Steady) -> None:
+    async with Runtime(steady.provider()) as runtime:
+        waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
+        [listed] = await runtime.pending()
+        outcome = await runtime.settle(waiting.call_id, {"sure": True, "times": "2"})
+
+    assert waiting.message == "steady asks: Sure about it?"
+    assert waiting.request["schema"]["required"] == ["sure"]
+    assert listed.call_id == waiting.call_id
+    assert given(outcome) == [{"action": "accept", "content": {"sure": True, "times": 2}}]
+    assert steady.effects == ["asked"]
+
+
+async def test_a_person_may_say_no(steady: Steady) -> None:
+    async with Runtime(steady.provider()) as runtime:
+        for action in ("decline", "cancel"):
+            waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
+            assert given(await runtime.settle(waiting.call_id, {"action": action})) == [{"action": action}]
+
+
+async def test_an_answer_that_does_not_fit_leaves_the_question_open(steady: Steady) -> None:
+    async with Runtime(steady.provider()) as runtime:
+        waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
+        again = asks(await runtime.settle(waiting.call_id, {"sure": "perhaps"}))
+        outcome = await runtime.settle(waiting.call_id, {"sure": False})
+
+    assert again.call_id == waiting.call_id
+    assert "perhaps" in again.message
+    assert given(outcome)[0]["content"] == {"sure": False}
+
+
+async def test_a_server_may_ask_several_times(steady: Steady) -> None:
+    async with Runtime(steady.provider()) as runtime:
+        waiting = asks(await runtime.call("steady__ask_twice"))
+        asks(await runtime.settle(waiting.call_id, {"sure": True}))
+        outcome = await runtime.settle(waiting.call_id, {"sure": False})
+    assert [answer["content"]["sure"] for answer in given(outcome)] == [True, False]
+
+
+async def test_a_server_may_send_a_person_to_an_address(steady: Steady) -> None:
+    async with Runtime(steady.provider()) as runtime:
+        waiting = asks(await runtime.call("steady__open_url"))
+        outcome = await runtime.settle(waiting.call_id, True)
+    assert waiting.request["mode"] == "url"
+    assert waiting.request["url"] == "https://example.com/in"
+    assert given(outcome) == [{"action": "accept"}]
+
+
+async def test_a_call_that_waits_holds_no_slot_and_no_time(steady: Steady) -> None:
+    provider = steady.provider(timeout=0.2, total=0.3, queue="one")
+    async with Runtime(provider, queues={"one": Queue(concurrent=1)}) as runtime:
+        waiting = [asks(await runtime.call("steady__ask", {"text": str(number)})) for number in range(3)]
+        await asyncio.sleep(0.4)  # longer than any call may take
+        assert await runtime.call("steady__echo", {"text": "free"}) == Done("free")
+        for each in waiting:
+            assert given(await runtime.settle(each.call_id, {"sure": True}))[0]["action"] == "accept"
+
+
+async def test_several_questions_at_once_each_get_their_own_answer(steady: Steady) -> None:
+    async with Runtime(steady.provider()) as runtime:
+        calls = [runtime.call("steady__ask", {"text": str(number)}) for number in range(8)]
+        waiting = [asks(outcome) for outcome in await asyncio.gather(*calls)]
+        outcomes = [await runtime.settle(each.call_id, {"sure": True, "times": n}) for n, each in enumerate(waiting)]
+    assert sorted(given(outcome)[0]["content"]["times"] for outcome in outcomes) == list(range(8))
+
+
+async def test_a_question_of_the_newer_protocol_is_answered_after_a_restart(tmp_path: Path) -> None:
+    steady, store = Steady(tmp_path / "steady", "modern"), str(tmp_path / "store.db")
+    async with Runtime(steady.provider(), store=store) as runtime:
+        waiting = asks(await runtime.call("steady__ask_twice"))
+        asks(await runtime.settle(waiting.call_id, {"sure": True}))
+    async with Runtime(steady.provider(), store=store) as runtime:
+        [listed] = await runtime.pending()
+        outcome = await runtime.settle(listed.call_id, {"sure": False})
+
+    assert [answer["content"]["sure"] for answer in given(outcome)] == [True, False]
+    assert steady.effects == ["asked"]
+    assert steady.starts == 2
+
+
+@pytest.mark.parametrize(("effects", "code"), [(REPEATABLE, "interrupted"), (None, "unknown_effect")])
+async def test_a_question_of_the_older_protocol_ends_with_the_program(tmp_path: Path, effects: Any, code: str) -> None:
+    steady, store = Steady(tmp_path / "steady", "legacy"), str(tmp_path / "store.db")
+    async with Runtime(steady.provider(effects=effects), store=store) as runtime:
+        waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
+    async with Runtime(steady.provider(effects=effects), store=store) as runtime:
+        outcome = await runtime.settle(waiting.call_id, {"sure": True})
+        again = await runtime.settle(waiting.call_id, {"sure": True})
+
+    assert isinstance(outcome, Failed)
+    assert outcome.code == code
+    assert "no longer waits for this answer" in outcome.message
+    assert again == outcome
+    assert steady.effects == []
+
+
+async def test_a_question_of_the_older_protocol_ends_with_its_server(tmp_path: Path) -> None:
+    steady = Steady(tmp_path / "steady", "legacy")
+    async with Runtime(steady.provider()) as runtime:
+        waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
+        os.kill(int(steady.lines("starts")[-1]), signal.SIGKILL)
+        await until(lambda: steady.starts == 2)
+        outcome = await runtime.settle(waiting.call_id, {"sure": True})
+    assert isinstance(outcome, Failed)
+    assert outcome.code == "unknown_effect"
+
+
+@pytest.mark.parametrize("how", ["cancelled", "expired"])
+async def test_a_server_that_waits_is_told_when_nobody_will_answer(tmp_path: Path, how: str) -> None:
+    steady, clock = Steady(tmp_path / "steady", "legacy"), ManualClock()
+    provider = steady.provider()
+    async with Runtime(provider, clock=clock) as runtime:
+        waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
+        [connection] = list(provider.sessions)
+        assert len(connection.requests) == 1
+        if how == "cancelled":
+            await runtime.cancel(waiting.call_id)
+        else:
+            await clock.advance(8 * 86_400)
+        await until(lambda: not connection.requests)
+        assert await runtime.call("steady__echo", {"text": "well"}) == Done("well")
+
+
+async def test_a_server_with_an_open_question_is_not_stopped_for_want_of_use(tmp_path: Path) -> None:
+    steady = Steady(tmp_path / "steady", "legacy")
+    async with Runtime(steady.provider(idle=0.1)) as runtime:
+        waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
+        await asyncio.sleep(0.4)  # four times what an idle server is given
+        assert given(await runtime.settle(waiting.call_id, {"sure": True}))[0]["action"] == "accept"
+    assert steady.starts == 1
+
+
+async def test_a_question_of_the_older_protocol_is_shown_with_its_own_call(tmp_path: Path) -> None:
+    steady = Steady(tmp_path / "steady", "legacy")
+    async with Runtime(steady.provider()) as runtime:
+        await asyncio.gather(*(runtime.call("steady__echo", {"text": "x"}) for _ in range(3)))
+        calls = [runtime.call("steady__ask", {"text": f"number {number}"}) for number in range(8)]
+        busy = asyncio.create_task(runtime.call("steady__wait", {"text": "x"}))
+        waiting = [asks(outcome) for outcome in await asyncio.gather(*calls)]
+        busy.cancel()
+        assert [each.message for each in waiting] == [f"steady asks: Sure about number {n}?" for n in range(8)]
