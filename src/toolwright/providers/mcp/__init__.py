@@ -12,6 +12,7 @@ for _name in ("stdio", "websocket", "oauth"):  # TEMPORARY until these modules a
     except ImportError:
         pass
 
+from toolwright.providers.mcp.oauth import client_credentials, identity_assertion, oauth
 from toolwright.providers.mcp.options import Given, Options
 from toolwright.providers.mcp.provider import Server
 
@@ -19,12 +20,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolwright.outgoing.settings import Settings
-    from toolwright.providers.mcp.oauth import client_credentials as client_credentials
-    from toolwright.providers.mcp.oauth import oauth as oauth
     from toolwright.providers.mcp.route import Texts
     from toolwright.sandbox.sandbox import Sandbox, Unprotected
 
-__all__ = ["Server", "client_credentials", "http", "oauth", "server", "servers", "sse", "stdio", "websocket"]
+__all__ = [
+    "Server",
+    "client_credentials",
+    "http",
+    "identity_assertion",
+    "oauth",
+    "server",
+    "servers",
+    "sse",
+    "stdio",
+    "websocket",
+]
 
 
 def stdio(
@@ -97,11 +107,3 @@ def servers(
     from toolwright.providers.mcp.entries import servers as read
 
     return read(source, environment=environment, **options)
-
-
-def __getattr__(name: str) -> Any:
-    if name in ("oauth", "client_credentials"):
-        from toolwright.providers.mcp import oauth as home
-
-        return getattr(home, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

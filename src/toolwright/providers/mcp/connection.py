@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -191,7 +192,7 @@ class Connection:
         for target in targets[:-1]:
             try:
                 return await stack.enter_async_context(self._made(target))
-            except Exception as error:  # noqa: BLE001 - the route knows what it means
+            except Exception as error:
                 if not self.route.falls_back(error):
                     raise
                 self._log.info("%s Another way is tried.", trouble_of(error).message)
@@ -296,7 +297,7 @@ class Connection:
         self._health.heard()
         self._heard(self, manifest)
 
-    async def _asked(self, _: Any, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
+    async def _asked(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
         """In the older protocol a server asks while it works."""
         able = (request for request in self.requests if request.asked is None and not request.over)
         if (request := self._turnstile.meant(able)) is None:
@@ -321,6 +322,5 @@ def _is_asked_to_stop() -> bool:
 
 
 def _ourselves() -> types.Implementation:
-    from toolwright import __version__
-
-    return types.Implementation(name="toolwright", version=__version__)
+    name = __name__.partition(".")[0]
+    return types.Implementation(name=name, version=sys.modules[name].__version__)

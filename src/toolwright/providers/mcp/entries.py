@@ -19,7 +19,7 @@ from toolwright.providers.mcp.late import route_of
 from toolwright.providers.mcp.options import Options
 from toolwright.providers.mcp.provider import Server
 from toolwright.providers.mcp.variables import Variables
-from toolwright.providers.mcp.written import Mistake, Written, snake, text
+from toolwright.providers.mcp.written import Mistake, Written, snake, text, word
 
 log = logging.getLogger("toolwright")
 BLOCKS = ("mcp_servers", "context_servers", "servers")
@@ -74,15 +74,14 @@ def block_of(top: Written) -> Block:
 def _is_server(given: Written) -> bool:
     if not isinstance(given.value, Mapping):
         return isinstance(given.value, str)
-    return bool({"command", "url"} & {OTHERS.get(snake(str(key)), snake(str(key))) for key in given.value})
+    named = {OTHERS.get(snake(str(key)), snake(str(key))): value for key, value in given.value.items()}
+    return any(isinstance(named.get(key), (str, list)) for key in ("command", "url"))
 
 
 def inputs_of(given: Written | None) -> dict[str, str | None]:
     """What an editor would ask for, with what it offers."""
     found = [item.entries() for item in given.items()] if given is not None else []
-    return {
-        text(item["id"]): str(item["default"].value) if item.get("default") else None for item in found if "id" in item
-    }
+    return {text(item["id"]): word(item["default"]) if "default" in item else None for item in found if "id" in item}
 
 
 def servers(
@@ -103,7 +102,14 @@ def servers(
         found = [entry for entry in block.entries() if entry.enabled]
     except Mistake as mistake:
         raise DefinitionError(mistake.problem, fix=mistake.fix, where=file.where(mistake.at)) from None
-    return [server_of(entry, variables, file.where(entry.at), **options) for entry in found]
+    return [_placed(entry, variables, file.where(entry.at), options) for entry in found]
+
+
+def _placed(entry: Entry, variables: Variables, where: str, options: Mapping[str, Any]) -> Server:
+    try:
+        return server_of(entry, variables, where, **options)
+    except DefinitionError as error:
+        raise DefinitionError(error.problem, fix=error.fix, where=error.where or where) from error
 
 
 def server_of(entry: Entry, variables: Variables, where: str = "", **options: Any) -> Server:

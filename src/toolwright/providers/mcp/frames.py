@@ -88,7 +88,8 @@ async def _dialled(route: WebSocket) -> socket.socket:
     settings, target = route.settings, route.target
     connector = Connector(settings.guard(), resolver=settings.resolver, dialer=cast(Any, _dial))
     try:
-        return cast(Any, await connector.connect_tcp(target.host, target.port, settings.connect_timeout))
+        opened: Any = await connector.connect_tcp(target.host, target.port, settings.connect_timeout)
+        return cast(socket.socket, opened)
     except OSError as error:
         raise NotStarted(f"{target.host} could not be reached. Try again later.") from error
     finally:

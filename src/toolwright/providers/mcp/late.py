@@ -137,12 +137,12 @@ class Late(Route):
         if self._entry.kind == "websocket":
             from toolwright.providers.mcp.websocket import WebSocket
 
-            return WebSocket(url, headers=self._headers)
+            return WebSocket(url, headers=self._headers, **self._entry.limits)
         from toolwright.providers.mcp.web import Http, Sse
 
         auth = self.auth if signs else None
         made = Http if self._entry.kind == "http" else Sse
-        return made(url, headers=self._headers, auth=auth, max_frame=self._entry.limits.get("max_frame"))
+        return made(url, headers=self._headers, auth=auth, **self._entry.limits)
 
     def _headers(self, who: Who) -> dict[str, str]:
         return {name: self.filled(value) for name, value in self._entry.headers.items()}

@@ -45,7 +45,7 @@ async def _tools(client: Client, log: logging.Logger) -> tuple[list[Mapping[str,
     for _ in range(PAGES):
         page = await _page(client, cursor)
         found += [_dumped(tool) for tool in page.tools]
-        ttl = page.ttl_ms / 1000 if page.ttl_ms is not None else ttl
+        ttl = page.ttl_ms / 1000
         cursor = page.next_cursor
         if cursor is None:
             return found[:MOST], ttl

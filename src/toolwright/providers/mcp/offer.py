@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from toolwright.core.errors import Denied, NotFound
 from toolwright.core.tool import Tool
+from toolwright.providers.mcp.escaped import escaped
 from toolwright.providers.mcp.lock import Lock
 from toolwright.providers.mcp.manifest import Manifest, Manifests
 from toolwright.providers.mcp.options import Options
@@ -59,37 +61,50 @@ class Offer:
     """What changed in the tools that are held back, by their names on the wire."""
 
     def _build(self, manifest: Manifest) -> None:
-        from toolwright.providers.mcp.definition import Unusable, allowed, names_of, tool_of
+        from toolwright.providers.mcp.definition import allowed, names_of
 
-        options, tools = self._options, list[Tool[..., Any]]()
-        self.definitions, self.changed, self._unusable, self._checks = {}, {}, {}, {}
-        taken = [each for each in manifest.tools if allowed(str(each.get("name")), options.allow, options.deny)]
+        self.tools, self.definitions, self.changed, self._unusable, self._checks = [], {}, {}, {}, {}
+        wires = {str(each.get("name")): each for each in reversed(manifest.tools)}  # of two of a name the first counts
+        taken = [each for wire, each in wires.items() if allowed(wire, self._options.allow, self._options.deny)]
         names = names_of(taken)
-        for definition in taken:
-            wire = str(definition.get("name"))
-            try:
-                made = tool_of(definition, server=self._server, effects=options.effects)
-            except Unusable as error:
-                log.warning("%s of %s is left out: %s", wire[:100], self._server, error)
-                self._unusable[wire] = str(error)
-                continue
-            name = names[wire]
-            self.definitions[name] = definition
-            if wire in self._held:
-                self.changed[name] = self._held[wire]
-            tools.append(_as_offered(made, name, listed=wire not in self._held))
-        self.tools = tools
+        for definition in reversed(taken):
+            self._add(definition, names.get(str(definition.get("name"))))
+
+    def _add(self, definition: Mapping[str, Any], name: str | None) -> None:
+        from toolwright.providers.mcp.definition import Unusable, tool_of
+
+        wire = str(definition.get("name"))
+        try:
+            made = tool_of(definition, server=self._server, name=name, effects=self._options.effects)
+        except Unusable as error:
+            log.warning("%s of %s is left out: %s", escaped(wire, 100), self._server, error)
+            self._unusable[wire] = str(error)
+            return
+        self.definitions[made.name] = definition
+        if (change := self._held.get(wire)) is not None:
+            self.changed[made.name] = change
+            made = made.evolve(face=replace(made.face, listed=False))
+        self.tools.append(made)
+
+    async def look_again(self, name: str) -> bool:
+        """Whether a tool that was held back is so no longer, because somebody accepted it meanwhile."""
+        return name in self.changed and self._manifest is not None and await self.take(self._manifest)
 
     def wire_name(self, name: str) -> str:
         """What the server calls a tool; raises for one that may not be called."""
         if (what := self.changed.get(name)) is not None:
             raise Held(
                 f"{name} of {self._server} is held back, because its definition has changed since it was accepted "
-                f"({what}). A person looks at it with `toolwright lock diff` and accepts it with `toolwright lock accept`."
+                f"({what}). A person looks at it with `toolwright lock diff` and accepts it with `lock accept`."
             )
         if name not in self.definitions:
             raise NotFound(f"{self._server} offers no {name} any more.")
         return str(self.definitions[name]["name"])
+
+    def is_repeatable(self, wire: str) -> bool:
+        """Whether a tool, by its name on the wire, may run twice without harm."""
+        names = {name for name, definition in self.definitions.items() if definition.get("name") == wire}
+        return any(tool.repeatable for tool in self.tools if tool.name in names)
 
     def check_of(self, name: str) -> Callable[[Any], str | None] | None:
         """What looks at a tool's structured answers, where it says how these look."""
@@ -103,7 +118,7 @@ class Offer:
     def missing(self) -> str:
         """Which tools are held back or cannot be used, and why."""
         held = [f"{name} is held back: its definition has changed ({what})." for name, what in self.changed.items()]
-        useless = [f"{name[:100]} cannot be used: {why}" for name, why in self._unusable.items()]
+        useless = [f"{escaped(name, 100)} cannot be used: {why}" for name, why in self._unusable.items()]
         return "\n".join([*held, *useless])
 
     def instructions(self) -> str:
@@ -121,13 +136,6 @@ class Held(Denied):
     """A tool that is held back: nothing was sent."""
 
     executed = False
-
-
-def _as_offered(made: Tool[..., Any], name: str, *, listed: bool) -> Tool[..., Any]:
-    from dataclasses import replace
-
-    made = made if made.name == name else made.evolve(name=name)
-    return made if listed else made.evolve(face=replace(made.face, listed=False))
 
 
 def _prompt(prompt: Mapping[str, Any]) -> str:

@@ -66,9 +66,10 @@ class Options:
         for name in ("allow", "deny"):
             globs = getattr(self, name)
             object.__setattr__(self, name, (globs,) if isinstance(globs, str) else tuple(globs))
-        if self.namespace is not None and not is_legal(self.namespace):
+        if self.namespace is not None and (not is_legal(self.namespace) or "__" in f"{self.namespace}_"):
             raise DefinitionError(
-                f"namespace={self.namespace!r} is no name.", fix="use letters, digits, _ and -, not - at the start."
+                f"namespace={self.namespace!r} is no name.",
+                fix="use letters, digits, _ and -; not - at the start, _ at the end, or __ anywhere.",
             )
 
     @classmethod
@@ -84,7 +85,7 @@ class Options:
     @property
     def patience(self) -> float | None:
         """Seconds without a sign after which a call is given up."""
-        return None if self.timeout in (None, inf) else float(self.timeout)  # type: ignore[arg-type]
+        return None if self.timeout in (None, inf) else float(self.timeout)
 
 
 class Given(TypedDict, total=False):

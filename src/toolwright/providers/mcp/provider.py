@@ -129,6 +129,8 @@ class Server(Provider):
 
     async def invoke(self, call: Call, context: Context) -> Any:
         """Have the server do the work."""
+        if await self._offer.look_again(call.tool):
+            self.changed()
         wire = self._offer.wire_name(call.tool)
         return await self._talking().call(call, wire, self.sessions.who(call), context)
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _ANSWERS: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
+NOW = "now"
+"""The key of a question that the server waits for at this very moment."""
 
 
 class Lost(Exception):
@@ -27,10 +29,11 @@ class Lost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The server wants to know something before it goes on; `answer` is what lets it."""
+    """The server wants to know something before it goes on."""
 
-    params: Mapping[str, Any]
-    answer: asyncio.Future[types.ElicitResult]
+    requests: Mapping[str, Mapping[str, Any]]
+    answer: asyncio.Future[types.ElicitResult] | None = None
+    """What lets it go on; None where it has ended the call, and wants it to be made again."""
 
 
 class Request:
@@ -112,16 +115,17 @@ class Request:
     def ask(self, params: Mapping[str, Any]) -> asyncio.Future[types.ElicitResult]:
         """The server asks in the middle of its work. Time stands still until somebody answers."""
         self._still()
-        self.asked = Asked(params, asyncio.get_running_loop().create_future())
+        answer: asyncio.Future[types.ElicitResult] = asyncio.get_running_loop().create_future()
+        self.asked = Asked({NOW: {"method": "elicitation/create", "params": params}}, answer)
         self.tell(self.asked)
-        return self.asked.answer
+        return answer
 
     # For those who wait
 
     def answer(self, result: types.ElicitResult) -> None:
         """Answer the open question, and wait for the next turn."""
         asked, self.asked = self.asked, None
-        if asked is not None and not asked.answer.done():
+        if asked is not None and asked.answer is not None and not asked.answer.done():
             if self._turn.done() and self._turn.result() is asked:
                 self._turn = asyncio.get_running_loop().create_future()
             asked.answer.set_result(result)

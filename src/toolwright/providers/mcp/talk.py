@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mcp_types as types
 
@@ -16,7 +17,7 @@ from toolwright.providers.mcp.content import done_of
 from toolwright.providers.mcp.forms import answers_of, question_of, refused
 from toolwright.providers.mcp.offer import Offer
 from toolwright.providers.mcp.options import Options
-from toolwright.providers.mcp.request import Asked, Lost, Request
+from toolwright.providers.mcp.request import NOW, Asked, Lost, Request
 from toolwright.providers.mcp.route import Who
 from toolwright.providers.mcp.sessions import Sessions
 from toolwright.providers.mcp.trouble import Trouble, trouble_of
@@ -24,10 +25,28 @@ from toolwright.providers.mcp.trouble import Trouble, trouble_of
 if TYPE_CHECKING:
     from toolwright.providers.mcp.connection import Connection
 
+Requests: TypeAlias = Mapping[str, Mapping[str, Any]]
 ROUNDS = 32
 """How often a server may ask before it is no longer listened to."""
 POLLING = 0.25
 """Seconds before a server that only asked for more time is asked again."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """One side's turn in a talk: what is sent, and what was said before."""
+
+    call: Call
+    wire: str
+    who: Who
+    report: Callable[..., None] | None = None
+    inputs: Mapping[str, Any] | None = None
+    state: str | None = None
+    round: int = 0
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        return self.call.arguments if isinstance(self.call.arguments, Mapping) else {}
 
 
 class Talk:
@@ -36,91 +55,72 @@ class Talk:
     def __init__(self, server: str, sessions: Sessions, offer: Offer, options: Options) -> None:
         self._server, self._sessions, self._offer, self._options = server, sessions, offer, options
         self._open: dict[str, tuple[Request, Connection]] = {}
-        """Requests that wait for somebody's answer while the server waits too, by their id."""
-        self._calls: dict[str, str] = {}
+        """Requests that the server holds open for somebody's answer, by their id."""
+        self._ids: dict[str, str] = {}
+        """The same by the ids of their calls."""
 
     async def call(self, call: Call, wire: str, who: Who, context: Context) -> Any:
         """Carry a call out, from the beginning."""
-        arguments = call.arguments if isinstance(call.arguments, Mapping) else {}
-        return await self._exchange(call, wire, arguments, who, context)
+        return await self._go(_Part(call, wire, who, context.report), lambda: context.call_id)
 
     async def resume(self, call: Call, state: Mapping[str, Any], answer: Any, who: Who) -> Outcome | Any:
         """Go on after somebody answered. An answer that does not fit leaves the question open."""
-        requests: Mapping[str, Any] = state["requests"]
+        requests: Requests = state["requests"]
         try:
             answers = answers_of(requests, answer)
         except InvalidArguments as error:
             return self._question(requests, state, f"{error} ")
         if "request" in state:
-            return await self._go_on(call, state, answers)
-        arguments = call.arguments if isinstance(call.arguments, Mapping) else {}
-        return await self._exchange(call, state["tool"], arguments, who, None, inputs=answers, asked=state)
+            return await self._answered(call, state, answers)
+        part = _Part(call, state["tool"], who, None, answers, state.get("state"), int(state.get("round", 0)))
+        if state.get("again"):
+            _agreed(answers)
+            part.inputs = None
+        return await self._go(part, lambda: call.id or "")
 
     def forget(self, call: Call) -> None:
         """Nobody will answer any more: the server need not wait."""
-        number = self._calls.pop(call.id or "", "")
-        request, _ = self._open.pop(number, (None, None))
+        request, _ = self._open.pop(self._ids.pop(call.id or "", ""), (None, None))
         if request is not None:
             request.cancel()
 
-    # One exchange
+    # To and fro
 
-    async def _exchange(
-        self,
-        call: Call,
-        wire: str,
-        arguments: Mapping[str, Any],
-        who: Who,
-        context: Context | None,
-        *,
-        inputs: Mapping[str, Any] | None = None,
-        asked: Mapping[str, Any] | None = None,
-    ) -> Any:
-        state, round = (asked.get("state"), int(asked.get("round", 0))) if asked else (None, 0)
-        again = mismatched = False
+    async def _go(self, part: _Part, call_id: Callable[[], str]) -> Any:
         while True:
-            connection = self._sessions.of(who)
+            told, request, connection = await self._said(part)
+            if isinstance(told, Asked):
+                return await self._asked(told, request, connection, part.call, call_id())
+            if not isinstance(told, types.InputRequiredResult):
+                return done_of(told, self._offer.check_of(part.call.tool))
+            part.round, part.state = part.round + 1, told.request_state
+            if part.round > ROUNDS:
+                raise ToolError(f"{self._server} asked {ROUNDS} times and did not come to an end.")
+            requests = _plain(told)
+            if (question := self._wanted(requests, part)) is not None:
+                return question
+            part.inputs = answers_of(requests, None) if requests else None
+            if not requests:
+                await asyncio.sleep(POLLING)
+
+    async def _said(self, part: _Part) -> tuple[Any, Request, Connection]:
+        """What the server says to a call; what surely did not arrive is sent once more."""
+        again = True
+        while True:
+            connection = self._sessions.of(part.who)
             request = Request(
-                wire, arguments, inputs=inputs, state=state, patience=self._options.patience,
-                report=context.report if context is not None else None,
+                part.wire, part.arguments, inputs=part.inputs, state=part.state,
+                patience=self._options.patience, report=part.report,
             )  # fmt: skip
             connection.submit(request)
             try:
-                told = await self._turn(connection, request)
-            except _Resend:
-                if again:
+                return await self._turn(connection, request), request, connection
+            except _Again as error:
+                if not again:
                     raise
-                again = True
-                continue
-            except _Mismatch:
-                if mismatched:
-                    raise
-                mismatched = True
-                await connection.relist()
-                continue
-            if isinstance(told, types.InputRequiredResult):
-                round += 1
-                if round > ROUNDS:
-                    raise ToolError(f"{self._server} asked {ROUNDS} times and did not come to an end.")
-                if told.input_requests:
-                    return self._required(wire, told, round)
-                inputs, state = None, told.request_state
-                await asyncio.sleep(POLLING)
-                continue
-            return self._come_to(call, wire, told, request, connection, context)
-
-    def _come_to(
-        self, call: Call, wire: str, told: Any, request: Request, connection: Connection, context: Context | None
-    ) -> Any:
-        if isinstance(told, Asked):
-            self._open[request.id] = request, connection
-            if context is not None:
-                self._calls[context.call_id] = request.id
-            elif call.id:
-                self._calls[call.id] = request.id
-            requests = {"": {"method": "elicitation/create", "params": told.params}}
-            return self._question(requests, {"request": request.id, "requests": requests, "tool": wire})
-        return done_of(told, self._offer.check_of(call.tool))
+                again = False
+                if error.relist:
+                    await connection.relist()
 
     async def _turn(self, connection: Connection, request: Request) -> Any:
         try:
@@ -134,72 +134,100 @@ class Talk:
         except ToolError:
             raise
         except Exception as error:
+            if getattr(error, "code", None) == types.URL_ELICITATION_REQUIRED and (asked := _addresses(error)):
+                return asked
             raise self._meant(error, connection, request) from error
 
-    def _meant(self, error: Exception, connection: Connection, request: Request) -> Exception:
+    def _meant(self, error: Exception, connection: Connection, request: Request) -> ToolError:
         """What an error means for the call: was it done, and is it worth another try?"""
         if getattr(error, "code", None) == types.HEADER_MISMATCH:
-            return _Mismatch(f"{self._server} does not accept the call: {error}")
+            return _Again(f"{self._server} does not accept the call: {error}", relist=True)
         trouble = Trouble(True, True, str(error)) if isinstance(error, Lost) else trouble_of(error)
         if trouble.gone:
             connection.lost(trouble.message)
         if trouble.answered:
             return ToolError(f"{self._server} says: {trouble.message}"[:2000])
         if not trouble.sent:
-            return _Resend(f"{self._server} cannot be reached: {trouble.message}")
-        return self._unknown(trouble.message, request.tool)
-
-    def _unknown(self, why: str, tool: str) -> ToolError:
-        """It was sent and nothing came back: what repeats without harm may be repeated, nothing else."""
-        if self._repeatable(tool):
-            return Unavailable(f"{self._server} went away while it worked on this: {why}")
+            return _Again(f"{self._server} cannot be reached: {trouble.message}")
+        if self._offer.is_repeatable(request.tool):
+            return Unavailable(f"{self._server} went away while it worked on this: {trouble.message}")
         return ToolError(
-            f"{self._server} went away while it worked on this: {why} Whether it was done is not known. "
+            f"{self._server} went away while it worked on this: {trouble.message} Whether it was done is not known. "
             "Do not repeat it before that has been found out.",
             code="unknown_effect",
         )
 
-    def _repeatable(self, wire: str) -> bool:
-        names = [name for name, each in self._offer.definitions.items() if each.get("name") == wire]
-        return any(tool.repeatable for tool in self._offer.tools if tool.name in names)
-
     # Questions
 
-    def _required(self, wire: str, told: types.InputRequiredResult, round: int) -> Pending:
-        assert told.input_requests
-        requests = {
-            key: request.model_dump(mode="json", by_alias=True, exclude_none=True)
-            for key, request in told.input_requests.items()
-        }
+    def _wanted(self, requests: Requests, part: _Part) -> Pending | None:
+        """What a person is asked in the newer protocol: all that is needed to go on is in the wait."""
         if (why := refused(requests)) is not None:
             raise ToolError(f"{self._server} asks for what nobody here can give: {why}")
-        return self._question(
-            requests, {"requests": requests, "state": told.request_state, "tool": wire, "round": round}
-        )
+        state = {"requests": requests, "tool": part.wire, "state": part.state, "round": part.round}
+        return self._question(requests, state)
 
-    def _question(self, requests: Mapping[str, Any], state: Mapping[str, Any], mistake: str = "") -> Pending:
-        question = question_of(requests, server=self._server)
-        return Pending("input", message=f"{mistake}{question.message}", request=question.request, state=dict(state))
+    async def _asked(self, asked: Asked, request: Request, connection: Connection, call: Call, call_id: str) -> Any:
+        """In the older protocol the server waits in the middle of its work, and the request stays open."""
+        requests = asked.requests
+        if asked.answer is None:  # it refuses to begin until a person has been somewhere
+            return self._question(requests, {"requests": requests, "tool": request.tool, "again": True})
+        if refused(requests) is not None:
+            request.answer(types.ElicitResult(action="decline"))
+            return await self._next(call, request, connection, call_id)
+        self._open[request.id] = request, connection
+        self._ids[call_id] = request.id
+        state = {"requests": requests, "tool": request.tool, "request": request.id, "call": call_id}
+        return self._question(requests, state)
 
-    async def _go_on(self, call: Call, state: Mapping[str, Any], answers: Mapping[str, Any]) -> Any:
-        """In the older protocol the server still waits, unless it, or we, have been restarted."""
+    async def _answered(self, call: Call, state: Mapping[str, Any], answers: Mapping[str, Any]) -> Any:
+        self._ids.pop(state["call"], None)
         request, connection = self._open.pop(state["request"], (None, None))
         if request is None or connection is None or request.over:
             raise self._interrupted(state["tool"])
-        request.answer(types.ElicitResult.model_validate(answers[""]))
+        request.answer(types.ElicitResult.model_validate(answers[NOW]))
+        return await self._next(call, request, connection, state["call"])
+
+    async def _next(self, call: Call, request: Request, connection: Connection, call_id: str) -> Any:
         told = await self._turn(connection, request)
-        return self._come_to(call, state["tool"], told, request, connection, None)
+        if isinstance(told, Asked):
+            return await self._asked(told, request, connection, call, call_id)
+        return done_of(told, self._offer.check_of(call.tool))
+
+    def _question(self, requests: Requests, state: Mapping[str, Any], mistake: str = "") -> Pending | None:
+        question = question_of(requests, server=self._server)
+        if question is None:
+            return None
+        return Pending("input", message=f"{mistake}{question.message}", request=question.request, state=dict(state))
 
     def _interrupted(self, tool: str) -> ToolError:
         why = f"{self._server} no longer waits for this answer: it, or this program, was started anew."
-        if self._repeatable(tool):
+        if self._offer.is_repeatable(tool):
             return ToolError(f"{why} Call the tool again.", code="interrupted")
         return ToolError(f"{why} Whether anything was done is not known.", code="unknown_effect")
 
 
-class _Resend(NotStarted):
+class _Again(NotStarted):
     """The request did not arrive: it may be sent again."""
 
+    def __init__(self, message: str, *, relist: bool = False) -> None:
+        super().__init__(message)
+        self.relist = relist
+        """Whether the server wants headers that follow a newer list of its tools."""
 
-class _Mismatch(ToolError):
-    """The server wants headers that follow a newer list of its tools."""
+
+def _plain(told: types.InputRequiredResult) -> Requests:
+    asked = told.input_requests or {}
+    return {key: each.model_dump(mode="json", by_alias=True, exclude_none=True) for key, each in asked.items()}
+
+
+def _addresses(error: Exception) -> Asked | None:
+    """The addresses that a person has to visit before the call can be made at all."""
+    data = getattr(error, "data", None)
+    found = data.get("elicitations") if isinstance(data, Mapping) else None
+    params = [each for each in found or () if isinstance(each, Mapping)] if isinstance(found, list) else []
+    return Asked({str(n): {"method": "elicitation/create", "params": dict(each)} for n, each in enumerate(params)})
+
+
+def _agreed(answers: Mapping[str, Any]) -> None:
+    if any(answer.get("action") != "accept" for answer in answers.values()):
+        raise ToolError("The person who was asked did not agree.", code="rejected")

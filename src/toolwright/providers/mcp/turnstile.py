@@ -52,9 +52,9 @@ class Turnstile:
 
     def meant(self, able: Iterable[Request]) -> Request | None:
         """Whose question it is, among the calls that have none open: a tool that is known to ask, or else the last."""
-        last = list(able)
-        known = [request for request in last if request.tool in self._asking]
-        return (known or last or [None])[-1]
+        waiting = list(able)
+        known = [request for request in waiting if request.tool in self._asking]
+        return (known or waiting)[-1] if waiting else None
 
     def clear(self) -> list[Request]:
         """Those that have not begun, for whoever begins anew."""

@@ -36,7 +36,7 @@ class WebSocket(Route):
         ping: float | str = 20.0,
         max_frame: int | str = MAX_FRAME,
     ) -> None:
-        if not isinstance(url, str) or not url.lower().startswith(("ws://", "wss://")):
+        if not str(url).lower().startswith(("ws://", "wss://")):
             raise DefinitionError(
                 f"{url!r} is no address of a WebSocket.", fix="give one that begins with ws:// or wss://."
             )

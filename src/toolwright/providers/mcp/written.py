@@ -129,7 +129,7 @@ def bytes_of(given: Written) -> int:
     """A number of bytes, or `4MiB`."""
     try:
         found = size(given.value) if isinstance(given.value, (int, str)) else 0
-    except ValueError:
+    except (ValueError, OverflowError):
         found = 0
     if found < 1 or isinstance(given.value, bool):
         raise given.mistake(f"{given.key} must be a size.", "write 4194304, 500kB or 4MiB.")
@@ -145,7 +145,7 @@ def duration(given: Written, *, ms: bool | None = None) -> float | None:
         value = float(value)
     try:
         found = seconds(value) if isinstance(value, str) else _scaled(value, _in_ms(given.key) if ms is None else ms)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         raise given.mistake(f"{given.key} must be a duration.", "write 500ms, 30s, 5m or off.") from None
     if found is not None and not (isfinite(found) and found > 0):
         raise given.mistake(f"{given.key} must be a duration above zero.", "write 500ms, 30s, 5m or off.")
