@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from toolwright.core.provider import Provider as Provider
     from toolwright.core.signature import use as use
     from toolwright.core.tool import Tool as Tool
+    from toolwright.providers import mcp as mcp
     from toolwright.runtime import middleware as middleware
     from toolwright.runtime.approval import Approval as Approval
     from toolwright.runtime.policy import Policy as Policy
@@ -108,6 +109,7 @@ _HOMES = {
 }
 _MODULES = {
     "events": "core.events",
+    "mcp": "providers.mcp",
     "middleware": "runtime.middleware",
 }
 __all__ = sorted([*_HOMES, *_MODULES])  # noqa: PLE0605 - a list, though made and not written out

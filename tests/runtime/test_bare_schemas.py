@@ -10,7 +10,7 @@ async def test_a_parameter_that_takes_anything_may_be_described_by_true() -> Non
         assert await runtime.approve(waiting.call_id) == Done([1])
 
 
-async def test_arguments_that_were_cut_off_are_mended_for_a_tool_that_takes_none() -> None:
+async def test_arguments_that_were_cut_off_are_refused_by_a_tool_that_takes_none() -> None:
     made = tool(name="go", description="Go.", parameters={"type": "object", "additionalProperties": False})
     async with Runtime(made(lambda: "gone")) as runtime:
-        assert await runtime.call("go", "{") == Done("gone")
+        assert (await runtime.call("go", '{"a": 1')).code == "invalid_arguments"

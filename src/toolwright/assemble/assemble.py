@@ -31,7 +31,12 @@ def assemble(
     environment = os.environ if environment is None else environment
     if store is None and config.store is not None:
         store = config.store.text(environment)
-    found = [*built_in(config, environment, store), *_configured(config), *flatten(sources)]
+    found = [
+        *built_in(config, environment, store),
+        *_configured(config),
+        *_servers(config, environment),
+        *flatten(sources),
+    ]
     return Runtime(
         *{id(item): item for item in found}.values(),  # a tool that two sources import is still one tool
         store=store,
@@ -41,6 +46,14 @@ def assemble(
         approver=approver,
         defaults=config.defaults,
     )
+
+
+def _servers(config: Config, environment: Mapping[str, str]) -> Iterable[Found]:
+    if config.mcp_servers is None:
+        return []
+    from toolwright.assemble.mcp import mcp_servers  # loaded by those alone who have any
+
+    return mcp_servers(config, environment)
 
 
 def _configured(config: Config) -> Iterable[Found]:

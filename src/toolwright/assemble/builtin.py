@@ -49,6 +49,10 @@ class _Shared:
         """The configuration, and files with tools: whoever changes them runs code in this program the next time."""
         named = [self.config.folder / source.text.partition(":")[0] for source in self.config.tools]
         found = [path.resolve() for path in named if path.exists()]
+        if self.config.mcp_servers is not None:
+            from toolwright.assemble.mcp import run_here  # loaded by those alone who have any
+
+            found += [path.resolve() for path in run_here(self.config)]
         return [*found, *([self.config.path.resolve()] if self.config.path else [])]
 
     def _kept_by_us(self) -> list[Path]:

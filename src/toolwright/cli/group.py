@@ -16,7 +16,9 @@ import click
 from toolwright import __version__
 from toolwright.cli.exits import DONE, FAILED, INTERRUPTED, Ended, complain
 
-COMMANDS = ("tools", "describe", "call", "pending", "approve", "reject", "settle", "store", "audit", "init")
+COMMANDS = (
+    "tools", "describe", "call", "pending", "approve", "reject", "settle", "store", "audit", "lock", "doctor", "init",
+)  # fmt: skip
 
 
 def run(arguments: list[str]) -> int:

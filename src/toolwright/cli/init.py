@@ -15,6 +15,9 @@ CONFIG = """\
 tools: # Python files or modules, relative to this file; `tools.py:count_words` takes one tool
   - tools.py
 
+# mcp_servers: # as `mcpServers` in other programs' files; `toolwright doctor` tells what of it works
+#   git: {command: uvx, args: [mcp-server-git]}
+
 # store: toolwright.db # remember calls that wait: `toolwright pending` lists them, `toolwright approve` answers
 
 # workspace: . # the folder that file paths are meant in

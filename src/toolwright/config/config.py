@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from toolwright.config import sections
+from toolwright.config import mcp, sections
 from toolwright.config.builtin import Family, builtin
 from toolwright.config.document import read_document
 from toolwright.config.errors import ConfigError
+from toolwright.config.mcp import McpServers
 from toolwright.config.place import Place
 from toolwright.config.sections import Address, Source, Workspace
 from toolwright.config.values import known_entries
@@ -29,8 +30,12 @@ SECTIONS: Mapping[str, Callable[[Place], Any]] = {
     "queues": sections.queues,
     "store": sections.store,
     "tools": sections.tools,
+    "mcp_servers": mcp.mcp_servers,
+    "inputs": mcp.inputs,
 }
-LATER = ("mcp_servers", "rest_tools", "openapi", "agents", "gateway")
+_OTHERS = {"servers": "mcp_servers", "mcp": "mcp_servers"}
+"""As VS Code and others call them in files of their own."""
+LATER = ("rest_tools", "openapi", "agents", "gateway")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,9 @@ class Config:
     queues: Mapping[str, Queue] = field(default_factory=dict)
     store: Address | None = None
     tools: tuple[Source, ...] = ()
+    mcp_servers: McpServers | None = None
+    inputs: McpServers | None = None
+    """What VS Code would ask for to fill in its servers."""
 
     @property
     def folder(self) -> Path:
@@ -55,7 +63,7 @@ class Config:
 def read_config(path: str | Path) -> Config:
     """Read a configuration file, refusing whatever in it means nothing."""
     path = Path(path)
-    found = known_entries(read_document(path), SECTIONS, later=LATER)
+    found = known_entries(read_document(path), SECTIONS, others=_OTHERS, later=LATER)
     # `policy:` with nothing after it is read as null, and says nothing.
     return Config(path, **{name: SECTIONS[name](inside) for name, inside in found.items() if inside.value is not None})
 

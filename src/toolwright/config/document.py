@@ -11,6 +11,7 @@ from typing import Any
 
 from toolwright.config.errors import ConfigError
 from toolwright.config.place import Lines, Place, Step
+from toolwright.core.jsonc import plain
 
 _TABLE = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"\s*([A-Za-z0-9_.\"' -]+?)\s*=")
@@ -78,6 +79,7 @@ def _lines_of(node: Any, at: tuple[Step, ...], seen: set[int]) -> Iterator[tuple
 
 
 def _json(path: Path, text: str) -> tuple[Any, Lines]:
+    text = plain(text)
     try:
         values = json.loads(text)
     except json.JSONDecodeError as error:

@@ -37,10 +37,11 @@ DEFAULTS: Mapping[str, Callable[[Place], Any]] = {
     "retry_delay": duration,
     "breaker_failures": whole,
     "breaker_pause": duration,
+    "mcp_init_concurrency": or_off(whole),
 }
 _OTHERS = {"tool_response_max_bytes": "max_output", "max_concurrent_tools": "max_concurrent"}
 _OTHERS |= {f"{name}_ms": name for name in ("tool_timeout", "pending_ttl", "retry_delay", "breaker_pause")}
-_DEFAULTS_LATER = ("trace_mcp", "trace_tools", "mcp_init_concurrency")
+_DEFAULTS_LATER = ("trace_mcp", "trace_tools")
 _DECISIONS = ("allow", "ask", "deny")
 
 

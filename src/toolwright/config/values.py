@@ -57,7 +57,7 @@ def duration(place: Place) -> float:
             found = seconds(value)
         else:
             found = float(value) * (0.001 if _in_ms(place.key) else 1.0) if _is_number(value) else None
-    except ValueError:
+    except (ValueError, OverflowError):
         found = None
     if not found or not isfinite(found) or found <= 0:
         raise place.error(f"{place.key} must be a duration.", "write 500ms, 30s, 5m or 2h.")
@@ -73,7 +73,7 @@ def size(place: Place) -> int:
     value, found = place.value, 0
     if isinstance(value, str) and (match := _SIZE.match(value.strip())):
         found = int(float(match[1]) * _SIZES[(match[2] or "").lower()])
-    elif _is_number(value) and isfinite(value) and value == int(value):
+    elif _is_number(value) and (isinstance(value, int) or isfinite(value)) and value == int(value):
         found = int(value)
     if found < 1:
         raise place.error(f"{place.key} must be a size.", "write 20000, 100kB or 1MB.")

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from toolwright.core.call import Call
 from toolwright.core.context import Context
 from toolwright.core.facets import Kind
-from toolwright.core.outcome import Outcome
+from toolwright.core.outcome import Failed, Outcome
 from toolwright.core.tool import Tool
 
 Conflict: TypeAlias = Literal["error", "replace", "rename"]
@@ -73,6 +73,10 @@ class Provider:
     async def resume(self, call: Call, state: Any, answer: Any) -> Outcome | Any:
         """Go on after a `Pending("input")` was answered; may be Pending again."""
         return answer
+
+    def lost(self, state: Any) -> Failed | None:
+        """What became of a call that waits for input, where no answer can reach the other side any more."""
+        return None
 
     async def cancel(self, call: Call, reason: str) -> None:
         """A call was cancelled or timed out: tell the other side, if it can be told."""

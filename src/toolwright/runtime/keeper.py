@@ -17,6 +17,7 @@ from toolwright.runtime import settle
 from toolwright.runtime.answer import take_ready, tell_followers
 from toolwright.runtime.board import show_unknown
 from toolwright.runtime.logbook import Logbook
+from toolwright.runtime.resume import listing_of
 from toolwright.runtime.shared_limits import SharedLimits
 from toolwright.runtime.verify import verify
 from toolwright.store import owners
@@ -36,6 +37,7 @@ AT_ONCE = 100
 # Only a query that says `<> 'ended'` itself uses the index of calls that have not ended, and not all that ever were.
 _READY = """SELECT call_id FROM ledger WHERE state = 'ready' AND state <> 'ended' AND call_id > :after
     ORDER BY call_id LIMIT :most"""
+_ASKED = "SELECT call_id FROM pending WHERE state = 'open' AND waiting_for = 'input' ORDER BY call_id LIMIT 1000"
 _UNENDED = "SELECT call_id FROM ledger WHERE state <> 'ended'"
 _UNKNOWN = "SELECT call_id FROM ledger WHERE state = 'unknown' AND state <> 'ended'"
 _NO_NEWS = "DELETE FROM inbox WHERE agent = :agent AND event_id = :event_id AND state = 'pending'"
@@ -73,6 +75,7 @@ class Keeper:
     async def look(self) -> None:
         """The first look, once calls can run; from then on one at every beat."""
         await self._verify()
+        await self._end_lost()
         await self._shared.begin()
         self._quiet = self._store.database.on_announce(self._nudge.set)
         self._task = asyncio.get_running_loop().create_task(self._keep(), name="toolwright keeper")
@@ -121,6 +124,7 @@ class Keeper:
         await self._shared.look_at_breakers()
         await self._every(SEAL, "slots", self._shared.look_at_slots)
         await self._every(TIDY, "tidy", self._tidy)
+        await self._every(TIDY, "lost", self._end_lost)
         await self._every(SEAL, "write", self._parts.ledger.unwritten.retry)
         await self._every(SEAL, "seal", self._store.audit.seal)
         await self._every(PRUNE, "prune", self._store.prune)
@@ -139,6 +143,16 @@ class Keeper:
         if unknown:
             await self._verify()
         return bool(unknown)
+
+    async def _end_lost(self) -> None:
+        """Waits for input whose provider can do nothing with an answer any more: nobody should be asked in vain."""
+        for row in await self._store.database.read(_ASKED):
+            held = await self._store.pending.find(row["call_id"])
+            listing = listing_of(self._parts, held) if held is not None else None
+            if held is None or listing is None or listing.provider is None or row["call_id"] in self._damaged:
+                continue
+            if (lost := listing.provider.lost(held.note)) is not None:
+                await settle.close(self._scope, row["call_id"], lost.code, lost.message)
 
     async def _go_on(self) -> None:
         """Claim calls that were answered, where their tool is here."""

@@ -16,7 +16,7 @@ from toolwright.runtime.approval import Approval
 from toolwright.runtime.resume import listing_of
 from toolwright.runtime.verdict import Answer, Verdict
 from toolwright.store.database import StoreError, Unstorable, legible
-from toolwright.store.outcomes import arguments_text
+from toolwright.store.outcomes import arguments_text, outcome_of
 from toolwright.store.pending import Held
 
 if TYPE_CHECKING:
@@ -198,6 +198,10 @@ def _too_late(held: Held) -> Failed:
     last = held.rounds[-1]
     if held.call.state == "ended" and last.answer == "expire":
         return Failed("expired", "nobody answered in time.")
+    if last.answer == "cancel" and last.value is not None:
+        told = outcome_of(last.value)
+        if isinstance(told, Failed) and told.code in ("interrupted", "unknown_effect"):  # the other side left first
+            return told.evolve(executed=True)
     answer = _PAST.get(last.answer or "", "answered otherwise")
     return Failed("conflict", f"Call {held.call.call_id} was {answer} already; the first answer counts.")
 

@@ -10,7 +10,7 @@ from math import inf
 from os import PathLike
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from toolwright.core.durations import seconds, size
 from toolwright.core.errors import DefinitionError
@@ -18,6 +18,14 @@ from toolwright.core.errors import DefinitionError
 Place: TypeAlias = str | PathLike[str]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+
+_LIMITS: dict[str, Callable[[Any], Any]] = {
+    "cpu": seconds,
+    "memory": size,
+    "file_size": size,
+    "open_files": lambda value: value,
+    "processes": lambda value: value,
+}
 
 HOME = "/tmp/home"
 """Inside a sandbox: private, and gone with the command."""
@@ -31,29 +39,30 @@ class Limited:
     """Environment variables; nothing else is taken over from the host's."""
     cpu: float | str = 600.0
     """Processor seconds that one process may use."""
-    memory: int | str = 4 << 30
+    memory: float | str = 4 << 30
     """Bytes that one process may allocate."""
-    file_size: int | str = 2 << 30
+    file_size: float | str = 2 << 30
     """Bytes that one file may grow to."""
-    open_files: int = 4096
+    open_files: float = 4096
     processes: int = 512
     """Processes and threads that a command may have at once."""
+    _boundless: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
         change = object.__setattr__
         change(self, "env", {name: _variable(name, value) for name, value in self.env.items()})
-        change(self, "cpu", _above_zero("cpu", self.cpu, seconds))
-        for name in ("memory", "file_size"):
-            change(self, name, int(_above_zero(name, getattr(self, name), size)))
-        for name in ("open_files", "processes"):
-            change(self, name, int(_above_zero(name, getattr(self, name), lambda value: value)))
+        for name, read in _LIMITS.items():
+            given = getattr(self, name)
+            if given is not inf or name not in self._boundless:
+                value = _above_zero(name, given, read)
+                change(self, name, value if name == "cpu" else int(value))
 
     @property
     def most(self) -> dict[str, int]:
         """Each limit by its name in the kernel, and no more than this process has: it could not give more away."""
-        given = {"CORE": 0, "CPU": int(self.cpu) or 1, "DATA": self.memory, "FSIZE": self.file_size}
+        given: dict[str, Any] = {"CORE": 0, "CPU": max(self.cpu, 1), "DATA": self.memory, "FSIZE": self.file_size}
         given |= {"NOFILE": self.open_files, "NPROC": self.processes}
-        return {name: _within(name, int(limit)) for name, limit in given.items()}
+        return {name: _within(name, int(limit)) for name, limit in given.items() if limit is not inf}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +95,11 @@ class Sandbox(Limited):
 class Unprotected(Limited):
     """No jail: commands may do all that this process may. Limits hold, and what they start ends with them.
 
-    Only a jail keeps a command from harming whoever looks after it.
+    Only a jail keeps a command from harming whoever looks after it. Limits other than that on processes may be
+    `math.inf`: then a command has what this process has, as suits one that stays.
     """
+
+    _boundless: ClassVar[frozenset[str]] = frozenset({"cpu", "memory", "file_size", "open_files"})
 
     @property
     def environment(self) -> dict[str, str]:

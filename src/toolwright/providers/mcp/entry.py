@@ -90,7 +90,10 @@ def _kind(name: str, found: Found, given: Written) -> Kind:
         if key in found:
             where = "is started here" if kind == "stdio" else "is reached by its url"
             raise found[key].mistake(f"{name} {where}: {found[key].key} means nothing there.", "take it out.")
-    return cast(Kind, _remote(text(found["url"])) if kind == "remote" else kind)
+    kind = _remote(text(found["url"])) if kind == "remote" else kind
+    if kind == "websocket" and "auth" in found:
+        raise found["auth"].mistake(f"{name} is a web socket, where nobody signs in.", "say who you are by headers.")
+    return cast(Kind, kind)
 
 
 def _remote(url: str) -> Kind:

@@ -57,6 +57,8 @@ class Grant:
     """Whether requests carry something that only one authorisation server may see."""
     client: OAuthClientInformationFull | None = None
     """As whom we are registered, where a person has seen to that."""
+    by_person: bool = False
+    """Whether it takes a person to sign in."""
     patience: float = TURN
 
     def asking(self, who: Who, kept: SignIn) -> AbstractAsyncContextManager[Grant]:
@@ -118,6 +120,8 @@ def _covers(client: Mapping[str, Any] | None, wanted: str | None) -> bool:
 
 class ByCode(Grant):
     """A person says yes in a browser, and the browser brings a code."""
+
+    by_person = True
 
     def __init__(self, given: OAuth, callback: Callback | None = None) -> None:
         self._given, self._callback = given, callback

@@ -31,14 +31,15 @@ class Late(Route):
             self.label, self.identity = shown.label, shown.identity
 
     def targets(self, who: Who, ended: Ended) -> Sequence[Any]:
-        """What the way of this moment gives; its troubles are told in the words of the file."""
+        """What the way of this moment gives."""
         self._now = self.now()
-        self._now.label, self._now.identity = self.label, self.identity
         return self._now.targets(who, ended)
 
     def now(self) -> Route:
-        """The way as it is at this moment."""
-        return self._made(self.filled)
+        """The way as it is at this moment; its troubles are told in the words of the file."""
+        made = self._made(self.filled)
+        made.label, made.identity = self.label, self.identity
+        return made
 
     async def explain(self) -> str:
         """What is known of why it does not come up."""
@@ -62,7 +63,6 @@ class Late(Route):
 
         try:
             made = self.now()
-            made.label = self.label
             self._env(Who()), self._headers(Who())
             if isinstance(made, Stdio):
                 made.check(await made.surroundings(Who()))
@@ -98,10 +98,10 @@ class Late(Route):
         return Stdio(command, *map(fill, entry.args), env=self._env, cwd=cwd, **self._limits)
 
     def _folder(self, fill: Callable[[str], str]) -> Path | None:
-        """Where the command runs: as its entry says, or beside the file."""
+        """Where the command runs: as its entry says, or beside the file; a sandbox is not shown that unasked."""
         if self._entry.cwd:
             return self._variables.path(fill(self._entry.cwd))
-        return self._variables.workspace if self._where else None
+        return self._variables.workspace if self._where and not self._entry.limits.get("sandbox") else None
 
     @staticmethod
     def _program(command: str, cwd: Path | None) -> str:

@@ -22,7 +22,7 @@ from toolwright.providers.mcp.route import Route, Who
 from toolwright.providers.mcp.sessions import Sessions
 
 if TYPE_CHECKING:
-    from toolwright.core.outcome import Outcome
+    from toolwright.core.outcome import Failed, Outcome
     from toolwright.providers.mcp.connection import Connection
     from toolwright.providers.mcp.manifest import Manifest
     from toolwright.providers.mcp.talk import Talk
@@ -137,6 +137,10 @@ class Server(Provider):
     async def resume(self, call: Call, state: Any, answer: Any) -> Outcome | Any:
         """Go on with what the server asked for."""
         return await self._talking().resume(call, state, answer, self.sessions.who(call))
+
+    def lost(self, state: Any) -> Failed | None:
+        """A server of the older protocol waits for its answer only as long as it, and this program, live."""
+        return self._talking().lost(state) if isinstance(state, Mapping) and "request" in state else None
 
     async def cancel(self, call: Call, reason: str) -> None:
         """The server was told already, if it could be. One that lets calls run out of time may be stuck."""

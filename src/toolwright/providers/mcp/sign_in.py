@@ -6,11 +6,12 @@ Loaded when the first connection is opened, and not before: it imports the libra
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import shlex
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -31,6 +32,8 @@ Steps: TypeAlias = AsyncGenerator[httpx2.Request, None]
 
 PATIENCE = 10.0
 """Seconds for each request to an authorisation server to be connected, sent, and answered bit by bit."""
+UNBROKEN = 15.0
+"""Seconds for which a renewal is not cancelled with the call that needed it."""
 TURN = 60.0
 """Seconds to wait for somebody else who renews the same sign-in."""
 
@@ -60,19 +63,19 @@ class SignedIn(httpx2.Auth):
                 async for step in steps:
                     exchange.answer = yield step
             sent = self._read()
+        refusal = yield _carrying(request, sent)
         for remedy in (self._renew, self._ask):
-            exchange.answer = yield _carrying(request, sent)
-            if not _refused(exchange.answer):
+            if not _refused(refusal):
                 return
+            exchange.answer = refusal
             async with aclosing(remedy(request, sent, exchange)) as steps:
                 async for step in steps:
                     exchange.answer = yield step
-            if (now := self._read()).access == sent.access:
-                continue
-            sent = now
-        exchange.answer = yield _carrying(request, sent)
-        if _refused(exchange.answer):
-            raise self._in_vain(exchange.answer)
+            if (now := self._read()).access not in (None, sent.access):
+                sent = now
+                refusal = yield _carrying(request, sent)
+        if _refused(refusal):
+            raise self._in_vain(refusal)
 
     def _read(self) -> SignIn:
         return known_to(self._grant, self._kept.read())
@@ -86,7 +89,7 @@ class SignedIn(httpx2.Auth):
             if now.access != sent.access or not now.renewable:
                 return
             # Cut off half-way, the old token would be used up and the new one lost.
-            with anyio.CancelScope(shield=True):
+            with _unbroken():
                 provider, flow = self._begin(request, self._grant, expired=True)
                 async with aclosing(flow):
                     outgoing = await self._next(flow, None, exchange)
@@ -187,6 +190,8 @@ class SignedIn(httpx2.Auth):
         return self._needed(f"Nobody is signed in to {address(self._url)}.")
 
     def _needed(self, problem: str) -> Denied:
+        if not self._grant.by_person:
+            return self._failed(f"{problem} Somebody has to look after the credentials of this program.")
         user = ["--user", self._who.user] if self._who.user is not None else []
         command = shlex.join(["toolwright", "login", address(self._url), *user])
         return self._failed(f"{problem} A person has to sign in: {command}")
@@ -203,8 +208,18 @@ def _carrying(request: httpx2.Request, sign_in: SignIn) -> httpx2.Request:
     return request
 
 
-def _refused(response: httpx2.Response | None) -> bool:
-    assert response is not None
+@contextmanager
+def _unbroken() -> Iterator[None]:
+    """Nothing is cancelled meanwhile, unless it takes so long that somebody keeps us waiting on purpose."""
+    with anyio.CancelScope(shield=True) as scope:
+        end = asyncio.get_running_loop().call_later(UNBROKEN, setattr, scope, "shield", False)
+        try:
+            yield
+        finally:
+            end.cancel()
+
+
+def _refused(response: httpx2.Response) -> bool:
     asks = response.status_code == 403 and extract_field_from_www_auth(response, "error") == "insufficient_scope"
     return response.status_code == 401 or asks
 
@@ -250,7 +265,7 @@ def _word(answer: httpx2.Response | None) -> str:
 
 def _plain(error: Exception) -> str:
     """The library's own words, which name what was found and what was expected."""
-    return " ".join(str(error).split()).rstrip(".")[:300]
+    return re.sub(r"[^ -~]", "?", " ".join(str(error).split()))[:300].rstrip(".")
 
 
 _SCOPE: Callable[[str], Any] = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+").fullmatch

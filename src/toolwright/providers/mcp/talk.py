@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mcp_types as types
+from pydantic import ValidationError
 
 from toolwright.core.call import Call
 from toolwright.core.context import Context
 from toolwright.core.errors import InvalidArguments, NotStarted, TimedOut, ToolError, Unavailable
-from toolwright.core.outcome import Outcome, Pending
+from toolwright.core.outcome import Failed, Outcome, Pending
+from toolwright.providers.mcp import process
 from toolwright.providers.mcp.content import done_of
 from toolwright.providers.mcp.forms import answers_of, question_of, refused
 from toolwright.providers.mcp.offer import Offer
@@ -78,6 +80,12 @@ class Talk:
             part.inputs = None
         return await self._go(part, lambda: call.id or "")
 
+    def lost(self, state: Mapping[str, Any]) -> Failed | None:
+        """What became of a call whose question nobody can answer any more."""
+        request, _ = self._open.get(state["request"], (None, None))
+        ended = request is None or request.over
+        return self._interrupted(state["tool"]) if ended and process.is_gone_or_here(state["process"]) else None
+
     def forget(self, call: Call) -> None:
         """Nobody will answer any more: the server need not wait."""
         request, _ = self._open.pop(self._ids.pop(call.id or "", ""), (None, None))
@@ -142,18 +150,19 @@ class Talk:
         """What an error means for the call: was it done, and is it worth another try?"""
         if getattr(error, "code", None) == types.HEADER_MISMATCH:
             return _Again(f"{self._server} does not accept the call: {error}", relist=True)
-        trouble = Trouble(True, True, str(error)) if isinstance(error, Lost) else trouble_of(error)
+        trouble = _trouble(error)
         if trouble.gone:
             connection.lost(trouble.message)
         if trouble.answered:
             return ToolError(f"{self._server} says: {trouble.message}"[:2000])
         if not trouble.sent:
             return _Again(f"{self._server} cannot be reached: {trouble.message}")
+        happened = "went away while it worked on this" if trouble.gone else "gave no answer to this"
+        what = f"{self._server} {happened}: {trouble.message}"
         if self._offer.is_repeatable(request.tool):
-            return Unavailable(f"{self._server} went away while it worked on this: {trouble.message}")
+            return Unavailable(what)
         return ToolError(
-            f"{self._server} went away while it worked on this: {trouble.message} Whether it was done is not known. "
-            "Do not repeat it before that has been found out.",
+            f"{what} Whether it was done is not known. Do not repeat it before that has been found out.",
             code="unknown_effect",
         )
 
@@ -177,13 +186,14 @@ class Talk:
         self._open[request.id] = request, connection
         self._ids[call_id] = request.id
         state = {"requests": requests, "tool": request.tool, "request": request.id, "call": call_id}
+        state["process"] = process.here()
         return self._question(requests, state)
 
     async def _answered(self, call: Call, state: Mapping[str, Any], answers: Mapping[str, Any]) -> Any:
         self._ids.pop(state["call"], None)
         request, connection = self._open.pop(state["request"], (None, None))
         if request is None or connection is None or request.over:
-            raise self._interrupted(state["tool"])
+            return self._interrupted(state["tool"])
         request.answer(types.ElicitResult.model_validate(answers[NOW]))
         return await self._next(call, request, connection, state["call"])
 
@@ -199,11 +209,19 @@ class Talk:
             return None
         return Pending("input", message=f"{mistake}{question.message}", request=question.request, state=dict(state))
 
-    def _interrupted(self, tool: str) -> ToolError:
+    def _interrupted(self, tool: str) -> Failed:
         why = f"{self._server} no longer waits for this answer: it, or this program, was started anew."
         if self._offer.is_repeatable(tool):
-            return ToolError(f"{why} Call the tool again.", code="interrupted")
-        return ToolError(f"{why} Whether anything was done is not known.", code="unknown_effect")
+            return Failed("interrupted", f"{why} Call the tool again.", executed=True)
+        return Failed("unknown_effect", f"{why} Whether anything was done is not known.", executed=True)
+
+
+def _trouble(error: Exception) -> Trouble:
+    if isinstance(error, Lost):
+        return Trouble(True, True, str(error))
+    if isinstance(error, ValidationError):  # of this call alone: the others on the connection go on
+        return Trouble(True, False, "What came is no result of a tool.")
+    return trouble_of(error)
 
 
 class _Again(NotStarted):

@@ -38,7 +38,7 @@ class Trouble:
 _MARK = f"trouble-{secrets.token_hex(8)}"
 """The name under which an error carries the number of its trouble. Servers do not know it, so none can pretend."""
 _TOLD: OrderedDict[str, Trouble] = OrderedDict()
-_MOST_TOLD = 1024
+_MOST_TOLD = 256
 
 
 def tell(trouble: Trouble) -> dict[str, str]:
