@@ -17,7 +17,8 @@ from toolwright import __version__
 from toolwright.cli.exits import DONE, FAILED, INTERRUPTED, Ended, complain
 
 COMMANDS = (
-    "tools", "describe", "call", "pending", "approve", "reject", "settle", "store", "audit", "lock", "doctor", "init",
+    "tools", "describe", "call", "pending", "approve", "reject", "settle", "store", "audit", "lock", "login", "logout",
+    "doctor", "init",
 )  # fmt: skip
 
 

@@ -19,8 +19,8 @@ from toolwright.core.names import nearest
 from toolwright.core.provider import Provider
 
 if TYPE_CHECKING:
+    from toolwright.providers.mcp.kept import SignIn
     from toolwright.providers.mcp.oauth import OAuth
-    from toolwright.providers.mcp.tokens import SignIn
     from toolwright.providers.mcp.web import Http
     from toolwright.runtime.runtime import Runtime
 

@@ -193,6 +193,12 @@ class Runtime(Scope):
                 await provider.refresh()
                 await self._take(provider)
 
+    @property
+    def providers(self) -> list[Provider]:
+        """Where tools come from beside functions, whether they have been started or not."""
+        later = [item for item in self._later if isinstance(item, Provider)]
+        return list(dict.fromkeys([*later, *self._providers, *self._stopped, *self.parts.providers]))
+
     def _compile(self) -> None:
         """One error that lists every mistake, at the start and never at a call."""
         self.parts.check_shared()

@@ -198,7 +198,7 @@ def _too_late(held: Held) -> Failed:
     last = held.rounds[-1]
     if held.call.state == "ended" and last.answer == "expire":
         return Failed("expired", "nobody answered in time.")
-    if last.answer == "cancel" and last.value is not None:
+    if last.answer == "cancel" and last.waiting_for == "input" and last.value is not None:
         told = outcome_of(last.value)
         if isinstance(told, Failed) and told.code in ("interrupted", "unknown_effect"):  # the other side left first
             return told.evolve(executed=True)

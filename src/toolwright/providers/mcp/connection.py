@@ -23,13 +23,12 @@ from toolwright.providers.mcp.request import Lost, Request
 from toolwright.providers.mcp.route import Route, Who
 from toolwright.providers.mcp.trouble import Trouble, trouble_of
 from toolwright.providers.mcp.turnstile import Turnstile
+from toolwright.providers.mcp.weir import Weir
 
 if TYPE_CHECKING:
     from toolwright.providers.mcp.options import Options
 
 State: TypeAlias = Literal["idle", "starting", "up", "waiting", "closed"]
-CONNECTING = 120.0
-"""Seconds that a server has to come up: some are downloaded first."""
 LEAVING = 6.0
 """Seconds that the library has to let go of a connection."""
 
@@ -171,7 +170,7 @@ class Connection:
         return not reason
 
     async def _come_up(self, stack: AsyncExitStack) -> None:
-        async with asyncio.timeout(CONNECTING):  # a cancel scope would have to outlive what is entered here
+        async with asyncio.timeout(self.route.connecting):  # a cancel scope would have to outlive what is entered here
             client = await self._entered(stack)
             manifest = await listed(client, self._log)
         self._over = asyncio.get_running_loop().create_future()
@@ -199,8 +198,9 @@ class Connection:
         return await stack.enter_async_context(self._made(targets[-1]))
 
     def _made(self, target: Any) -> Client:
+        carries = hasattr(type(target), "__aenter__")  # else it is a server of this very process
         return Client(
-            target,
+            Weir(target, self._log, self._news.changed) if carries else target,
             mode=self.options.protocol,
             elicitation_callback=self._asked,
             message_handler=self._news.noticed,

@@ -149,7 +149,7 @@ def _beside(block: dict[str, Any]) -> dict[str, Any]:
     rest = {key: value for key, value in block.items() if key != "type" and key not in _SHOWN.get(str(kind), ())}
     if isinstance(inner := rest.get("resource"), Mapping):
         rest["resource"] = {key: value for key, value in inner.items() if key not in ("text", "blob")}
-    return rest if len(_json(rest)) <= MOST_KEPT else {}
+    return rest if not rest or len(_json(rest)) <= MOST_KEPT else {}
 
 
 def _error(wire: Wire, sent: list[dict[str, Any]], blocks: list[Block]) -> ToolError:

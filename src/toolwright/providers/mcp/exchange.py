@@ -15,6 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import JSONRPCError, jsonrpc_message_adapter
 
 from toolwright.outgoing.transport import guarded
+from toolwright.providers.mcp.oauth import STEPS
 from toolwright.providers.mcp.route import Ended, Who, resolved
 from toolwright.providers.mcp.trouble import (
     CONNECTION_CLOSED,
@@ -38,12 +39,13 @@ _SESSION = "mcp-session-id"
 async def client_for(route: Http, who: Who) -> httpx2.AsyncClient:
     """A guarded client with somebody's headers and login."""
     headers = await resolved(route.headers, who)
-    auth: Any = None if route.auth is None else route.auth.auth_for(who)
+    auth: Any = None if route.auth is None else route.auth.auth_for(who, route.url)
     if isawaitable(auth):
         auth = await auth
     settings = route.settings
     timeout = httpx2.Timeout(settings.read_timeout, connect=settings.connect_timeout, pool=settings.connect_timeout)
-    return guarded(settings, headers=headers, auth=auth, timeout=timeout)
+    most = max(settings.max_redirects, STEPS)  # each step of a sign-in counts as a redirect
+    return guarded(settings, headers=headers, auth=auth, timeout=timeout, max_redirects=most)
 
 
 class Streamed:

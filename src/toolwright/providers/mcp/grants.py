@@ -37,8 +37,8 @@ from pydantic import AnyUrl, ValidationError
 from toolwright.core.errors import Denied, TimedOut
 from toolwright.outgoing.failures import unsent
 from toolwright.providers.mcp.callback import Callback
+from toolwright.providers.mcp.kept import Kept, SignIn
 from toolwright.providers.mcp.route import Who
-from toolwright.providers.mcp.tokens import Kept, SignIn
 
 if TYPE_CHECKING:
     from toolwright.providers.mcp.oauth import ClientCredentials, IdentityAssertion, OAuth

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from anyio import CancelScope
 
+from toolwright.providers.mcp.label import masked
 from toolwright.providers.mcp.route import Ended, Who
 from toolwright.providers.mcp.stderr import Stderr
 from toolwright.providers.mcp.wire import Reading, TooLarge, Wire, Writing
@@ -92,7 +93,8 @@ class Spoken:
         await self._exit_code(_PARTING)
         await self._said(0.1)
         how = "closed its output" if self._code is None else f"ended by itself, with {_code(self._code)}"
-        return f"The server {how}." + (f" It last wrote: {self._stderr.lines[-1]}" if self._stderr.lines else "")
+        last = f" It last wrote: {_shown(self._stderr.lines[-1])}" if self._stderr.lines else ""
+        return f"The server {how}.{last}"
 
     async def _exit_code(self, seconds: float) -> None:
         assert self._child is not None
@@ -145,3 +147,8 @@ class Lines:
         await stdin.drain()
         stdin.write(frame.encode() + b"\n")
         await stdin.drain()
+
+
+def _shown(line: str) -> str:
+    """What a server complains of may name the key that does not fit."""
+    return " ".join(masked(line.split()))

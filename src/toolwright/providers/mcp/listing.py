@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 PAGES = 100
 MOST = 10_000
 """Tools of one server."""
+SIZE = 32 << 20
+"""Bytes of all its definitions."""
 
 
 async def listed(client: Client, log: logging.Logger) -> Manifest:
@@ -42,16 +44,18 @@ async def _tools(client: Client, log: logging.Logger) -> tuple[list[Mapping[str,
     found: list[Mapping[str, Any]] = []
     cursor: str | None = None
     ttl: float | None = None
+    size = 0
     for _ in range(PAGES):
         page = await _page(client, cursor)
+        size += len(page.model_dump_json())
         found += [_dumped(tool) for tool in page.tools]
         ttl = page.ttl_ms / 1000
         cursor = page.next_cursor
         if cursor is None:
             return found[:MOST], ttl
-        if len(found) >= MOST:
+        if len(found) >= MOST or size > SIZE:
             break
-    log.warning("More than %s tools, or %s pages of them; the rest is left out.", MOST, PAGES)
+    log.warning("More than %s tools, %s pages or %s bytes of them; the rest is left out.", MOST, PAGES, SIZE)
     return found[:MOST], ttl
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from toolwright.core.errors import Denied, NotFound, ToolError
+from toolwright.providers.mcp.kept import SignIn
 from toolwright.providers.mcp.oauth import STEPS, OAuth
 from toolwright.providers.mcp.route import Who, resolved
-from toolwright.providers.mcp.tokens import SignIn
 
 if TYPE_CHECKING:
     from toolwright.providers.mcp.web import Http

@@ -40,7 +40,7 @@ class News:
     async def noticed(self, message: Any) -> None:
         """In the older protocol the server simply says so."""
         if isinstance(message, _CHANGES):
-            self._changed()
+            self.changed()
         elif isinstance(message, Exception):
             self._log.debug("Something came that cannot be read: %.200s", message)
 
@@ -55,10 +55,10 @@ class News:
             try:
                 async with client.listen(tools_list_changed=True, prompts_list_changed=True) as changes:
                     if tries:
-                        self._changed()
+                        self.changed()
                     tries = 0
                     async for _ in changes:
-                        self._changed()
+                        self.changed()
             except Exception as error:  # noqa: BLE001 - only the news are lost
                 trouble = trouble_of(error)
                 self._log.debug("No news: %s", trouble.message)
@@ -67,7 +67,8 @@ class News:
             tries += 1
             await asyncio.sleep(DELAYS[min(tries, len(DELAYS) - 1)])
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
+        """What it offers is to be looked at again, soon."""
         self._stale = True
         self._chores.start("relist", self._look())
 

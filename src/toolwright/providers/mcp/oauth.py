@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from toolwright.core.errors import DefinitionError
+from toolwright.providers.mcp.kept import KeptInMemory
 from toolwright.providers.mcp.route import Who
-from toolwright.providers.mcp.tokens import KeptInMemory, Tokens
+from toolwright.providers.mcp.tokens import Tokens
 
 if TYPE_CHECKING:
     import httpx2

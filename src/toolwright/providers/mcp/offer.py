@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,9 @@ class Offer:
             if self._manifest == manifest and held == self._held:
                 return False
             self._manifest, self._held = manifest, held
-            self._build(manifest)
+            built = copy(self)  # beside the loop: thousands of tools take seconds
+            await asyncio.to_thread(built._build, manifest)
+            vars(self).update({name: vars(built)[name] for name in _BUILT})
             return True
 
     _held: Mapping[str, str] = {}
@@ -84,6 +87,7 @@ class Offer:
         if (change := self._held.get(wire)) is not None:
             self.changed[made.name] = change
             made = made.evolve(face=replace(made.face, listed=False))
+        made.compile()
         self.tools.append(made)
 
     async def look_again(self, name: str) -> bool:
@@ -130,6 +134,9 @@ class Offer:
         prompts = [_prompt(prompt) for prompt in self._manifest.prompts]
         parts = [told(self._manifest.instructions), "Prompts:\n" + "\n".join(prompts) if prompts else ""]
         return "\n\n".join(part for part in parts if part)
+
+
+_BUILT = ("tools", "definitions", "changed", "_unusable", "_checks")
 
 
 class Held(Denied):

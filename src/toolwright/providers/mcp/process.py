@@ -13,8 +13,8 @@ def here() -> str:
 
 
 def is_gone_or_here(marker: str) -> bool:
-    """Whether the process of a marker is this one, or surely runs no more; False where that cannot be seen from here."""
-    machine, number, started = (marker.split(":") + ["", ""])[:3]
+    """Whether the process of a marker is this one, or surely runs no more; False where nobody here can tell."""
+    machine, number, started = [*marker.split(":"), "", ""][:3]
     if not machine or machine != _machine() or not number.isdigit():
         return False
     return int(number) == os.getpid() or _started(int(number)) != started

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -72,6 +74,7 @@ class Server(Provider):
         """Nothing is started where it is known what the server offers."""
         if await self._offer.load():
             return
+        await loaded()
         limit = None if self.options.start_timeout is None else float(self.options.start_timeout)
         starting = self.sessions.of(Who())
         try:
@@ -92,6 +95,7 @@ class Server(Provider):
 
     async def refresh(self) -> None:
         """Ask the server what it offers now."""
+        await loaded()
         connection = self.sessions.of(self._lister or Who())
         await self._offer.take(await connection.relist())
 
@@ -132,10 +136,12 @@ class Server(Provider):
         if await self._offer.look_again(call.tool):
             self.changed()
         wire = self._offer.wire_name(call.tool)
+        await loaded()
         return await self._talking().call(call, wire, self.sessions.who(call), context)
 
     async def resume(self, call: Call, state: Any, answer: Any) -> Outcome | Any:
         """Go on with what the server asked for."""
+        await loaded()
         return await self._talking().resume(call, state, answer, self.sessions.who(call))
 
     def lost(self, state: Any) -> Failed | None:
@@ -160,6 +166,7 @@ class Server(Provider):
 
     async def check(self) -> Report:
         """Start the server, and tell how that went."""
+        await loaded()
         began, connection = monotonic(), self.sessions.of(self._lister or Who())
         try:
             manifest = await connection.started()
@@ -174,6 +181,19 @@ class Server(Provider):
 
     def __repr__(self) -> str:
         return f"<MCP server {self.namespace}: {self.route.label}>"
+
+
+async def loaded() -> None:
+    """Load the library beside the event loop: that takes a second, in which others should not stand still."""
+    if _HOME in sys.modules:
+        return
+    try:
+        await asyncio.to_thread(import_module, _HOME)
+    except ImportError as error:
+        raise NotStarted(f"MCP servers need the package mcp ({error}): pip install 'toolwright[mcp]'.") from error
+
+
+_HOME = f"{__package__}.talk"
 
 
 def _text(server: Mapping[str, Any], key: str) -> str:

@@ -16,9 +16,8 @@ from toolwright.core.errors import TimedOut
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
 
-_ANSWERS: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
-    types.CallToolResult | types.InputRequiredResult
-)
+_ANSWER: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+"""The library has checked it against its protocol already; as a model it would be checked, and copied, once more."""
 NOW = "now"
 """The key of a question that the server waits for at this very moment."""
 
@@ -104,7 +103,7 @@ class Request:
             request_state=self._state,
         )
         heard = self._progress if self._report is not None or self._patience is not None else None
-        return await session.send_request(types.CallToolRequest(params=params), _ANSWERS, progress_callback=heard)
+        return await session.send_request(types.CallToolRequest(params=params), _ANSWER, progress_callback=heard)
 
     def tell(self, what: Any) -> None:
         """Let whoever waits know; what comes after that is kept for who asks next."""

@@ -46,6 +46,9 @@ class Route:
         """Where what it says is written."""
         return logging.getLogger(f"toolwright.mcp.{self.name or self.namespace}")
 
+    connecting: float = 120.0
+    """Seconds that a server has to come up: some are downloaded first."""
+
     def targets(self, who: Who, ended: Ended) -> Sequence[Any]:
         """What the library's `Client` takes, in the order to be tried; made anew for each connection.
 

@@ -94,10 +94,8 @@ class Schema(RawParameters):
             return False
         return True
 
-    def take(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        self.compile()
-        check_plain(values)
-        return super().take(values) if self._affordable(values) else dict(values)
+    def _accepts(self, values: dict[str, Any]) -> bool:
+        return not self._affordable(values) or super()._accepts(values)
 
     def complaint(self, value: Any) -> str | None:
         """What is wrong with a value, on one line; None if nothing is, or if that cannot be found out in time."""

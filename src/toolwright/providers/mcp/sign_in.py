@@ -25,8 +25,9 @@ from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_fro
 from toolwright.core.errors import Denied, Unavailable
 from toolwright.outgoing.failures import unsent
 from toolwright.providers.mcp.grants import Grant, Provider, Storage, known_to, recall
+from toolwright.providers.mcp.kept import Kept, SignIn
 from toolwright.providers.mcp.route import Who
-from toolwright.providers.mcp.tokens import Kept, SignIn, address
+from toolwright.providers.mcp.tokens import address
 
 Steps: TypeAlias = AsyncGenerator[httpx2.Request, None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import mcp_types as types
 from pydantic import ValidationError
@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from toolwright.core.call import Call
 from toolwright.core.context import Context
 from toolwright.core.errors import InvalidArguments, NotStarted, TimedOut, ToolError, Unavailable
-from toolwright.core.outcome import Failed, Outcome, Pending
+from toolwright.core.outcome import Done, Failed, Outcome, Pending
 from toolwright.providers.mcp import process
+from toolwright.providers.mcp.connection import Connection
 from toolwright.providers.mcp.content import done_of
 from toolwright.providers.mcp.forms import answers_of, question_of, refused
 from toolwright.providers.mcp.offer import Offer
@@ -24,12 +25,11 @@ from toolwright.providers.mcp.route import Who
 from toolwright.providers.mcp.sessions import Sessions
 from toolwright.providers.mcp.trouble import Trouble, trouble_of
 
-if TYPE_CHECKING:
-    from toolwright.providers.mcp.connection import Connection
-
 Requests: TypeAlias = Mapping[str, Mapping[str, Any]]
 ROUNDS = 32
 """How often a server may ask before it is no longer listened to."""
+BLOCKS = 200
+"""Blocks of an answer that are made ready at once; more of them are beside the loop, so that nobody else waits."""
 POLLING = 0.25
 """Seconds before a server that only asked for more time is asked again."""
 
@@ -99,12 +99,12 @@ class Talk:
             told, request, connection = await self._said(part)
             if isinstance(told, Asked):
                 return await self._asked(told, request, connection, part.call, call_id())
-            if not isinstance(told, types.InputRequiredResult):
-                return done_of(told, self._offer.check_of(part.call.tool))
-            part.round, part.state = part.round + 1, told.request_state
+            if told.get("resultType") != "input_required":
+                return await self._done(told, part.call.tool)
+            part.round, part.state = part.round + 1, told.get("requestState")
             if part.round > ROUNDS:
                 raise ToolError(f"{self._server} asked {ROUNDS} times and did not come to an end.")
-            requests = _plain(told)
+            requests: Requests = told.get("inputRequests") or {}
             if (question := self._wanted(requests, part)) is not None:
                 return question
             part.inputs = answers_of(requests, None) if requests else None
@@ -166,6 +166,12 @@ class Talk:
             code="unknown_effect",
         )
 
+    async def _done(self, told: Any, tool: str) -> Done:
+        check = self._offer.check_of(tool)
+        if len(told.get("content") or ()) > BLOCKS:
+            return await asyncio.to_thread(done_of, told, check)
+        return done_of(told, check)
+
     # Questions
 
     def _wanted(self, requests: Requests, part: _Part) -> Pending | None:
@@ -201,7 +207,7 @@ class Talk:
         told = await self._turn(connection, request)
         if isinstance(told, Asked):
             return await self._asked(told, request, connection, call, call_id)
-        return done_of(told, self._offer.check_of(call.tool))
+        return await self._done(told, call.tool)
 
     def _question(self, requests: Requests, state: Mapping[str, Any], mistake: str = "") -> Pending | None:
         question = question_of(requests, server=self._server)
@@ -231,11 +237,6 @@ class _Again(NotStarted):
         super().__init__(message)
         self.relist = relist
         """Whether the server wants headers that follow a newer list of its tools."""
-
-
-def _plain(told: types.InputRequiredResult) -> Requests:
-    asked = told.input_requests or {}
-    return {key: each.model_dump(mode="json", by_alias=True, exclude_none=True) for key, each in asked.items()}
 
 
 def _addresses(error: Exception) -> Asked | None:

@@ -11,13 +11,15 @@ from urllib.parse import urlsplit
 from toolwright.core.durations import size
 from toolwright.core.errors import DefinitionError, Denied, ToolError
 from toolwright.outgoing.guard import PORTS, Private
+from toolwright.outgoing.keepalive import kept_alive
 from toolwright.outgoing.settings import Settings
 from toolwright.outgoing.target import Target, target_of
-from toolwright.providers.mcp.keepalive import kept_alive
 from toolwright.providers.mcp.label import namespace_of_url, plain_url
 from toolwright.providers.mcp.route import MAX_FRAME, Ended, Route, Texts, Who
 from toolwright.providers.mcp.trouble import Trouble, trouble_of
 
+SIGNING_IN = 330.0
+"""Seconds that a connection has to come up where a person may have to sign in first."""
 READ_TIMEOUT = 600.0
 """Seconds between two pieces of an answer; a stream that only waits for news is not bound by it."""
 _OTHER_WAY = frozenset({400, 404, 405, 406, 415})
@@ -28,8 +30,8 @@ Way = Literal["streamable", "sse"]
 class Auth(Protocol):
     """Who we are to a server."""
 
-    def auth_for(self, who: Who) -> Any:
-        """The `httpx2.Auth` for somebody's connection."""
+    def auth_for(self, who: Who, url: str) -> Any:
+        """The `httpx2.Auth` for somebody's connection to the server at a URL."""
         ...
 
 
@@ -41,7 +43,7 @@ class Http(Route):
 
     Args:
         headers: sent with every request; or a function of `Who` that gives them when the connection is opened.
-        auth: an object whose `auth_for(who)` gives an `httpx2.Auth`.
+        auth: an object whose `auth_for(who, url)` gives an `httpx2.Auth`.
         settings: what may be reached, and within which limits.
         fallback: whether the older way is tried.
         max_frame: bytes that one message may have; what `settings` say, or 4 MiB.
@@ -61,6 +63,8 @@ class Http(Route):
     ) -> None:
         target = checked(url)
         self.url, self.headers, self.auth = url, headers, auth
+        if auth is not None:
+            self.connecting = SIGNING_IN
         given = settings.max_bytes if max_frame is None and settings is not None else max_frame
         self.max_frame = MAX_FRAME if given is None else int(size(given))
         self.settings = reaching(settings, target, self.max_frame)

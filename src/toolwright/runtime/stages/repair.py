@@ -103,7 +103,8 @@ def _missing_closers(text: str) -> str:
 
 def _may_go_on(values: dict[str, Any], schema: dict[str, Any]) -> bool:
     """Whether another argument may have followed where the text was cut off."""
-    return schema.get("additionalProperties", True) is not False or bool(set(schema.get("properties", ())) - values.keys())
+    more = set(schema.get("properties", ())) - values.keys()
+    return schema.get("additionalProperties", True) is not False or bool(more)
 
 
 def _all_kept(text: str, values: Any) -> bool:
