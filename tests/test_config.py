@@ -171,7 +171,7 @@ def test_json_and_toml_name_the_line_too(refused, text, ending, problem):
 
 
 @pytest.mark.parametrize(
-    "section", ["mcp_servers: {}", "mcpServers: {}", "rest_tools: {}", "restTools: {}", "openapi: {}", "agents: {}",
+    "section", ["rest_tools: {}", "restTools: {}", "openapi: {}", "agents: {}",
                 "gateway: {}", "defaults: {traceTools: true}", "tools: [{name: x}]"],
 )  # fmt: skip
 def test_what_does_not_exist_yet_says_so(refused, section):

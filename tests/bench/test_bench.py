@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from bench.calls import calls
 from bench.define import define
 from bench.durable import durable
@@ -14,6 +16,8 @@ from bench.sandbox import sandbox
 from bench.search import search
 from bench.table import Row, table, write
 from tests.needs import needs
+
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
 
 async def test_every_subject_gives_rows_with_positive_numbers():

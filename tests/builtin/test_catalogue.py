@@ -12,6 +12,8 @@ import pytest
 
 from toolwright import Runtime, Tool, builtin
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 ROOT = Path(__file__).parents[2]
 
 

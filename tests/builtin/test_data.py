@@ -16,6 +16,8 @@ from toolwright import Runtime
 from toolwright.builtin import data
 from toolwright.builtin.data import parsed, written
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 TOOLS = {tool.name: tool for tool in data()}
 
 

@@ -20,6 +20,8 @@ from toolwright.builtin.encoding import Encoding
 from toolwright.builtin.files import files
 from toolwright.builtin.workspace import Workspace
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 
 async def call(where: Path, name: str, /, **arguments: Any) -> Outcome:
     async with Runtime(*(tool for tool in files(where) if tool.name == name)) as runtime:

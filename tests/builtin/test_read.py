@@ -304,11 +304,11 @@ async def test_a_terabyte_of_hole_is_paged_at_once(tmp_path: Path) -> None:
     with (tmp_path / "sparse").open("wb") as file:
         file.write(b"line\n" * 5000)
         file.truncate(1 << 40)
-    began = time.monotonic()
+    began = time.process_time()
 
     outcome = await read(tmp_path, "sparse", offset=3, limit=2)
 
-    assert time.monotonic() - began < 3
+    assert time.process_time() - began < 3
     assert outcome.metadata["totalLines"] is None
     shown, note = outcome.text.split("\n\n")
     assert shown == "     3\tline\n     4\tline"
@@ -319,12 +319,12 @@ async def test_a_line_that_is_a_terabyte_long_is_cut_at_once(tmp_path: Path) -> 
     with (tmp_path / "sparse").open("wb") as file:
         file.write(b"line\n" * 5000 + b"long")
         file.truncate(1 << 40)
-    began = time.monotonic()
+    began = time.process_time()
 
     last = await read(tmp_path, "sparse", offset=5000)
     beyond = await refused(tmp_path, "sparse", offset=9999)
 
-    assert time.monotonic() - began < 3
+    assert time.process_time() - began < 3
     assert last.text.startswith("  5000\tline\n  5001\tlong\ufffd\ufffd")
     assert last.metadata["totalLines"] == 5001
     assert "which has 5,001 lines" in beyond.message

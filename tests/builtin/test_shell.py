@@ -15,6 +15,8 @@ from toolwright.builtin.workspace import Workspace
 from toolwright.sandbox import bubblewrap
 from toolwright.sandbox.sandbox import UNPROTECTED, Sandbox
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 KINDS = [pytest.param(None, id="sandbox", marks=needs("bubblewrap")), pytest.param(UNPROTECTED, id="unprotected")]
 jailed = needs("bubblewrap")
 

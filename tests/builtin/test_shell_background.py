@@ -11,6 +11,8 @@ from toolwright import Runtime
 from toolwright.builtin.shell import shell
 from toolwright.sandbox.sandbox import UNPROTECTED
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 KINDS = [pytest.param(None, id="sandbox", marks=needs("bubblewrap")), pytest.param(UNPROTECTED, id="unprotected")]
 
 

@@ -14,6 +14,8 @@ import pytest
 from toolwright import Runtime
 from toolwright.builtin import TaskLog, sessions, tasks
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 NOON = 1_806_494_400.0  # 2027-03-31 12:00 UTC
 DAY = "2027-03-31"
 

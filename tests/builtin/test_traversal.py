@@ -16,6 +16,8 @@ from toolwright import Workspace
 from toolwright.builtin import beneath, spot
 from toolwright.core.errors import Denied
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 
 @pytest.fixture(params=["kernel", "step by step"])
 def way(request: pytest.FixtureRequest) -> Iterator[str]:
@@ -68,14 +70,14 @@ async def test_a_workspace_that_only_looks_at_the_path_would_be_found_out(
 
 @pytest.mark.parametrize("name", TOOLS)
 async def test_no_path_leads_outside(grounds: Grounds, way: str, name: str) -> None:
-    ended = await attempts(grounds, name, 300, seed=list(TOOLS).index(name))
+    ended = await attempts(grounds, name, 200, seed=list(TOOLS).index(name))
 
-    assert ended["denied"] > 30
-    assert ended.total() == 300
+    assert ended["denied"] > 20
+    assert ended.total() == 200
 
 
 async def test_no_race_leads_outside(grounds: Grounds, way: str) -> None:
-    found = await race(grounds, 2.0 if way == "kernel" else 1.0)
+    found = await race(grounds, 1.0)
 
     assert found.swaps > 200
     assert found.done > 20
@@ -117,7 +119,7 @@ async def test_no_descriptor_is_left_open(grounds: Grounds, way: str) -> None:
     counts = []
     for _ in range(3):
         for name in ("read", "list", "get_file_info", "write", "edit", "delete_file", "move_file"):
-            await attempts(grounds, name, 30, seed=7)
+            await attempts(grounds, name, 15, seed=7)
         gc.collect()
         counts.append(len(os.listdir("/dev/fd")))
 

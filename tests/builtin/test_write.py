@@ -13,6 +13,8 @@ from toolwright import Done, Failed, Outcome, Pending, Policy, Runtime
 from toolwright.builtin import held
 from toolwright.builtin.files import files
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 REWRITING = """
 import sys
 from toolwright.builtin.workspace import Workspace

@@ -16,6 +16,8 @@ from toolwright.core.facets import CATEGORIES
 from toolwright.core.names import wire_name
 from toolwright.core.tool import Tool
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 
 def named(name: str, **options: Any) -> Tool[..., Any]:
     @tool(name="plain", description=f"This is {name!r}.", **options)

@@ -5,10 +5,12 @@ import json
 import os
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -16,12 +18,11 @@ from typing import Any
 
 import pytest
 
+from tests.cli.ready import COMMAND
 from toolwright.cli.main import main
 
 TOOLS = Path(__file__).with_name("shop.py")
 START = "from toolwright.cli.main import main; main()"
-# Opening its terminal makes a process that leads its session own it, and only then Ctrl-C reaches it.
-OWN_TERMINAL = f"import os; os.close(os.open(os.ttyname(0), os.O_RDWR)); {START}"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|[\x07\r]")
 PATIENCE = 12.0
 _numbers = count(1)
@@ -64,15 +65,28 @@ def run(monkeypatch, capsys, tmp_path):
             del sys.modules[name]
 
 
-@pytest.fixture
-def piped(tmp_path):
-    """Runs a command as a process of its own, with its output in a pipe."""
+@pytest.fixture(scope="session")
+def ready(tmp_path_factory) -> Iterator[list[str]]:
+    """How to start `toolwright` as a process of its own that need not import anything first."""
+    address = str(tmp_path_factory.mktemp("ready") / "socket")
+    program = [sys.executable, "-P", str(Path(__file__).with_name("ready.py")), address]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield [sys.executable, "-I", "-S", "-c", COMMAND, address]
+        process.communicate()
 
-    def run(*arguments: str, start: str = START, **options: Any) -> Ran:
-        command = [sys.executable, "-P", "-c", start, *arguments]
+
+@pytest.fixture
+def piped(tmp_path, ready):
+    """Runs a command as a process of its own, with its output in a pipe; with a start of its own, from nothing."""
+
+    def run(*arguments: str, start: str | None = None, **options: Any) -> Ran:
+        program = ready if start is None else [sys.executable, "-P", "-c", start]
         ended = subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False, **options
-        )
+            [*program, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False,
+            **options,
+        )  # fmt: skip
         return Ran(ended.returncode, ended.stdout, ended.stderr)
 
     return run
@@ -149,13 +163,13 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(tmp_path):
+def terminal(tmp_path, ready):
     """Opens a terminal in which `toolwright` runs with the given arguments."""
     pytest.importorskip("termios")
     opened: list[Terminal] = []
 
     def open_one(*arguments: str, command: list[str] | None = None, **environment: str) -> Terminal:
-        command = command or [sys.executable, "-P", "-c", OWN_TERMINAL, *arguments]
+        command = command or [*ready, *arguments]
         opened.append(Terminal(command, tmp_path, environment))
         return opened[-1]
 
@@ -167,10 +181,19 @@ def terminal(tmp_path):
 @pytest.fixture
 def on_path(tmp_path_factory) -> str:
     """A PATH on which `toolwright` is the one under test, wherever it is installed, and `python` the one that tests."""
-    folder = tmp_path_factory.mktemp("bin")
-    for name, start in {"toolwright": f'-P -c "{START}"', "python": ""}.items():
+    return path_to(tmp_path_factory.mktemp("bin"), [sys.executable, "-P", "-c", START])
+
+
+@pytest.fixture
+def on_ready_path(tmp_path_factory, ready) -> str:
+    """The same, where `toolwright` need not import anything first."""
+    return path_to(tmp_path_factory.mktemp("bin"), ready)
+
+
+def path_to(folder: Path, toolwright: list[str]) -> str:
+    for name, command in {"toolwright": toolwright, "python": [sys.executable]}.items():
         script = folder / name
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {start} "$@"\n')
+        script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
         script.chmod(0o755)
     return f"{folder}{os.pathsep}{os.environ['PATH']}"
 

@@ -53,12 +53,12 @@ def squeezed(text: str) -> str:
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_what_a_page_shows_is_what_happens(page, terminal, tmp_path, on_path):
+def test_what_a_page_shows_is_what_happens(page, terminal, tmp_path, on_ready_path):
     for step in steps_in(page.read_text(encoding="utf-8")):
         if isinstance(step, Written):
             (tmp_path / step.name).write_text(step.text, encoding="utf-8")
             continue
-        screen = terminal(command=["sh", "-c", step.command], PATH=on_path, NO_COLOR="1")
+        screen = terminal(command=["sh", "-c", step.command], PATH=on_ready_path, NO_COLOR="1")
         for question, answer in PROMPT.findall(step.shown):
             screen.sees(re.escape(question))
             screen.types(answer)
@@ -79,7 +79,7 @@ def test_every_exit_code_and_every_option_is_on_the_page(run):
 
     for code in (0, 1, 2, 3, 4, 5, 130):
         assert re.search(rf"^\| {code} \|", page, re.MULTILINE)
-    further = {"store": ("info", "migrate", "prune"), "audit": ("verify",)}
+    further = {"store": ("info", "migrate", "prune"), "audit": ("verify",), "lock": ("diff", "accept")}
     commands = [[command] for command in COMMANDS if command not in further]
     for command in [*commands, *([name, inner] for name, inners in further.items() for inner in inners)]:
         assert re.search(rf"^toolwright {' .*'.join(command)}\b", page, re.MULTILINE), command

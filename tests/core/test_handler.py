@@ -13,6 +13,8 @@ from toolwright.core.content import Image, Json, Text
 from toolwright.core.errors import NotFound, RateLimited
 from toolwright.core.events import CallProgress
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 
 def returning(value: Any) -> Any:
     @tool(name="give")

@@ -15,6 +15,8 @@ from pydantic import BaseModel, Field, JsonValue
 
 from toolwright import DefinitionError, Done, Failed, Outcome, Tool, tool
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 
 class Item(BaseModel):
     name: str

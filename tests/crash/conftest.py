@@ -10,6 +10,7 @@ import pytest
 from tests.crash.run import Harness
 from tests.crash.server import Server
 from tests.crash.zygote import Zygote
+from tests.room import tmp_path as tmp_path
 
 
 @pytest.fixture(autouse=True)

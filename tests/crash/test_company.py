@@ -49,10 +49,9 @@ def test_a_second_runtime_on_the_same_file_goes_on_and_takes_over(harness, start
 
 @pytest.mark.timeout(60)
 def test_a_process_may_be_killed_at_any_moment_at_all(harness):
-    chance, tally = random.Random(SEED), Tally()
+    chance = random.Random(SEED)
 
-    for _ in range(25):
-        tally += harness.run(chance.choice(NAMES), Death(after=chance.uniform(0, 0.06)))
+    tally = harness.run_each([(chance.choice(NAMES), Death(after=chance.uniform(0, 0.06))) for _ in range(25)])
 
     assert tally.problems == []
     assert tally.killed >= 10

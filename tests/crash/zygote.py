@@ -31,11 +31,18 @@ class Zygote:
 
     def run(self, life: Life, beside: Life | None = None) -> list[int]:
         """How each process ended: 0, or minus the signal that killed it. `beside` starts first and survives."""
-        lives = [asdict(each) for each in (life, beside) if each is not None]
+        return self._ordered("in turn", [life]) if beside is None else self._ordered("side by side", [life, beside])
+
+    def run_in_turn(self, lives: list[Life]) -> list[int]:
+        """How one process ended that lives all of these, one after the other: each as told by the last."""
+        return self._ordered("in turn", lives) * len(lives)
+
+    def _ordered(self, how: str, lives: list[Life]) -> list[int]:
         number = next(self._numbers)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps({"number": number, "lives": lives}), file=self._process.stdin, flush=True)
+        order = {"number": number, "how": how, "lives": [asdict(life) for life in lives]}
+        print(json.dumps(order), file=self._process.stdin, flush=True)
         while True:  # a test that was interrupted may have left an answer behind
             answer = json.loads(self._process.stdout.readline())
             if answer["number"] == number:
@@ -57,8 +64,8 @@ def serve() -> None:
     gc.freeze()  # children would copy what the collector touches
     for line in sys.stdin:
         order = json.loads(line)
-        life, *beside = (Life(**each) for each in order["lives"])
-        codes = _beside(life, beside[0]) if beside else [_ended(_forked(life), life)]
+        lives = [Life(**each) for each in order["lives"]]
+        codes = _beside(*lives) if order["how"] == "side by side" else [_ended(_forked(*lives), lives[0])]
         print(json.dumps({"number": order["number"], "codes": codes}), flush=True)
 
 
@@ -72,13 +79,14 @@ def _beside(life: Life, survivor: Life) -> list[int]:
     return [code, _ended(other, survivor)]
 
 
-def _forked(life: Life) -> int:
+def _forked(*lives: Life) -> int:
     child = os.fork()
     if child:
         return child
     code = 1
     try:
-        live(life)
+        for life in lives:
+            live(life)
         code = 0
     except BaseException:  # noqa: BLE001 - whatever it is, the child must not go on as a second zygote
         traceback.print_exc()

@@ -10,6 +10,7 @@
 import ast
 import asyncio
 import inspect
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -118,9 +119,13 @@ def marked(example: Example) -> object:
     return pytest.param(example, marks=[needs(what) for what in wanted], id=str(example))
 
 
+@pytest.mark.timeout(30)  # some start a server, which takes seconds to load
 @pytest.mark.parametrize("example", [marked(e) for page in PAGES if page.exists() for e in examples_in(page)])
 def test_an_example_in_the_docs_works(example, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
+    for place in ("TOOLWRIGHT_CACHE", "TOOLWRIGHT_STATE"):
+        monkeypatch.setenv(place, str(tmp_path / place))
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
 
     run(example, capsys, monkeypatch)
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import gc
 from typing import Any
 
+import pytest
+
 from toolwright import Done, Runtime, tool
+
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
 
 async def test_a_call_leaves_nothing_behind_that_would_have_to_be_searched_for() -> None:

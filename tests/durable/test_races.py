@@ -9,48 +9,19 @@ from typing import Any
 import pytest
 
 from tests.durable.bank import Bank, ask, failed, id_of, read
+from tests.durable.submitters import SUBMITTERS, submitted
 from toolwright import Done, Runtime
 from toolwright.core.events import CallResumed, CallSettled
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
-SUBMITTERS = 50
 
 
-def value_of(submitter: int) -> str:
-    """Half of them say the same."""
-    return "the same" if submitter % 2 else f"another {submitter}"
+@pytest.mark.parametrize("part", range(2))
+async def test_fifty_submitters_of_each_call_have_one_winner(address: str, part: int) -> None:
+    """`python -m tests.durable.submitters` does it for ten thousand calls."""
+    calls = 150 if address.endswith(".db") else 50
 
-
-async def submitted(runtimes: list[Runtime], call_id: str, order: random.Random) -> None:
-    """Fifty answers at once: exactly one value is the outcome, and everybody is told the truth."""
-    submitters = list(range(SUBMITTERS))
-    order.shuffle(submitters)
-    answers = (runtimes[number % 2].settle(call_id, value_of(number), by=str(number)) for number in submitters)
-    outcomes = await asyncio.gather(*answers)
-
-    (winner,) = {outcome.data for outcome in outcomes if isinstance(outcome, Done)}
-    for number, outcome in zip(submitters, outcomes, strict=True):
-        if value_of(number) == winner:
-            assert outcome == Done(winner)
-        else:
-            failed(outcome, "conflict")
-
-
-@pytest.mark.parametrize("part", range(4))
-async def test_fifty_submitters_of_a_thousand_calls_have_one_winner_each(address: str, part: int) -> None:
-    calls = 250 if address.endswith(".db") else 25  # in four parts
-    order = random.Random(part)
-    async with Runtime(ask(), store=address) as one, Runtime(ask(), store=address) as other:
-        ids = [id_of(each) for each in await asyncio.gather(*(one.call("ask") for _ in range(calls)))]
-        for start in range(0, calls, 20):
-            await asyncio.gather(*(submitted([one, other], each, order) for each in ids[start : start + 20]))
-        [counts] = await read(
-            one,
-            """SELECT (SELECT count(*) FROM ledger WHERE state = 'ended') AS ended,
-            (SELECT count(*) FROM inbox) AS told, (SELECT count(*) FROM audit WHERE kind = 'answer') AS answered,
-            (SELECT count(*) FROM audit WHERE kind = 'outcome') AS outcomes,
-            (SELECT count(*) FROM audit WHERE kind = 'refused') AS refused""",
-        )
+    counts = await submitted(address, calls, seed=part)
 
     assert (counts["ended"], counts["told"], counts["answered"], counts["outcomes"]) == (calls,) * 4
     assert counts["refused"] >= calls * (SUBMITTERS // 2 - 1)

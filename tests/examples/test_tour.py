@@ -13,6 +13,8 @@ from select import select
 
 import pytest
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 TOUR = Path(__file__).parents[2] / "examples" / "tour.py"
 
 

@@ -13,6 +13,8 @@ import pytest
 from tests.outgoing.server import chunked, online, reply
 from toolwright.core.errors import TimedOut, ToolError, Unavailable
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 MIB = 1024 * 1024
 
 

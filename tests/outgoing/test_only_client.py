@@ -10,7 +10,7 @@ FILES = sorted(path for path in SOURCE.rglob("*.py") if "outgoing" not in path.r
 OTHERS = re.compile(
     r"urllib\.request|urllib import request|\burlopen\b|http\.client|from http import client"
     r"|^\s*(?:import|from)\s+(?:requests|urllib3|aiohttp|pycurl|httpx|httplib2|httpcore2?)\b"
-    r"|httpx2?\.(?:get|post|request|stream|Client|AsyncClient|HTTPTransport|AsyncHTTPTransport)\b"
+    r"|httpx2?\.(?:get|post|request|stream|Client|AsyncClient|HTTPTransport|AsyncHTTPTransport)\("
     r"|asyncio\.open_connection|socket\.create_connection",
     re.MULTILINE,
 )

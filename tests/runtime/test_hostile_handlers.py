@@ -14,6 +14,8 @@ from pydantic import BaseModel
 from toolwright import Done, Failed, Runtime, ToolError, tool
 from toolwright.testing import settle
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 
 @pytest.fixture(autouse=True)
 def quiet(caplog):

@@ -22,6 +22,8 @@ from toolwright.sandbox import bubblewrap
 from toolwright.sandbox.child import Child
 from toolwright.sandbox.sandbox import UNPROTECTED, Sandbox
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 KINDS = [pytest.param(Sandbox(), id="sandbox", marks=needs("bubblewrap")), pytest.param(UNPROTECTED, id="unprotected")]
 both = pytest.mark.parametrize("sandbox", KINDS)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.durable.conftest import fresh, started
+from tests.room import tmp_path as tmp_path
 from toolwright.store import postgres as driver
 
 

@@ -40,8 +40,8 @@ class Server(Provider):
         return "answer"
 
 
-def on(address: str, pause: float = 60.0) -> dict[str, Any]:
-    return {"store": address, "defaults": {"breaker_failures": 3, "breaker_pause": pause}}
+def on(address: str) -> dict[str, Any]:
+    return {"store": address, "defaults": {"breaker_failures": 3, "breaker_pause": 60.0}}
 
 
 async def rows(runtime: Runtime) -> list[dict[str, Any]]:
@@ -59,6 +59,12 @@ async def opened(server: Server, *runtimes: Runtime) -> None:
         failed(await runtimes[0].call("server__ask"), "unavailable")
     await until(lambda: all(is_open(runtime) for runtime in runtimes))
     server.calls = 0
+
+
+async def over(*runtimes: Runtime) -> None:
+    """Let the pause be over, for all of them."""
+    await write(runtimes[0], "UPDATE breakers SET open_until = {now} - 1")
+    await until(lambda: all(runtime.parts.shared_breakers["server"].due() for runtime in runtimes))
 
 
 async def test_a_provider_that_is_down_for_one_runtime_is_down_for_all(address: str) -> None:
@@ -111,13 +117,13 @@ async def _forgotten(runtime: Runtime) -> bool:
 
 async def test_one_call_tries_in_all_runtimes_and_its_answer_closes_the_breaker_for_all(address: str) -> None:
     server = Server()
-    async with Runtime(server, **on(address, 0.3)) as here, Runtime(server, **on(address, 0.3)) as other:
+    async with Runtime(server, **on(address)) as here, Runtime(server, **on(address)) as other:
         await opened(server, here, other)
         server.up = True
         server.gate.clear()
-        await until(lambda: all(runtime.parts.shared_breakers["server"].due() for runtime in (here, other)))
+        await over(here, other)
         calls = [asyncio.create_task(runtime.call("server__ask")) for _ in range(5) for runtime in (here, other)]
-        await until(lambda: sum(call.done() for call in calls) == 9)
+        await until(lambda: server.calls and sum(call.done() for call in calls) == 9)
         tried = server.calls
         server.gate.set()
         outcomes = await asyncio.gather(*calls)
@@ -129,36 +135,29 @@ async def test_one_call_tries_in_all_runtimes_and_its_answer_closes_the_breaker_
     assert after == [Done("answer")] * 2
 
 
-async def _is_due(runtime: Runtime) -> bool:
-    return bool(await read(runtime, "SELECT 1 AS due FROM breakers WHERE open_until < {now}"))
-
-
 async def test_a_try_that_fails_keeps_the_provider_down_for_all(address: str) -> None:
     server = Server()
-    async with Runtime(server, **on(address, 0.2)) as here, Runtime(server, **on(address, 0.2)) as other:
+    async with Runtime(server, **on(address)) as here, Runtime(server, **on(address)) as other:
         await opened(server, here, other)
-        await until(lambda: _tried(other, server))
-        [row] = await until(lambda: rows(here))
-
-        assert (row["failures"], row["probed_by"]) == (4, None)
+        await over(here, other)
+        failed(await other.call("server__ask"), "unavailable")
         await until(lambda: here.parts.shared_breakers["server"]._failures == 4)
+        [row] = await rows(here)
         failed(await here.call("server__ask"), "unavailable")
-        assert server.calls == 1
 
-
-async def _tried(runtime: Runtime, server: Server) -> bool:
-    await runtime.call("server__ask")
-    return server.calls == 1 and (await rows(runtime))[0]["failures"] == 4
+    assert (row["failures"], row["probed_by"]) == (4, None)
+    assert server.calls == 1
 
 
 async def test_a_try_that_is_cancelled_lets_another_runtime_try(address: str) -> None:
     server = Server()
-    async with Runtime(server, **on(address, 0.2)) as here, Runtime(server, **on(address, 0.2)) as other:
+    async with Runtime(server, **on(address)) as here, Runtime(server, **on(address)) as other:
         await opened(server, here, other)
         server.up = True
         server.gate.clear()
-        await until(lambda: _is_due(here))
-        trying = await until(lambda: _trying(here, server))
+        await over(here, other)
+        trying = asyncio.create_task(here.call("server__ask"))
+        await until(lambda: server.calls)
         [row] = await rows(other)
         trying.cancel()
         await asyncio.wait([trying])
@@ -166,12 +165,6 @@ async def test_a_try_that_is_cancelled_lets_another_runtime_try(address: str) ->
         await until(lambda: _answers(other))
 
     assert row["probed_by"] == here.parts.owner
-
-
-async def _trying(runtime: Runtime, server: Server) -> asyncio.Task[Any] | None:
-    call = asyncio.create_task(runtime.call("server__ask"))
-    await asyncio.wait([call], timeout=0.1)
-    return None if call.done() else call
 
 
 async def _answers(runtime: Runtime) -> bool:

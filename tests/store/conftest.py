@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
+
+from tests.room import tmp_path as tmp_path
 
 
 @pytest.fixture(params=["sqlite", "memory", "postgres"])
@@ -31,7 +34,8 @@ def shared_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def fresh_postgres(server: Any) -> str:
     """A new schema on the server: thirty times as fast as a database, and as empty."""
     name = f"store_{uuid4().hex}"
-    server.psql(f"CREATE SCHEMA {name}")
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}")
     uri = str(server.get_uri())
     return f"{uri}{'&' if '?' in uri else '?'}options=-csearch_path%3D{name}"
 

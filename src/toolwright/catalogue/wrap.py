@@ -12,6 +12,7 @@ from toolwright.core.call import Call
 from toolwright.core.context import Context
 from toolwright.core.errors import DefinitionError
 from toolwright.core.names import is_legal, nearest
+from toolwright.core.outcome import Failed
 from toolwright.core.provider import Provider
 from toolwright.core.tool import Tool
 
@@ -30,7 +31,7 @@ class Wrapped(Provider):
     """From a tool's name here to its name there."""
 
     def __post_init__(self) -> None:
-        for name in ("kind", "namespace", "timeout", "queue", "cache"):
+        for name in _SAME:
             setattr(self, name, getattr(self.inner, name))
 
     def __getattr__(self, name: str) -> Any:
@@ -57,11 +58,28 @@ class Wrapped(Provider):
     async def cancel(self, call: Call, reason: str) -> None:
         await self.inner.cancel(self._there(call), reason)
 
+    def lost(self, state: Any) -> Failed | None:
+        return self.inner.lost(state)
+
+    async def refresh(self) -> None:
+        await self.inner.refresh()
+
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        return self.inner.watch(watcher)
+
+    def missing(self) -> str:
+        return self.inner.missing()
+
     def instructions(self) -> str:
         return self.inner.instructions()
 
     def _there(self, call: Call) -> Call:
         return replace(call, tool=self.original(call.tool))
+
+
+_SAME = (
+    "kind", "namespace", "timeout", "queue", "cache", "required", "comes_back", "keeps_health", "on_conflict",
+)  # fmt: skip
 
 
 @overload

@@ -16,7 +16,6 @@ from toolwright.cli.run import run
 from toolwright.cli.screen import duration, one_line
 from toolwright.core.errors import DefinitionError, Denied, NotFound, ToolError
 from toolwright.core.names import nearest
-from toolwright.core.provider import Provider
 
 if TYPE_CHECKING:
     from toolwright.providers.mcp.kept import SignIn
@@ -114,8 +113,7 @@ def _assembled(given: Given, name: str) -> Runtime | None:
 
 def servers_of(runtime: Runtime | None) -> list[Any]:
     """The MCP servers of a runtime that has not been started, and need not be."""
-    later = runtime._later if runtime is not None else ()
-    return [item for item in later if isinstance(item, Provider) and hasattr(item, "route")]
+    return [each for each in runtime.providers if hasattr(each, "route")] if runtime is not None else []
 
 
 def web_of(route: Any) -> Any:

@@ -153,6 +153,8 @@ class Done(_Outcome):
         return new
 
     def evolve(self, **changes: Any) -> Self:
+        if not changes:
+            return super().evolve()
         if "content" in changes:
             changes["_content"] = tuple(changes.pop("content"))
         private = {name: changes.pop(name) for name in list(changes) if name.startswith("_")}

@@ -152,9 +152,13 @@ class Invocation:
     @property
     def call(self) -> Call:
         """The call as a value, with its checked arguments."""
+        return self.call_of(self.tool_name)
+
+    def call_of(self, tool: str) -> Call:
+        """The same under another name of its tool: that which its provider knows it by."""
         p = self.principal
         return Call(
-            self.tool_name, self.__dict__.get("arguments", self.raw), id=self.id, agent=p.agent, session=p.session,
+            tool, self.__dict__.get("arguments", self.raw), id=self.id, agent=p.agent, session=p.session,
             message=p.message, task=p.task, user=p.user, space=p.space, turn=p.turn, parent=self.parent,
             model_id=self.model_id,
         )  # fmt: skip

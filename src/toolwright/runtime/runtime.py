@@ -187,11 +187,14 @@ class Runtime(Scope):
             log.warning("What %s offers now is not taken: %s", provider.namespace, error)
 
     async def refresh(self, *namespaces: str) -> None:
-        """Ask providers again what they offer: those of the given namespaces, or all."""
-        for provider in list(self.parts.providers):
-            if not namespaces or provider.namespace in namespaces:
-                await provider.refresh()
-                await self._take(provider)
+        """Ask providers again what they offer: those of the given namespaces, or all. Raises for one that is away."""
+        asked = [each for each in self.parts.providers if not namespaces or each.namespace in namespaces]
+        answers = await asyncio.gather(*(provider.refresh() for provider in asked), return_exceptions=True)
+        for provider in asked:
+            await self._take(provider)
+        for answer in answers:
+            if answer is not None:
+                raise answer
 
     @property
     def providers(self) -> list[Provider]:

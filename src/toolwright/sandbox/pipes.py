@@ -73,7 +73,7 @@ class Outgoing:
         self._loop = asyncio.get_running_loop()
         self._kept: deque[memoryview] = deque()
         self._empty: asyncio.Future[None] | None = None
-        self._closing = False
+        self._closing = self._watched = False
         os.set_blocking(pipe.fileno(), False)
 
     def write(self, data: bytes) -> None:
@@ -107,14 +107,20 @@ class Outgoing:
                 if not self._kept[0]:
                     self._kept.popleft()
         except (BlockingIOError, InterruptedError):
+            self._watched = True
             self._loop.add_writer(self._pipe.fileno(), self._send)
         except (BrokenPipeError, ConnectionResetError):
             self.close()
         else:
-            self._loop.remove_writer(self._pipe.fileno())
+            self._unwatch(self._pipe)
             self._tell()
             if self._closing:
                 self.close()
+
+    def _unwatch(self, pipe: IO[bytes]) -> None:
+        if self._watched:
+            self._watched = False
+            self._loop.remove_writer(pipe.fileno())
 
     def _tell(self) -> None:
         if self._empty is not None and not self._empty.done():
@@ -124,7 +130,7 @@ class Outgoing:
     def close(self) -> None:
         """Send nothing more."""
         if self._pipe is not None:
-            self._loop.remove_writer(self._pipe.fileno())
+            self._unwatch(self._pipe)
             self._pipe.close()
             self._pipe = None
             self._kept.clear()

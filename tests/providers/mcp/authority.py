@@ -25,8 +25,8 @@ from mcp.server.auth.provider import (
     TokenError,
     construct_redirect_uri,
 )
-from mcp.server.auth.routes import create_auth_routes
-from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
+from mcp.server.auth.routes import build_metadata, create_auth_routes
+from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions, RevocationOptions
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl
 from starlette.applications import Starlette
@@ -53,12 +53,15 @@ class Authority:
         """As it is before any test."""
         for known in (self.clients, self.codes, self.access, self.renewing, self.all_tokens):
             known.clear()
+        self.inside = 0
         self.person, self.lifetime, self.default_scopes = "ada", 3600, ["tools"]
         self.refuses = self.broken = self.says_iss = False
         self.seen = list[str]()
         """What was done: `registered`, `signed in ada`, `renewed ada`, `reused`."""
         self.metadata = dict[str, Any]()
         """What the MCP server's metadata say in place of the truth."""
+        self.says = dict[str, Any]()
+        """What its own metadata say besides."""
         self.pace = 0.0
         """Seconds that renewing takes."""
 
@@ -130,9 +133,24 @@ class Authority:
             access_token=access, refresh_token=renewing, expires_in=self.lifetime, scope=" ".join(grant.scopes)
         )
 
+    async def exchange_identity_assertion(self, client: Any, params: Any) -> OAuthToken:
+        self.seen.append(f"asserted {params.assertion} {params.resource}")
+        subject = params.assertion.rpartition(" ")[2]
+        grant = AccessToken(token="", client_id=client.client_id, scopes=SCOPES, subject=subject)
+        return self.tokens(grant).model_copy(update={"refresh_token": None})
+
+    def described(self) -> dict[str, Any]:
+        """Its metadata."""
+        options = ClientRegistrationOptions(enabled=True, valid_scopes=SCOPES)
+        found = build_metadata(AnyHttpUrl(self.issuer), None, options, RevocationOptions())
+        said = found.model_dump(mode="json", exclude_none=True)
+        return {**said, "scopes_supported": None, **self.says}
+
     def app(self) -> ASGIApp:
         options = ClientRegistrationOptions(enabled=True, valid_scopes=SCOPES, default_scopes=SCOPES)
-        routes = create_auth_routes(self, AnyHttpUrl(self.issuer), client_registration_options=options)
+        routes = create_auth_routes(
+            self, AnyHttpUrl(self.issuer), client_registration_options=options, identity_assertion_enabled=True
+        )
         return _Token(Starlette(routes=routes), self)
 
     def guarded(self) -> ASGIApp:
@@ -152,10 +170,13 @@ class Authority:
             return str(token.subject)
 
         @served.tool()
-        async def slow() -> str:
-            """Take a while."""
-            await asyncio.sleep(0.5)
-            return "done"
+        async def meet(others: int) -> str:
+            """Wait until some are here."""
+            self.inside += 1
+            async with asyncio.timeout(3):
+                while self.inside < others:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            return "met"
 
         return _StepUp(served.streamable_http_app(host="127.0.0.1", json_response=True), self)
 
@@ -167,6 +188,8 @@ class _Token:
         self._app, self._authority = app, authority
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == "/.well-known/oauth-authorization-server":
+            return await JSONResponse(self._authority.described())(scope, receive, send)
         if scope["type"] != "http" or scope["path"] != "/token":
             return await self._app(scope, receive, send)
         if self._authority.broken:
@@ -176,6 +199,8 @@ class _Token:
         form = await request.form()
         if form.get("grant_type") != "client_credentials":
             return await self._app(scope, _again(body), send)
+        if self._authority.refuses:
+            return await JSONResponse({"error": "invalid_client", "secret": "s3cret"}, 401)(scope, receive, send)
         self._authority.seen.append(f"program {request.headers.get('authorization', '')} {form.get('scope')}")
         if "assertion" in str(form.get("client_assertion_type")):
             self._authority.seen.append("by key")

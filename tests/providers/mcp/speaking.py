@@ -1,18 +1,36 @@
-"""A small server that tells what it was started with."""
+"""A small server in plain Python, which starts at once: its one tool tells what it was started with."""
 
+import json
 import os
 import sys
+from typing import Any
 
-from mcp.server import MCPServer
+TOLD = {
+    "name": "told",
+    "description": "What some variables are, and the last word of the command.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"names": {"type": "array", "items": {"type": "string"}}},
+        "required": ["names"],
+    },
+}
 
-server = MCPServer("speaking", version="1.2.3", log_level="WARNING")
+
+def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+    if method == "initialize":
+        about = {"name": "speaking", "version": "1.2.3"}
+        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": about}
+    if method == "tools/list":
+        return {"tools": [TOLD]}
+    if method == "tools/call":
+        found = [*(os.environ.get(name) for name in params["arguments"]["names"]), sys.argv[-1]]
+        return {"content": [], "structuredContent": {"result": found}}
+    return {} if method == "ping" else None
 
 
-@server.tool()
-def told(names: list[str]) -> list[str | None]:
-    """What some variables are, and the last word of the command."""
-    return [*(os.environ.get(name) for name in names), sys.argv[-1]]
-
-
-if __name__ == "__main__":
-    server.run()
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" in request:
+        found = answer(request["method"], request.get("params", {}))
+        outcome = {"error": {"code": -32601, "message": "unknown"}} if found is None else {"result": found}
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], **outcome}), flush=True)

@@ -145,7 +145,7 @@ def test_what_blocks_say_beside_is_kept_and_no_payload_twice():
             ImageContent(data=PIXEL * 100, mime_type="image/png", annotations={"audience": ["user"]}),
             EmbeddedResource(resource=BlobResourceContents(uri="file:///b", blob=PIXEL, meta={"k": 1})),
             ResourceLink(uri="file:///d", name="d", title="D", size=5),
-            meta={"trace": "t1"},
+            meta={"trace": "t1", "io.modelcontextprotocol/serverInfo": {"name": "git"}},
         )
     )
 
@@ -208,7 +208,7 @@ def test_addresses_and_file_names_are_cleaned():
 
 
 def test_an_error_is_told_in_its_own_words():
-    with pytest.raises(ToolError, match="^No such branch: x$") as error:
+    with pytest.raises(ToolError, match=r"^No such branch: x$") as error:
         done_of(result(text("No such branch: x"), is_error=True))
 
     assert (error.value.code, error.value.executed) == ("failed", True)
@@ -217,7 +217,7 @@ def test_an_error_is_told_in_its_own_words():
 
 def test_an_error_without_words_has_some():
     for blocks in ([], [text("")], [text(" \n ")]):
-        with pytest.raises(ToolError, match="^The MCP tool returned an error$"):
+        with pytest.raises(ToolError, match=r"^The MCP tool returned an error$"):
             done_of(result(*blocks, is_error=True))
 
 
@@ -326,6 +326,6 @@ def test_whatever_a_server_gives_back_is_an_outcome_that_can_be_written(blocks, 
 
     done = done_of(wire(*blocks, **fields))
 
-    to_json([done.data, done.metadata])
+    to_json([done.data, dict(done.metadata)])
     done.text.encode()
     assert not set(done.text) & set("\x00\x1b\u202e")

@@ -2,15 +2,20 @@
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+import mcp as library  # noqa: F401 - it takes a second, which no test should have to wait
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from toolwright import DefinitionError, Runtime, mcp
 from toolwright.providers.mcp.entries import block_of
 from toolwright.providers.mcp.entry import Entry
 from toolwright.providers.mcp.keys import FURTHER, IN_PYTHON, KEYS, OPTIONS, OTHERS
 from toolwright.providers.mcp.options import Options
+from toolwright.providers.mcp.variables import Variables
 from toolwright.providers.mcp.written import Mistake, Written
 
 SERVER = Path(__file__).with_name("speaking.py")
@@ -147,6 +152,11 @@ def test_a_file_of_vs_code_is_taken_as_it_is_comments_and_commas_too(file, tmp_p
 )
 def test_the_block_of_servers_is_found(value):
     assert [(entry.name, entry.kind, entry.command) for entry in read(value)] == [("a", "stdio", "x")]
+
+
+@pytest.mark.parametrize("name", ["command", "url", "servers", "mcp", "tools", "inputs"])
+def test_a_server_may_have_any_name_in_its_block(name):
+    assert [entry.name for entry in read({"mcpServers": {name: {"command": "x"}}})] == [name]
 
 
 def test_a_server_may_be_called_like_a_block():
@@ -301,6 +311,7 @@ def test_what_only_policy_decides_is_left_out_and_told():
         ({"command": "x", "sandbox": {"netwrk": True}}, "Unknown key 'netwrk'. Fix: did you mean 'network'?"),
         ({"url": "https://x", "auth": {"type": "client_credentials"}}, "client_credentials needs a client_id."),
         ({"command": "x", "namespace": "two words"}, "namespace is no name for a server."),
+        ({"url": "wss://x", "auth": "oauth"}, "one is a web socket, where nobody signs in."),
         (None, "one must hold keys and values."),
         (5, "one must hold keys and values."),
     ],
@@ -380,9 +391,8 @@ def test_options_for_all_hold_where_an_entry_says_nothing():
 )
 def test_references_are_filled_in_once(text, filled):
     environment = {"NAME": "ada", "TRICK": "${NAME}", "EMPTY": ""}
-    [server] = mcp.servers({"a": {"command": "x"}}, environment=environment)
 
-    assert server.route.filled(text) == filled
+    assert Variables(environment).filled(text, DefinitionError) == filled
 
 
 @pytest.mark.parametrize(
@@ -407,6 +417,25 @@ async def test_a_missing_variable_is_named_when_the_server_is_used(file, tmp_pat
     )
 
 
+def test_a_login_is_filled_in_when_it_is_used():
+    entry = {
+        "url": "https://${HOST}/${KEY}/mcp?q=${KEY}",
+        "auth": {"clientId": "us", "clientSecret": "${KEY}", "scope": "a b"},
+    }
+    environment = {"HOST": "example.com"}
+
+    [server] = mcp.servers({"one": entry}, environment=environment)
+    with pytest.raises(DefinitionError, match="KEY is not set"):
+        server.route.now()
+    environment["KEY"] = "hunter2"
+    now = server.route.now()
+
+    assert (now.url, now.auth.client_secret) == ("https://example.com/hunter2/mcp?q=hunter2", "hunter2")
+    assert (now.auth.client_id, now.auth.scopes) == ("us", ("a", "b"))
+    assert now.label == server.route.label == "https://${HOST}/${KEY}/mcp"
+    assert "hunter2" not in now.label + now.identity + server.route.identity
+
+
 async def test_secrets_reach_the_server_and_nobody_else(file, tmp_path):
     (tmp_path / "more.env").write_text("# two\nexport FROM_FILE='hunter3' # quoted\nSAID=no\nnonsense\n")
     told = {"command": sys.executable, "args": [str(SERVER), "${WORD}"], "envFile": "more.env", "manifest": False,
@@ -420,3 +449,19 @@ async def test_secrets_reach_the_server_and_nobody_else(file, tmp_path):
 
     assert outcome.data == {"result": ["hunter2", "hunter3", "yes", "hunter4"]}
     assert "hunter" not in repr(found[0]) + found[0].route.identity
+
+
+KEYED = st.sampled_from([*KEYS, *FURTHER, *OTHERS, "mcpServers", "servers", "mcp", "inputs", "id", "default", "x"])
+WORDS = st.sampled_from(["", "x", "${A}", "${input:b}", "http", "https://x", "5m", "off", "oauth", "a b", "'"])
+PLAIN = st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | WORDS | st.text(max_size=5)
+ANYTHING = st.recursive(
+    PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYED, inner, max_size=4), max_leaves=12
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(ANYTHING)
+def test_whatever_is_written_gives_servers_or_a_mistake(value):
+    for block in (value, {"one": value}):
+        with suppress(DefinitionError):
+            mcp.servers({"mcpServers": block}, environment={})

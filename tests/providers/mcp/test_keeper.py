@@ -15,7 +15,9 @@ import pytest
 from tests.providers.mcp.steady import Steady, described, until
 from toolwright import Done, Failed, Runtime, Unavailable, mcp
 from toolwright.core.events import CallProgress
-from toolwright.providers.mcp import backoff, connection, health
+from toolwright.providers.mcp import backoff, health
+from toolwright.providers.mcp.lock import Lock
+from toolwright.providers.mcp.route import Route
 
 
 def children() -> list[psutil.Process]:
@@ -150,9 +152,10 @@ async def test_a_call_that_the_server_died_on_is_not_repeated_and_the_next_start
 
 
 async def test_a_call_that_may_be_repeated_is_unavailable_and_tried_again(steady: Steady) -> None:
-    async with Runtime(steady.provider(effects={"die": ["read"]})) as runtime:
+    async with Runtime(steady.provider(effects={"die": ["read"]}, retries=1), defaults={"retry_delay": 0.01}) as runtime:
         outcome = await runtime.call("steady__die", {"text": "looked"})
     assert failure(outcome).code == "unavailable"
+    assert steady.effects == ["looked", "looked"]
 
 
 async def test_every_call_in_flight_is_told_when_the_server_dies(steady: Steady) -> None:
@@ -221,7 +224,7 @@ async def test_a_server_that_lets_a_call_run_out_of_time_and_is_stuck_is_made_an
     server: Steady, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "PROBING", 0.1)
-    monkeypatch.setattr(connection, "CONNECTING", 0.5)
+    monkeypatch.setattr(Route, "connecting", 0.5)
     monkeypatch.setattr(backoff, "DELAYS", (0.0, 0.01))
     provider = server.provider(timeout=0.2)
     async with Runtime(provider) as runtime:
@@ -369,6 +372,40 @@ async def test_a_definition_that_changes_is_held_back_until_somebody_accepts_it(
         assert "password" not in shown
         assert "pay is held back" in told
         assert (await runtime.call("steady__pid")).ok
+
+
+async def test_a_definition_that_changed_is_held_back_though_the_call_is_what_starts_the_server(
+    steady: Steady, tmp_path: Path
+) -> None:
+    kept = {"lock": tmp_path / "toolwright.lock", "manifest": str(tmp_path / "kept")}
+    steady.offer(described("effect", "Pay a bill."))
+    async with Runtime(steady.provider(**kept)):
+        pass
+    steady.offer(described("effect", "Pay anything."))
+    async with Runtime(steady.provider(**kept)) as runtime:
+        outcome = await runtime.call("steady__effect", {"text": "paid"})
+        assert failure(outcome).code == "denied"
+    assert steady.effects == []
+    accepted = Lock(kept["lock"]).accept("steady")
+    async with Runtime(steady.provider(**kept)) as runtime:
+        assert (await runtime.call("steady__effect", {"text": "paid"})).ok
+    assert accepted
+
+
+async def test_a_definition_that_is_accepted_while_the_program_runs_can_be_called_at_once(
+    steady: Steady, tmp_path: Path
+) -> None:
+    lock = tmp_path / "toolwright.lock"
+    steady.offer(described("pid"), described("effect", "Pay a bill."))
+    async with Runtime(steady.provider(lock=lock)):
+        pass
+    steady.offer(described("pid"), described("effect", "Pay anything."))
+    async with Runtime(steady.provider(lock=lock)) as runtime:
+        refused = await runtime.call("steady__effect", {"text": "paid"})
+        Lock(lock).accept("steady")
+        accepted = await runtime.call("steady__effect", {"text": "paid"})
+    assert failure(refused).code == "denied"
+    assert accepted == Done("done")
 
 
 async def test_a_definition_that_changes_while_the_program_runs_is_held_back_too(steady: Steady) -> None:

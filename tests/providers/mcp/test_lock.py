@@ -151,6 +151,22 @@ def test_a_tool_that_is_listed_twice_at_first_sight_is_a_change(lock):
     assert lock.look("git", GIT, [LOG, POISONED])["log"].new == POISONED
 
 
+def test_every_other_byte_of_a_definition_is_found():
+    lock, text, found = Lock(), json.dumps(LOG, separators=(",", ":")), 0
+    lock.look("git", GIT, [LOG])
+    for at in range(len(text)):
+        for byte in "x0 ":
+            try:
+                other = json.loads(text[:at] + byte + text[at + 1 :])
+            except ValueError:
+                continue
+            if other != LOG and other.get("name") == "log":
+                found += 1
+                assert lock.look("git", GIT, [other]).keys() == {"log"}, other
+
+    assert found > 400
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -359,6 +375,15 @@ def test_nothing_is_written_where_nothing_is_new(path):
     Lock(path).look("git", GIT, [LOG])
 
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_what_a_killed_process_left_is_taken_away(path):
+    (path.parent / ".toolwright.lock.0123456789abcdef.tmp").write_text("{")
+    (path.parent / ".other.tmp").write_text("mine")
+
+    Lock(path).look("git", GIT, [LOG])
+
+    assert sorted(each.name for each in path.parent.iterdir()) == [".other.tmp", "toolwright.lock"]
 
 
 def test_a_link_to_the_file_stays_a_link(path, tmp_path):

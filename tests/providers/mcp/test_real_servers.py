@@ -9,8 +9,9 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from http.server import HTTPServer, SimpleHTTPRequestHandler
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Self
 
 import psutil
 import pytest
@@ -202,7 +203,7 @@ async def test_everything_asks_a_person():
 async def test_everything_is_reached_over_http_and_found_again_after_a_restart(transport, path):
     # `http` finds out by itself that a server speaks the older SSE alone.
     with everything_at(transport) as (process, port):
-        server = mcp.http(f"http://127.0.0.1:{port}/{path}", namespace="every", manifest=False)
+        server = mcp.http(f"http://127.0.0.1:{port}/{path}", namespace="every", manifest=False, effects=READS)
         async with Runtime(server) as runtime:
             assert (await runtime.call("every__get-sum", {"a": 2, "b": 3})).ok
             arguments = {"duration": 0.1, "steps": 2}
@@ -320,25 +321,55 @@ async def test_git_reads_a_repository_without_being_started_for_the_list(tmp_pat
     assert "The first commit" in log.text
 
 
-async def test_fetch_reads_a_page(tmp_path):
+async def test_fetch_reads_a_page_while_another_is_given_up(tmp_path):
     (tmp_path / "page.html").write_text("<html><body><article><h1>Hello</h1><p>from a page</p></article></body></html>")
     command = (str(BIN / "mcp-server-fetch"), "--ignore-robots-txt", "--allow-private-ips")
     alone = {"PATH": str(tmp_path)}  # where it finds npm, it installs packages while it is asked
-    with web(tmp_path) as port:
+    with Web(tmp_path) as web:
         async with running(mcp.stdio(*command, env=alone, namespace="fetch", manifest=False)) as runtime:
-            page = await runtime.call("fetch__fetch", {"url": f"http://127.0.0.1:{port}/page.html"})
+            slow = asyncio.create_task(runtime.call("fetch__fetch", {"url": f"{web.url}/slow"}, call_id="slow"))
+            await asyncio.to_thread(web.asked.wait, 20)
 
-    assert "from a page" in page.text
+            await runtime.cancel("slow")
+            page = await runtime.call("fetch__fetch", {"url": f"{web.url}/page.html"})
+
+            assert (await slow).code == "cancelled"
+            assert "from a page" in page.text
 
 
-@contextmanager
-def web(folder: Path) -> Iterator[int]:
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None: ...
+class Web(ThreadingHTTPServer):
+    """Files of a folder, and `/slow`, which does not answer before all is over."""
 
-    with HTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield server.server_port
-        server.shutdown()
-        thread.join()
+    daemon_threads = True
+
+    def __init__(self, folder: Path) -> None:
+        self.asked, self._over = threading.Event(), threading.Event()
+        super().__init__(("127.0.0.1", 0), partial(Page, directory=str(folder)))
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+    def hang(self) -> None:
+        self.asked.set()
+        self._over.wait(60)
+
+
+class Page(SimpleHTTPRequestHandler):
+    server: Web
+
+    def do_GET(self) -> None:
+        if self.path == "/slow":
+            self.server.hang()
+        else:
+            super().do_GET()
+
+    def log_message(self, *_: object) -> None: ...

@@ -25,8 +25,8 @@ from toolwright.providers.mcp.stdio import Stdio
 from toolwright.providers.mcp.trouble import inmost
 from toolwright.sandbox.sandbox import Sandbox, Unprotected
 
-
 PYTHON = os.path.realpath(sys.executable)
+real = pytest.mark.timeout(30)  # a process that imports the library takes its time where much else is running
 PEERS = str(Path(PLAIN[-1]).parent)
 
 
@@ -45,6 +45,7 @@ async def called(client, name, **arguments):
     return (await client.call_tool(name, arguments)).content[0].text
 
 
+@real
 @pytest.mark.parametrize(("mode", "protocol"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
 async def test_a_server_of_either_era_is_spoken_to(mode, protocol):
     async with connected(Stdio(*FRIENDLY), mode) as client:
@@ -100,7 +101,7 @@ async def test_a_line_that_never_ends_takes_no_more_memory_than_a_message_may():
     ended, process = [], psutil.Process()
     before = process.memory_info().rss
 
-    with pytest.raises(Exception) as caught:
+    with pytest.raises((MCPError, ExceptionGroup)) as caught:
         async with connected(plain("endless"), ended=ended.append):
             pass
 
@@ -130,7 +131,7 @@ async def test_the_end_of_a_server_is_told_with_its_code_and_its_last_words(capl
 async def test_a_server_that_does_not_come_up_says_why():
     route, ended = plain("failing"), []
 
-    with pytest.raises(Exception) as caught:
+    with pytest.raises((MCPError, ExceptionGroup)) as caught:
         async with connected(route, ended=ended.append):
             pass
 
@@ -207,6 +208,7 @@ async def test_a_server_that_ends_when_its_input_does_is_left_in_peace(tmp_path)
     assert (tmp_path / "left").read_text() == "tidy"
 
 
+@real
 @pytest.mark.parametrize("sandboxed", [False, pytest.param(True, marks=needs("bubblewrap"))])
 async def test_when_we_are_killed_so_is_all_of_the_server(tmp_path, sandboxed):
     mark = marker()
@@ -246,7 +248,9 @@ async def test_when_we_are_killed_so_is_all_of_the_server(tmp_path, sandboxed):
 async def test_a_command_that_is_not_there_is_named_with_the_fix(command, what):
     route = Stdio(command, "--port", "1", "--token", "abc")
 
-    with pytest.raises(NotStarted, match=rf"--port 1 --token \*\*\* cannot be started.*{what}.*Fix: install it") as caught:
+    with pytest.raises(
+        NotStarted, match=rf"--port 1 --token \*\*\* cannot be started.*{what}.*Fix: install it"
+    ) as caught:
         async with connected(route):
             pass
 
@@ -329,7 +333,7 @@ async def test_what_a_server_says_is_logged_line_by_line_and_escaped(caplog):
     caplog.set_level(logging.INFO, "toolwright.mcp")
     async with connected(plain()) as client:
         await called(client, "say", text="one\n\x1b[2Jtwo\u202e\n" + "x" * 5000)
-        while len(caplog.record_tuples) < 3:
+        while len(caplog.record_tuples) < 3:  # noqa: ASYNC110 - a log tells nobody
             await asyncio.sleep(0.01)
 
     assert [message for _, _, message in caplog.record_tuples][:2] == ["one", "\\x1b[2Jtwo\\u202e"]
@@ -338,24 +342,21 @@ async def test_what_a_server_says_is_logged_line_by_line_and_escaped(caplog):
 
 async def test_starting_a_server_does_not_stop_the_others():
     (target,) = plain().targets(Who(), print)
-    lags, last = [], monotonic()
+    last, longest = monotonic(), 0.0
 
     async def tick():
-        nonlocal last
+        nonlocal last, longest
         while True:
             await asyncio.sleep(0)
-            lags.append(monotonic() - last)
-            last = monotonic()
+            longest, last = max(longest, monotonic() - last), monotonic()
 
     ticking = asyncio.create_task(tick())
-    while not lags:
-        await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
     async with target:
-        while len(lags) < 100:
-            await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
         ticking.cancel()
 
-    assert max(lags) < 0.5
+    assert 0 < longest < 0.5
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -28,6 +28,8 @@ from toolwright.providers.mcp.weir import Weir
 if TYPE_CHECKING:
     from toolwright.providers.mcp.options import Options
 
+Heard: TypeAlias = Callable[["Connection", Manifest], Awaitable[None]]
+"""Told what a server offers, before any call is sent to it."""
 State: TypeAlias = Literal["idle", "starting", "up", "waiting", "closed"]
 LEAVING = 6.0
 """Seconds that the library has to let go of a connection."""
@@ -41,7 +43,7 @@ class Connection:
     """
 
     def __init__(
-        self, name: str, route: Route, who: Who, options: Options, heard: Callable[[Connection, Manifest], None]
+        self, name: str, route: Route, who: Who, options: Options, heard: Heard
     ) -> None:
         self.name, self.route, self.who, self.options = name, route, who, options
         self.state: State = "idle"
@@ -50,6 +52,8 @@ class Connection:
         self.story = ""
         """What the server itself had to say about that."""
         self.manifest: Manifest | None = None
+        self.persistent = False
+        """Whether it is tried for ever: where its tools are not known, no call can bring it back."""
         self.requests: dict[Request, None] = {}
         """Those that were sent and are not over, or wait for somebody's answer; oldest first."""
         self._log = logging.getLogger(f"toolwright.mcp.{name}")
@@ -97,7 +101,7 @@ class Connection:
         if (client := self._client) is None:
             return await self.started()
         manifest = await listed(client, self._log)
-        self._listed(manifest)
+        await self._listed(manifest)
         return manifest
 
     def lost(self, reason: str) -> None:
@@ -120,7 +124,7 @@ class Connection:
                 owner.cancel()
             _, late = await asyncio.wait({owner}, timeout=LEAVING)
             if late:
-                self._log.warning("The connection was not let go in time.")
+                self._log.warning("The connection to %s was not let go in time.", self.name)
                 owner.cancel()
                 await asyncio.wait({owner}, timeout=1.0)
         self._turn("closed")
@@ -173,9 +177,9 @@ class Connection:
         async with asyncio.timeout(self.route.connecting):  # a cancel scope would have to outlive what is entered here
             client = await self._entered(stack)
             manifest = await listed(client, self._log)
+            await self._listed(manifest)
         self._over = asyncio.get_running_loop().create_future()
         self._client, self.trouble = client, None
-        self._listed(manifest)
         self._turn("up")
         if self._gone is not None:  # it went while it was being asked
             self._leave(self._gone)
@@ -241,7 +245,9 @@ class Connection:
     def _count(self, trouble: Trouble, lasted: float) -> None:
         self._backoff.count(lasted)
         self.trouble = trouble
-        self._log.warning("It is down: %s", trouble.message)
+        # One that was never up is told of by whoever waits for it.
+        level = logging.WARNING if self.manifest is not None else logging.INFO
+        self._log.log(level, "The MCP server %s is down: %s", self.name, trouble.message)
 
     async def _tries_again(self) -> bool:
         """Whether there is reason to; waits for as long as a broken server is left alone."""
@@ -252,7 +258,7 @@ class Connection:
             self._refuse_queue()
             await self._backoff.wait()
         again = self.options.per != "session" or self._backoff.failures < 2  # else its next call starts it again
-        return bool(self._queue) or (again and self._health.wanted)
+        return bool(self._queue) or self.persistent or (again and self._health.wanted)
 
     def _unavailable(self) -> NotStarted:
         left = self._backoff.left if self.state == "waiting" else None
@@ -292,10 +298,10 @@ class Connection:
             self._health.heard()
             self._backoff.failures = 0
 
-    def _listed(self, manifest: Manifest) -> None:
+    async def _listed(self, manifest: Manifest) -> None:
         self.manifest = manifest
         self._health.heard()
-        self._heard(self, manifest)
+        await self._heard(self, manifest)
 
     async def _asked(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
         """In the older protocol a server asks while it works."""

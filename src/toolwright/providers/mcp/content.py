@@ -30,7 +30,7 @@ MOST_KEPT = 10_000
 _SERVER = "io.modelcontextprotocol/serverInfo"
 _WRAPS = "x-fastmcp-wrap-result"
 _MIME = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
-_SHOWN = {"text": {"text"}, "image": {"data", "mimeType"}, "audio": {"data", "mimeType"}}
+_SHOWN = {"text": {"type", "text"}, "image": {"type", "data", "mimeType"}, "audio": {"type", "data", "mimeType"}}
 """Fields whose content is in the block already."""
 
 
@@ -145,11 +145,13 @@ def _meta(wire: Wire) -> dict[str, Any]:
 
 def _beside(block: dict[str, Any]) -> dict[str, Any]:
     """What a block says that its content does not."""
-    kind = block.get("type")
-    rest = {key: value for key, value in block.items() if key != "type" and key not in _SHOWN.get(str(kind), ())}
+    shown = _SHOWN.get(str(block.get("type")), {"type"})
+    if block.keys() <= shown:
+        return {}
+    rest = {key: value for key, value in block.items() if key not in shown}
     if isinstance(inner := rest.get("resource"), Mapping):
         rest["resource"] = {key: value for key, value in inner.items() if key not in ("text", "blob")}
-    return rest if not rest or len(_json(rest)) <= MOST_KEPT else {}
+    return rest if len(_json(rest)) <= MOST_KEPT else {}
 
 
 def _error(wire: Wire, sent: list[dict[str, Any]], blocks: list[Block]) -> ToolError:

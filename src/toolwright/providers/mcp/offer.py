@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from toolwright.core.errors import Denied, NotFound
+from toolwright.core.outcome import Failed
 from toolwright.core.tool import Tool
 from toolwright.providers.mcp.escaped import escaped
 from toolwright.providers.mcp.lock import Lock
@@ -84,6 +85,8 @@ class Offer:
             self._unusable[wire] = str(error)
             return
         self.definitions[made.name] = definition
+        if made.repeatable and self._options.retries:
+            made = made.evolve(limits=replace(made.limits, retries=self._options.retries))
         if (change := self._held.get(wire)) is not None:
             self.changed[made.name] = change
             made = made.evolve(face=replace(made.face, listed=False))
@@ -99,16 +102,28 @@ class Offer:
         if (what := self.changed.get(name)) is not None:
             raise Held(
                 f"{name} of {self._server} is held back, because its definition has changed since it was accepted "
-                f"({what}). A person looks at it with `toolwright lock diff` and accepts it with `lock accept`."
+                f"({what}). {self._remedy()}"
             )
         if name not in self.definitions:
             raise NotFound(f"{self._server} offers no {name} any more.")
         return str(self.definitions[name]["name"])
 
+    def _remedy(self) -> str:
+        if self._options.lock is None:
+            return "What it was is pinned while this program runs; with a lock file people can accept what it is now."
+        return "A person looks at it with `toolwright lock diff` and accepts it with `toolwright lock accept`."
+
     def is_repeatable(self, wire: str) -> bool:
         """Whether a tool, by its name on the wire, may run twice without harm."""
         names = {name for name, definition in self.definitions.items() if definition.get("name") == wire}
         return any(tool.repeatable for tool in self.tools if tool.name in names)
+
+    def interrupted(self, wire: str) -> Failed:
+        """What becomes of a call whose question nobody can answer any more."""
+        why = f"{self._server} no longer waits for this answer: it, or this program, was started anew."
+        if self.is_repeatable(wire):
+            return Failed("interrupted", f"{why} Call the tool again.", executed=True)
+        return Failed("unknown_effect", f"{why} Whether anything was done is not known.", executed=True)
 
     def check_of(self, name: str) -> Callable[[Any], str | None] | None:
         """What looks at a tool's structured answers, where it says how these look."""

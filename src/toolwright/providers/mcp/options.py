@@ -40,6 +40,9 @@ class Options:
     idle: float | str | None = 600.0
     """After how long without a call it is stopped, until the next one."""
     queue: str | None = None
+    """The queue of its calls."""
+    retries: int = 0
+    """How often a call that may be repeated is, when the server was away or out of time."""
     cache: float | str | None = None
     """How long results of tools that only read are kept."""
     probe: Probe = "list"
@@ -101,6 +104,7 @@ class Given(TypedDict, total=False):
     per: Per
     idle: float | str | None
     queue: str | None
+    retries: int
     cache: float | str | None
     probe: Probe
     probe_every: float | str | None

@@ -20,6 +20,7 @@ from toolwright.core.provider import Provider
 from toolwright.core.tool import Tool
 from toolwright.providers.mcp.offer import Offer
 from toolwright.providers.mcp.options import Options
+from toolwright.providers.mcp.process import is_gone_or_here
 from toolwright.providers.mcp.route import Route, Who
 from toolwright.providers.mcp.sessions import Sessions
 
@@ -66,7 +67,6 @@ class Server(Provider):
         self._lister: Who | None = None
         """Whose connection says what there is: lists may differ from user to user, and one must count."""
         self._talk: Talk | None = None
-        self._keeping: set[asyncio.Task[None]] = set()
 
     # The life of the provider
 
@@ -77,9 +77,10 @@ class Server(Provider):
         await loaded()
         limit = None if self.options.start_timeout is None else float(self.options.start_timeout)
         starting = self.sessions.of(Who())
+        starting.persistent = True
         try:
             async with asyncio.timeout(limit):
-                await self._offer.take(await starting.started())
+                await starting.started()
         except TimeoutError:
             told = await self.route.explain()
             raise Unavailable(f"{self.route.label} is not up after {limit:g} s. {told}".strip()) from None
@@ -87,17 +88,12 @@ class Server(Provider):
     async def stop(self) -> None:
         """Leave every connection."""
         await self.sessions.close()
-        for task in list(self._keeping):
-            task.cancel()
-        if self._keeping:
-            await asyncio.wait(self._keeping)
         self._talk = None
 
     async def refresh(self) -> None:
         """Ask the server what it offers now."""
         await loaded()
-        connection = self.sessions.of(self._lister or Who())
-        await self._offer.take(await connection.relist())
+        await self.sessions.of(self._lister or Who()).relist()
 
     def missing(self) -> str:
         """Why tools of it are not there."""
@@ -113,21 +109,13 @@ class Server(Provider):
         """The server's own words, its prompts, and which tools are held back."""
         return self._offer.instructions()
 
-    def _heard(self, connection: Connection, manifest: Manifest) -> None:
+    async def _heard(self, connection: Connection, manifest: Manifest) -> None:
         """A connection came up, or its server said that its tools changed."""
         if self._lister is None or self.sessions.found(self._lister) is None:
             self._lister = connection.who
-        if connection.who == self._lister:
-            task = asyncio.get_running_loop().create_task(self._take(manifest), name=f"mcp: {self.namespace} tools")
-            self._keeping.add(task)
-            task.add_done_callback(self._keeping.discard)
-
-    async def _take(self, manifest: Manifest) -> None:
-        try:
-            if await self._offer.take(manifest):
-                self.changed()
-        except Exception:
-            log.exception("What %s offers now cannot be used", self.namespace)
+        if connection.who == self._lister and await self._offer.take(manifest):
+            self.changed()
+        connection.persistent = False
 
     # Calls
 
@@ -146,7 +134,10 @@ class Server(Provider):
 
     def lost(self, state: Any) -> Failed | None:
         """A server of the older protocol waits for its answer only as long as it, and this program, live."""
-        return self._talking().lost(state) if isinstance(state, Mapping) and "request" in state else None
+        if not isinstance(state, Mapping) or "request" not in state:
+            return None
+        held = self._talk is not None and self._talk.holds(state["request"])
+        return None if held or not is_gone_or_here(state["process"]) else self._offer.interrupted(state["tool"])
 
     async def cancel(self, call: Call, reason: str) -> None:
         """The server was told already, if it could be. One that lets calls run out of time may be stuck."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 from pydantic import TypeAdapter
 
-from toolwright.core.errors import TimedOut
+from toolwright.core.errors import TimedOut, ToolError
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
@@ -47,10 +47,11 @@ class Request:
         state: str | None = None,
         patience: float | None = None,
         report: Callable[..., None] | None = None,
+        permit: Callable[[], object] | None = None,
     ) -> None:
         self.tool, self.arguments = tool, arguments
         self._inputs, self._state = inputs, state
-        self._patience, self._report = patience, report
+        self._patience, self._report, self._permit = patience, report, permit
         self._turn: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -78,6 +79,14 @@ class Request:
     def begin(self, session: ClientSession, ended: Callable[[Request], None]) -> None:
         """Send it. From now on the server has `patience` seconds for each sign of life."""
         if self.over:
+            return
+        try:
+            if self._permit is not None:  # raises for a tool that may not be called any more
+                self._permit()
+        except ToolError as error:
+            self.over = True
+            self.tell(error)
+            ended(self)
             return
         self._task = asyncio.get_running_loop().create_task(self._run(session, ended), name=f"mcp: {self.tool}")
         self._watch()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from toolwright.core.call import Call
@@ -12,16 +12,13 @@ from toolwright.providers.mcp.options import Options
 from toolwright.providers.mcp.route import Route, Who
 
 if TYPE_CHECKING:
-    from toolwright.providers.mcp.connection import Connection
-    from toolwright.providers.mcp.manifest import Manifest
+    from toolwright.providers.mcp.connection import Connection, Heard
 
 
 class Sessions:
     """Each user, or each session, has a connection of its own; nobody acts in another's name."""
 
-    def __init__(
-        self, name: str, route: Route, options: Options, heard: Callable[[Connection, Manifest], None]
-    ) -> None:
+    def __init__(self, name: str, route: Route, options: Options, heard: Heard) -> None:
         self._name, self._route, self._options, self._heard = name, route, options, heard
         self._open: dict[Who, Connection] = {}
 

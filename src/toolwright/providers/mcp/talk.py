@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import mcp_types as types
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 from toolwright.core.call import Call
 from toolwright.core.context import Context
 from toolwright.core.errors import InvalidArguments, NotStarted, TimedOut, ToolError, Unavailable
-from toolwright.core.outcome import Done, Failed, Outcome, Pending
+from toolwright.core.outcome import Done, Outcome, Pending
 from toolwright.providers.mcp import process
 from toolwright.providers.mcp.connection import Connection
 from toolwright.providers.mcp.content import done_of
@@ -80,11 +81,10 @@ class Talk:
             part.inputs = None
         return await self._go(part, lambda: call.id or "")
 
-    def lost(self, state: Mapping[str, Any]) -> Failed | None:
-        """What became of a call whose question nobody can answer any more."""
-        request, _ = self._open.get(state["request"], (None, None))
-        ended = request is None or request.over
-        return self._interrupted(state["tool"]) if ended and process.is_gone_or_here(state["process"]) else None
+    def holds(self, number: str) -> bool:
+        """Whether the server still waits for the answer to a question."""
+        request, _ = self._open.get(number, (None, None))
+        return request is not None and not request.over
 
     def forget(self, call: Call) -> None:
         """Nobody will answer any more: the server need not wait."""
@@ -119,6 +119,7 @@ class Talk:
             request = Request(
                 part.wire, part.arguments, inputs=part.inputs, state=part.state,
                 patience=self._options.patience, report=part.report,
+                permit=partial(self._offer.wire_name, part.call.tool),
             )  # fmt: skip
             connection.submit(request)
             try:
@@ -199,7 +200,7 @@ class Talk:
         self._ids.pop(state["call"], None)
         request, connection = self._open.pop(state["request"], (None, None))
         if request is None or connection is None or request.over:
-            return self._interrupted(state["tool"])
+            return self._offer.interrupted(state["tool"])
         request.answer(types.ElicitResult.model_validate(answers[NOW]))
         return await self._next(call, request, connection, state["call"])
 
@@ -215,20 +216,6 @@ class Talk:
             return None
         return Pending("input", message=f"{mistake}{question.message}", request=question.request, state=dict(state))
 
-    def _interrupted(self, tool: str) -> Failed:
-        why = f"{self._server} no longer waits for this answer: it, or this program, was started anew."
-        if self._offer.is_repeatable(tool):
-            return Failed("interrupted", f"{why} Call the tool again.", executed=True)
-        return Failed("unknown_effect", f"{why} Whether anything was done is not known.", executed=True)
-
-
-def _trouble(error: Exception) -> Trouble:
-    if isinstance(error, Lost):
-        return Trouble(True, True, str(error))
-    if isinstance(error, ValidationError):  # of this call alone: the others on the connection go on
-        return Trouble(True, False, "What came is no result of a tool.")
-    return trouble_of(error)
-
 
 class _Again(NotStarted):
     """The request did not arrive: it may be sent again."""
@@ -237,6 +224,14 @@ class _Again(NotStarted):
         super().__init__(message)
         self.relist = relist
         """Whether the server wants headers that follow a newer list of its tools."""
+
+
+def _trouble(error: Exception) -> Trouble:
+    if isinstance(error, Lost):
+        return Trouble(True, True, str(error))
+    if isinstance(error, ValidationError):  # of this call alone: the others on the connection go on
+        return Trouble(True, False, "What came is no result of a tool.")
+    return trouble_of(error)
 
 
 def _addresses(error: Exception) -> Asked | None:

@@ -30,7 +30,7 @@ def texts(value: Any) -> Iterator[str]:
 def parts_of(value: Any) -> list[Any]:
     """What a value holds, keys too."""
     if isinstance(value, dict):
-        return [*value.keys(), *value.values()]
+        return [*value, *value.values()]
     return list(value) if isinstance(value, (list, tuple)) else []
 
 
@@ -91,9 +91,11 @@ def compared(schema: Any) -> int:
 
 def size(value: Any) -> tuple[int, int]:
     """Values, and characters, in a plain value; keys count as both."""
-    level, parts, characters = [value], 0, 0
-    while level:
-        parts += len(level)
-        characters += sum(len(item) for item in level if isinstance(item, str))
-        level = [inner for item in level for inner in parts_of(item)]
+    left, parts, characters = [value], 0, 0
+    while left:
+        parts += 1
+        if isinstance(item := left.pop(), str):
+            characters += len(item)
+        else:
+            left += parts_of(item)
     return parts, characters

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from math import inf
 from typing import Any, TypeAlias
 
@@ -72,7 +71,7 @@ def deadline(plan: Plan, proceed: Proceed) -> Proceed:
         invocation.cancelled = True
         await parts.reaper.stop(task)
         if listing.provider is not None:
-            await _tell(listing.provider, replace(invocation.call, tool=listing.tool.name), reason)
+            await _tell(listing.provider, invocation.call_of(listing.tool.name), reason)
 
     return stage
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import replace
 from typing import Any, cast
 
 from toolwright.core.context import Context, Running
@@ -54,7 +53,7 @@ def _start(plan: Plan) -> Start:
         return start
     if provider is not None:
         own_name = tool.name
-        return lambda running: provider.invoke(replace(cast(Invocation, running).call, tool=own_name), Context(running))
+        return lambda running: provider.invoke(cast(Invocation, running).call_of(own_name), Context(running))
     return _hosted
 
 
@@ -68,5 +67,4 @@ def _resume(running: Running) -> Awaitable[Any]:
     assert provider is not None
     assert isinstance(answer, Done)
     invocation.answer = None
-    call = replace(invocation.call, tool=invocation.listing.tool.name)
-    return provider.resume(call, invocation.state_note, answer.data)
+    return provider.resume(invocation.call_of(invocation.listing.tool.name), invocation.state_note, answer.data)

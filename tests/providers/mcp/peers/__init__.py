@@ -2,9 +2,10 @@
 
 import asyncio
 import os
+import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -27,3 +28,15 @@ async def serving(kind: str, *options: str, port: int = 0, **env: str) -> AsyncI
             process.kill()
         await process.wait()
         process._transport.close()  # type: ignore[attr-defined]  # else it is warned of when collected
+
+
+@contextmanager
+def served(kind: str, *options: str, **env: str) -> Iterator[int]:
+    """The same for a fixture that several tests share: starting it takes a second or two."""
+    argv = (sys.executable, str(FOLDER / "served.py"), kind, "0", *options)
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, env={**os.environ, **env}) as process:
+        assert process.stdout is not None
+        try:
+            yield int(process.stdout.readline())
+        finally:
+            process.kill()

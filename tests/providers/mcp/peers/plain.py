@@ -30,7 +30,9 @@ def initialize(params: dict[str, Any]) -> dict[str, Any]:
 
 def spawn(seconds: str = "60") -> str:
     """A grandchild in a session of its own, that ignores what can be ignored."""
-    code = "import signal, time; signal.signal(15, 1); signal.signal(1, 1); print('up', flush=True); time.sleep(float({}))"
+    code = (
+        "import signal, time; signal.signal(15, 1); signal.signal(1, 1); print('up', flush=True); time.sleep(float({}))"
+    )
     given = [sys.executable, "-c", code.format(seconds)]
     child = subprocess.Popen(given, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, start_new_session=True)
     assert child.stdout is not None
@@ -98,7 +100,9 @@ def flood() -> None:
     """Writes for as long as it can."""
 
     def go() -> None:
-        line = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x" * 1000}})
+        line = json.dumps(
+            {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x" * 1000}}
+        )
         while True:
             OUT.write(line.encode() + b"\n")
 
@@ -117,12 +121,8 @@ def noisy() -> None:
 
 def endless() -> None:
     """One line that never ends."""
-
-    def go() -> None:
-        while True:
-            os.write(1, b"x" * 65536)
-
-    threading.Thread(target=go, daemon=True).start()
+    while True:
+        os.write(1, b"x" * 65536)
 
 
 def deaf() -> None:

@@ -1,0 +1,66 @@
+"""From servers in a configuration file to tools that can be called."""
+
+import sys
+from pathlib import Path
+
+import mcp  # noqa: F401 - it takes a second, which no test should have to wait
+import pytest
+
+from toolwright.assemble import assemble
+from toolwright.config.config import read_config
+
+SERVER = Path(__file__).parents[1] / "providers/mcp/speaking.py"
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOOLWRIGHT_CACHE", str(tmp_path / "cache"))
+
+    def config(text: str):
+        path = tmp_path / "toolwright.yaml"
+        path.write_text(text.format(python=sys.executable, server=SERVER))
+        return read_config(path)
+
+    return config
+
+
+ONE = """\
+mcp_servers:
+  one: {{command: "{python}", args: ["{server}", "${{WORD}}"], env: {{TOKEN: "${{TOKEN}}"}}, effects: [read]}}
+  two: {{command: "{python}", args: ["{server}"], env: {{TOKEN: "${{ABSENT}}"}}}}
+policy:
+  - {{decision: allow}}
+"""
+
+
+async def test_servers_of_a_configuration_give_their_tools_and_a_broken_one_gives_none(config, caplog, tmp_path):
+    environment = {"WORD": "tea", "TOKEN": "hunter2"}
+
+    async with assemble(config(ONE), environment=environment) as runtime:
+        outcome = await runtime.call("one__told", {"names": ["TOKEN"]})
+        names = [listing.name for listing in runtime.catalogue]
+
+    assert outcome.data == {"result": ["hunter2", "tea"]}
+    assert [name for name in names if "__" in name] == ["one__told"]
+    assert "the environment variable ABSENT is not set" in caplog.text
+    assert "hunter2" not in caplog.text
+    assert (tmp_path / "toolwright.lock").exists()
+
+
+FILES = """\
+workspace: .
+builtin: [files]
+mcp_servers: {{one: {{command: python, args: [server.py]}}}}
+policy:
+  - {{decision: allow}}
+"""
+
+
+@pytest.mark.parametrize("name", ["toolwright.lock", "server.py", "toolwright.yaml"])
+async def test_the_files_of_the_workspace_cannot_change_what_runs_and_what_is_trusted(config, tmp_path, name):
+    (tmp_path / "server.py").write_text("raise SystemExit\n")
+
+    async with assemble(config(FILES), environment={}) as runtime:
+        outcome = await runtime.call("write", {"file_path": name, "content": "mine"})
+
+    assert outcome.code == "denied"

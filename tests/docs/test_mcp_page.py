@@ -1,0 +1,102 @@
+"""The reference of MCP servers says what the code does."""
+
+import inspect
+import re
+from ast import literal_eval
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from toolwright import mcp
+from toolwright.providers.mcp import (
+    backoff,
+    connection,
+    forms,
+    health,
+    lines,
+    listing,
+    manifest,
+    prose,
+    stderr,
+    talk,
+    web,
+)
+from toolwright.providers.mcp.options import Options
+from toolwright.providers.mcp.provider import Report
+from toolwright.providers.mcp.route import MAX_FRAME, Route
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "reference" / "mcp.md").read_text(encoding="utf-8")
+NAMES = (DOCS / "reference" / "names.md").read_text(encoding="utf-8")
+
+
+def rows(heading: str, page: str = PAGE) -> list[list[str]]:
+    """The rows of the table whose first column is called so."""
+    table = page.partition(f"| {heading} |")[2].partition("\n\n")[0]
+    lines = [line for line in table.splitlines()[2:] if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def row(heading: str, start: str) -> str:
+    [found] = [cells for cells in rows(heading) if cells[0].startswith(start)]
+    return " ".join(found)
+
+
+def test_every_option_stands_with_its_default_and_unit():
+    told = {name.strip("`"): literal_eval(default.strip("`")) for name, default, *_ in rows("option")}
+
+    assert told == {field.name: field.default for field in fields(Options) if field.default is not MISSING}
+    assert all(len(cells) == 4 and all(cells) for cells in rows("option"))
+
+
+def test_every_function_stands_with_its_parameters():
+    told = {re.match(r"`mcp\.(\w+)\(", cells[0])[1]: cells[0] for cells in rows("function")}
+    made = [name for name in mcp.__all__ if "Server" in str(inspect.signature(getattr(mcp, name)).return_annotation)]
+
+    assert sorted(told) == sorted(made)
+    for name, told_of in told.items():
+        taken = set(inspect.signature(getattr(mcp, name)).parameters)
+        assert taken <= set(re.findall(r"\w+", told_of)), name
+
+
+def test_every_name_of_the_module_has_a_row():
+    assert sorted(cells[0].strip("`") for cells in rows("inside it", NAMES)) == sorted(f"mcp.{n}" for n in mcp.__all__)
+
+
+def test_every_state_stands_in_its_order_and_every_field_of_a_report_is_named():
+    assert [cells[0].strip("`") for cells in rows("state")] == list(get_args(connection.State))
+    assert {field.name for field in fields(Report)} <= set(re.findall(r"\w+", PAGE.partition("## States")[2]))
+
+
+def test_every_reason_of_a_server_that_is_down_is_told():
+    code = inspect.getsource(connection)
+
+    assert sorted(cells[0].strip("`") for cells in rows("reason")) == sorted(set(re.findall(r'"(mcp_\w+)"', code)))
+
+
+@pytest.mark.parametrize(
+    ("start", "numbers"),
+    [
+        ("coming up", [Route.connecting, web.SIGNING_IN]),
+        ("an answer to a probe", [health.PROBING]),
+        ("pauses", [*backoff.DELAYS, backoff.STEADY]),
+        ("ending", [lines.GRACE, lines.ASKED]),
+        ("questions", [talk.ROUNDS, forms.MOST_REQUESTS, forms.MOST_FIELDS]),
+        ("tools", [listing.MOST, prose.MOST]),
+        ("lines", [stderr.KEPT, stderr._RATE]),
+    ],
+)
+def test_the_limits_are_those_of_the_code(start, numbers):
+    told = re.findall(r"\d[\d,.]*(?<=\d)", row("what", start))
+
+    assert [float(number.replace(",", "")) for number in told] == numbers
+
+
+def test_sizes_and_places_are_those_of_the_code(monkeypatch, tmp_path):
+    monkeypatch.setenv("TOOLWRIGHT_CACHE", str(tmp_path))
+
+    assert f"{MAX_FRAME >> 20} MiB" in PAGE
+    assert f"{manifest.OLDEST / 86_400:g} days" in PAGE
+    assert manifest.cache_folder() == tmp_path

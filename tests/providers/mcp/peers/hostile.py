@@ -1,0 +1,134 @@
+"""A server in plain Python that misbehaves as it is told, word by word.
+
+    python hostile.py FOLDER [modern | legacy]
+
+`said.json` in the folder gives, by method, what it does in place of an answer: a list of steps, each of which is
+`{"say": text, "times": 1}`, where `$ID`, `$TOKEN` and `$COUNT` stand for the request's id, its progress token and how
+often the method was asked for, or `{"do": name}`. A method that is not in it is answered as it should be.
+The tool `bad` takes such steps as its argument, `effect` leaves a line in `effects`, and `echo` is well-behaved.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+FOLDER, ERA = Path(sys.argv[1]), (sys.argv[2:] or ["legacy"])[0]
+MODERN = "2026-07-28"
+CAPABILITIES = {"tools": {"listChanged": True}, "logging": {}}
+ANY = {"type": "object"}
+TOOLS = [{"name": name, "inputSchema": ANY} for name in ("bad", "effect", "echo")]
+COUNTS: dict[str, int] = {}
+
+
+def write(data: bytes) -> None:
+    while data:
+        data = data[os.write(1, data) :]
+
+
+def send(message: dict[str, Any]) -> None:
+    write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+
+def close_stdout() -> None:
+    """Lives on, but nobody hears it any more."""
+    os.close(1)
+    time.sleep(60)
+
+
+def leave_a_child() -> None:
+    """Ends; its child, in a session of its own, keeps the pipe."""
+    subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"], start_new_session=True)
+    os._exit(3)
+
+
+def cling() -> None:
+    """Does not end when it is asked to."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=lambda: time.sleep(60)).start()
+
+
+def shout() -> None:
+    """A hundred megabytes to stderr."""
+    for _ in range(1600):
+        os.write(2, b"noise \x1b[31mred\n" * 4096)
+
+
+def start_shouting() -> None:
+    threading.Thread(target=shout, daemon=True).start()
+
+
+def hang() -> None:
+    time.sleep(60)
+
+
+def die() -> None:
+    os._exit(9)
+
+
+STEPS = {step.__name__: step for step in (close_stdout, leave_a_child, cling, shout, start_shouting, hang, die)}
+
+
+def act(steps: list[dict[str, Any]], message: dict[str, Any]) -> None:
+    method, meta = str(message.get("method")), (message.get("params") or {}).get("_meta") or {}
+    COUNTS[method] = COUNTS.get(method, 0) + 1
+    for step in steps:
+        if "do" in step:
+            STEPS[step["do"]]()
+            continue
+        text = step["say"].replace("$ID", json.dumps(message.get("id")))
+        text = text.replace("$TOKEN", json.dumps(meta.get("progressToken"))).replace("$COUNT", str(COUNTS[method]))
+        data, times = text.encode("latin-1"), step.get("times", 1)
+        while times > 0:  # in pieces that fit into a pipe
+            many = min(times, max(65536 // max(len(data), 1), 1))
+            write(data * many)
+            times -= many
+
+
+def usual(message: dict[str, Any]) -> dict[str, Any] | None:
+    method, params = message["method"], message.get("params") or {}
+    if method == "initialize":
+        about = {"name": "hostile", "version": "1"}
+        return {"protocolVersion": params["protocolVersion"], "capabilities": CAPABILITIES, "serverInfo": about}
+    if method == "server/discover" and ERA == "modern":
+        return {"supportedVersions": [MODERN], "capabilities": {"tools": {}}, "ttlMs": 0, "cacheScope": "private"}
+    if method == "tools/list":
+        return {"tools": TOOLS, **({"ttlMs": 0, "cacheScope": "private"} if ERA == "modern" else {})}
+    if method == "tools/call":
+        return called(params["name"], params.get("arguments") or {})
+    return {} if method == "ping" else None
+
+
+def called(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    if name == "effect":
+        with open(FOLDER / "effects", "a", encoding="utf-8") as file:
+            file.write(f"{given['text']}\n")
+    return {"content": [{"type": "text", "text": str(given.get("text"))}]}
+
+
+def heard(message: dict[str, Any]) -> None:
+    if "method" not in message or "id" not in message:
+        return
+    method, params = message["method"], message.get("params") or {}
+    said = json.loads((FOLDER / "said.json").read_text()) if (FOLDER / "said.json").exists() else {}
+    if method in said:
+        return act(said[method], message)
+    if method == "tools/call" and params["name"] == "bad":
+        return act(params["arguments"]["steps"], message)
+    result = usual(message)
+    if result is None:
+        return send({"id": message["id"], "error": {"code": -32601, "message": f"no method {method}"}})
+    return send({"id": message["id"], "result": {"resultType": "complete", **result} if ERA == "modern" else result})
+
+
+if __name__ == "__main__":
+    with open(FOLDER / "starts", "a", encoding="utf-8") as file:
+        file.write(f"{os.getpid()}\n")
+    for line in sys.stdin.buffer:
+        heard(json.loads(line))

@@ -1,0 +1,169 @@
+"""The page on this machine to which a browser comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from toolwright.core.errors import DefinitionError, Denied
+from toolwright.providers.mcp import callback as module
+from toolwright.providers.mcp.callback import LONGEST, Callback
+
+AUTHORISE = "https://auth.test/authorize?client_id=1&state=right"
+
+
+async def sent(callback, text, *, host=None):
+    """What comes back for bytes; nothing where the connection was cut."""
+    port = int(callback.uri.rpartition(":")[2].partition("/")[0])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(text if isinstance(text, bytes) else _request(text, host or f"127.0.0.1:{port}"))
+        return (await reader.read()).decode()
+    except ConnectionError:
+        return ""
+    finally:
+        writer.close()
+
+
+def _request(target, host, method="GET"):
+    return f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 0.2)
+
+
+async def test_the_answer_with_the_right_state_is_taken_once():
+    async with Callback.listening() as callback:
+        callback.expect(AUTHORISE)
+        first = await sent(callback, "/callback?code=c0de&state=right&iss=https%3A%2F%2Fauth.test")
+        again = await sent(callback, "/callback?code=other&state=right")
+        answer = await callback.answer()
+
+    assert (answer.code, answer.state, answer.issuer) == ("c0de", "right", "https://auth.test")
+    assert first.startswith("HTTP/1.1 200 ")
+    assert again.startswith("HTTP/1.1 409 ")
+    assert "c0de" not in repr(answer)
+
+
+async def test_another_state_is_no_answer_and_the_right_one_still_is():
+    async with Callback.listening() as callback:
+        before = await sent(callback, "/callback?code=evil&state=right")  # nothing was sent out yet
+        callback.expect(AUTHORISE)
+        for target in ("/callback?code=evil&state=wrong", "/callback?code=evil", "/callback?code=evil&state=%E9"):
+            assert (await sent(callback, target)).startswith("HTTP/1.1 400 ")
+        await sent(callback, "/callback?code=good&state=right")
+        answer = await callback.answer()
+
+    assert before.startswith("HTTP/1.1 400 ")
+    assert answer.code == "good"
+
+
+async def test_a_refusal_is_told_in_the_servers_word_if_it_is_a_word():
+    for error, told in (
+        ("access_denied", r"refused \(access_denied\)\.$"),
+        ("<b>no</b>", r"refused\.$"),
+        ("", "refused"),
+    ):
+        async with Callback.listening() as callback:
+            callback.expect(AUTHORISE)
+            await sent(callback, f"/callback?error={error}&state=right")
+            with pytest.raises(Denied, match=told):
+                await callback.answer()
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [("/", "404"), ("/callback/x", "404"), ("/favicon.ico", "404"), ("/..%2fcallback", "404"), ("//[", "")],
+)
+async def test_nothing_else_is_there(target, status):
+    async with Callback.listening() as callback:
+        callback.expect(AUTHORISE)
+        page = await sent(callback, f"{target}?code=1&state=right")
+
+    assert page.startswith(f"HTTP/1.1 {status} ") if status else page == ""
+
+
+async def test_no_other_method_and_no_other_name_leads_here():
+    async with Callback.listening() as callback:
+        callback.expect(AUTHORISE)
+        here = callback.uri.removeprefix("http://").partition("/")[0]
+        posted = await sent(callback, _request("/callback?code=1&state=right", here, "POST"))
+        rebound = await sent(callback, "/callback?code=1&state=right", host="evil.test")
+        nameless = await sent(callback, b"GET /callback?code=1&state=right HTTP/1.0\r\n\r\n")
+
+    assert posted.startswith("HTTP/1.1 405 ")
+    assert rebound.startswith("HTTP/1.1 404 ")
+    assert nameless.startswith("HTTP/1.1 404 ")
+
+
+async def test_nothing_that_came_is_on_the_page_and_the_page_may_do_nothing():
+    async with Callback.listening() as callback:
+        callback.expect(AUTHORISE)
+        pages = [
+            await sent(callback, "/callback?code=%3Cscript%3Ealert(1)%3C/script%3E&state=no"),
+            await sent(callback, "/callback?error=%3Cscript%3E&error_description=%3Cscript%3E&state=right"),
+            await sent(callback, "/%3Cscript%3E"),
+        ]
+
+    for page in pages:
+        assert "script" not in page
+        assert "Content-Security-Policy: default-src 'none'; frame-ancestors 'none'" in page
+        assert "Referrer-Policy: no-referrer" in page
+        assert "Cache-Control: no-store" in page
+
+
+async def test_a_request_that_is_too_long_or_never_ends_is_cut_off():
+    async with Callback.listening() as callback:
+        callback.expect(AUTHORISE)
+        assert await sent(callback, b"GET /callback?" + b"a" * LONGEST * 2) == ""
+        assert await sent(callback, b"GET /callback?code=1&state=right HTTP/1.1\r\n") == ""
+        assert await sent(callback, b"\x00\xff\r\n\r\n") != "200"
+
+
+async def test_whoever_keeps_connections_open_keeps_nobody_out_for_long_and_nothing_is_left():
+    async with Callback.listening() as callback:
+        callback.expect(AUTHORISE)
+        port = int(callback.uri.rpartition(":")[2].partition("/")[0])
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(module.MOST + 8)]
+        await asyncio.gather(*(reader.read() for reader, _ in held), return_exceptions=True)
+        await sent(callback, "/callback?code=1&state=right")
+        assert (await callback.answer()).code == "1"
+        idle = await asyncio.open_connection("127.0.0.1", port)
+
+    for _, writer in (*held, idle):
+        writer.close()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+
+
+async def test_it_closes_when_whoever_waits_is_cancelled():
+    port = asyncio.get_running_loop().create_future()
+
+    async def wait():
+        async with Callback.listening() as callback:
+            port.set_result(int(callback.uri.rpartition(":")[2].partition("/")[0]))
+            await callback.answer()
+
+    waiting = asyncio.create_task(wait())
+    await port
+    waiting.cancel()
+    await asyncio.wait({waiting})
+
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port.result())
+
+
+async def test_a_port_that_was_asked_for_has_to_be_free_and_one_that_is_preferred_need_not_be():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(DefinitionError, match="not free"):
+            async with Callback.listening(port):
+                pass
+        async with Callback.listening(prefer=port) as callback:
+            assert f":{port}/" not in callback.uri
+    async with Callback.listening(prefer=port) as callback:
+        assert callback.uri == f"http://127.0.0.1:{port}/callback"

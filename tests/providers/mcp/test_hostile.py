@@ -1,0 +1,367 @@
+"""Servers that do their worst: whatever it is, it costs them alone, and the rest goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.providers.mcp.besides import beside
+from tests.providers.mcp.steady import until
+from toolwright import Done, Failed, Pending
+
+
+def message(**fields: Any) -> str:
+    """A line of the protocol; `$ID` and `$TOKEN` are the request's own."""
+    text = json.dumps({"jsonrpc": "2.0", **fields})
+    return text.replace('"$ID"', "$ID").replace('"$TOKEN"', "$TOKEN") + "\n"
+
+
+def answer(result: Any) -> str:
+    return message(id="$ID", result=result)
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}]}
+
+
+def raw(result: str) -> str:
+    return '{"jsonrpc":"2.0","id":$ID,"result":' + result + "}\n"
+
+
+def notice(method: str, **params: Any) -> str:
+    return message(method=f"notifications/{method}", params=params)
+
+
+def times(text: str, count: int) -> dict[str, Any]:
+    return {"say": text, "times": count}
+
+
+def do(what: str) -> dict[str, Any]:
+    return {"do": what}
+
+
+def tool(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "description": "Do it.", "inputSchema": {"type": "object"}, **more}
+
+
+OK = answer(said("ok"))
+FORM = {"type": "object", "properties": {"a": {"type": "string"}}}
+
+
+# Answers
+
+WRONG = {
+    "a number": answer(5),
+    "nothing": answer(None),
+    "a list": answer([]),
+    "a text": answer("x"),
+    "an empty object": answer({}),
+    "content that is a text": answer({"content": "x"}),
+    "content of numbers": answer({"content": [1, None, {"type": "text"}, {"type": "what"}]}),
+    "an error flag of 7": answer({"content": [], "isError": 7}),
+    "a task": answer({"task": {"taskId": "x"}}),
+    "half a surrogate": raw('{"content":[{"type":"text","text":"\\ud800"}]}'),
+    "no version": '{"id":$ID,"result":{"content":[]}}\n',
+    "an error that is a text": message(id="$ID", error="x"),
+    "an error without a number": message(id="$ID", error={"code": "x", "message": 5}),
+}
+"""What is no result: whether the work was done is not known."""
+ODD = {
+    "twice": OK + OK,
+    "with words of no protocol before it": "{bad\n\xff\xfe\n\0\0\n[]\n5\nnull\n\n" + OK,
+    "after one as deep as a well": raw("[" * 100_000 + "]" * 100_000) + OK,
+    "after answers to nobody": "".join(message(id=each, result={}) for each in ("zz", 10**9, -1, "", 1.5)) + OK,
+    "after answers with ids of no kind": "".join(message(id=each, result={}) for each in (None, [], {}, True)) + OK,
+    "after progress of no size": notice("progress", progressToken="$TOKEN", progress=float("nan"), message=7) + OK,
+    "after notices of no kind": notice("no/such/thing", x=1) + message(method="", params={}) + OK,
+    "after being cancelled itself": notice("cancelled", requestId="$ID") + OK,
+    "after changes of nobody's task": notice("tasks/status", taskId="x", status="done") + OK,
+}
+
+
+async def test_an_answer_that_is_none_costs_its_call_alone(tmp_path: Path) -> None:
+    async with beside(tmp_path) as scene:
+        waiting = asyncio.create_task(scene.bad())  # never answered, on the same connection
+        for what, said_so in WRONG.items():
+            outcome = await scene.bad(said_so)
+            assert isinstance(outcome, Failed), what
+            assert (outcome.code, outcome.executed) == ("unknown_effect", True), what
+            assert "gave no answer to this" in outcome.message
+        assert await scene.well()
+        assert not waiting.done()
+        waiting.cancel()
+        assert scene.starts == 1
+
+
+async def test_an_answer_is_found_among_whatever_else_is_said(tmp_path: Path) -> None:
+    async with beside(tmp_path) as scene:
+        for what, said_so in ODD.items():
+            assert await scene.bad(said_so) == Done("ok"), what
+        assert scene.starts == 1
+
+
+async def test_numbers_of_every_size_come_through_or_cost_their_call(tmp_path: Path) -> None:
+    async with beside(tmp_path, timeout=0.5) as scene:
+        huge = await scene.bad(raw('{"content":[],"structuredContent":{"n":1' + "0" * 400 + "}}"))
+        larger = await scene.bad(raw('{"content":[],"structuredContent":{"n":1' + "0" * 9_000 + "}}"))
+        strange = await scene.bad(raw('{"content":[],"structuredContent":{"n":NaN,"m":Infinity}}'))
+        progress = await scene.bad(notice("progress", progressToken="$TOKEN", progress=10**400), OK)
+
+        assert huge.data == {"n": 10**400}
+        assert larger.code == "timed_out"
+        assert strange.ok
+        assert progress.code == "unknown_effect"  # the library gives the connection up
+        assert await scene.well()
+
+
+async def test_an_answer_under_the_id_of_another_call_is_that_calls(tmp_path: Path) -> None:
+    async with beside(tmp_path, timeout=0.5) as scene:
+        first = asyncio.create_task(scene.bad())
+        await asyncio.sleep(0.1)
+        every = "".join(message(id=number, result=said("not yours")) for number in range(20))
+        second = await scene.bad(every)
+        assert (await first).data == second.data == "not yours"
+        assert await scene.well()
+
+
+async def test_a_hundred_thousand_blocks_hold_nobody_up(tmp_path: Path) -> None:
+    async with beside(tmp_path, turn=1.0) as scene:
+        outcome = await scene.bad(answer({"content": [{"type": "text", "text": "a"}] * 50_000}))
+        assert outcome.ok
+
+
+# Floods
+
+FLOODS = {
+    "progress of nobody": times(notice("progress", progressToken="zz", progress=1), 100_000),
+    "progress": times(notice("progress", progressToken="$TOKEN", progress=1, message="on"), 50_000),
+    "changes": times(notice("tools/list_changed"), 100_000),
+    "log messages": times(notice("message", level="error", data="x" * 200), 50_000),
+    "notices of no kind": times(notice("progress", progressToken="zz", progress="x"), 50_000),
+    "questions": times(message(id="q", method="sampling/createMessage", params={"messages": [], "maxTokens": 1}), 30_000),
+    "pings": times(message(id="q", method="ping"), 30_000),
+    "lines": times("x" * 99 + "\n", 100_000),
+    "large messages": times(notice("message", level="info", data="x" * 4_000_000), 10),
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+async def test_a_flood_is_let_by_and_the_answer_after_it_is_heard(tmp_path: Path, flood: str) -> None:
+    async with beside(tmp_path) as scene:
+        assert await scene.bad(FLOODS[flood], OK) == Done("ok")
+        assert scene.starts == 1
+
+
+async def test_a_flood_on_stderr_slows_the_server_alone(tmp_path: Path) -> None:
+    async with beside(tmp_path) as scene:
+        assert await scene.bad(do("start_shouting"), OK) == Done("ok")
+        for _ in range(20):
+            assert await scene.well()
+
+
+async def test_a_hundred_megabytes_in_one_line_end_the_connection_and_nothing_else(tmp_path: Path) -> None:
+    async with beside(tmp_path) as scene:
+        outcome = await scene.bad(times("x" * 1_000, 100_000), "\n" + OK)
+        assert outcome.code == "unknown_effect"
+        assert "more than 4194304 bytes" in outcome.message
+        assert await scene.well()
+        assert scene.starts == 2
+
+
+# Hanging and dying
+
+
+@pytest.mark.parametrize("method", ["initialize", "server/discover", "tools/list"])
+async def test_a_server_that_hangs_before_it_is_up_is_left_out(tmp_path: Path, method: str) -> None:
+    async with beside(tmp_path, said={method: []}, start_timeout=0.4) as scene:
+        assert "is not up after 0.4 s" in scene.runtime.instructions()
+        assert (await scene.well()) is False
+
+
+async def test_a_server_that_hangs_at_a_call_and_at_the_end_is_ended(tmp_path: Path) -> None:
+    async with beside(tmp_path, timeout=0.3) as scene:
+        assert (await scene.bad(do("cling"), do("hang"))).code == "timed_out"
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [("close_stdout", "unknown_effect"), ("leave_a_child", "unknown_effect"), ("die", "unknown_effect")],
+)
+async def test_a_server_that_goes_while_it_works_is_not_asked_again_and_is_there_for_the_next(
+    tmp_path: Path, end: str, code: str
+) -> None:
+    async with beside(tmp_path) as scene:
+        outcome = await scene.bad('{"jsonrpc":"2.0","id":$ID,"res', do(end))
+        assert outcome.code == code
+        assert await scene.well()
+        assert scene.starts == 2
+
+
+# What it offers
+
+
+def listed(*tools: Any, **more: Any) -> dict[str, Any]:
+    return {"tools/list": [{"say": answer({"tools": list(tools), **more})}]}
+
+
+def entangled(depth: int) -> dict[str, Any]:
+    both = {name: {"$ref": "#/$defs/NEXT"} for name in ("a", "b")}
+    levels = {
+        f"d{n}": json.loads(json.dumps({"type": "object", "properties": both}).replace("NEXT", f"d{n + 1}"))
+        for n in range(depth)
+    }
+    top = {"x": {"$ref": "#/$defs/d0"}}
+    return {"type": "object", "properties": top, "$defs": {**levels, f"d{depth}": {"type": "string"}}}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(depth):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+CYCLE = {"$ref": "#/$defs/n"}
+SCHEMAS = {
+    "cyclic": {"type": "object", "properties": {"x": CYCLE}, "$defs": {"n": {"$ref": "#/$defs/m"}, "m": CYCLE}},
+    "entangled": entangled(40),
+    "deep": nested(80),
+    "three megabytes": {"type": "object", "properties": {f"p{n}": {"description": "x" * 1_000} for n in range(3_000)}},
+    "of remote parts": {"type": "object", "properties": {"x": {"$ref": "https://example.com/schema"}}},
+    "of hostile patterns": {"type": "object", "properties": {"x": {"type": "string", "pattern": "(a+)+$"}}},
+}
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+async def test_a_hostile_schema_costs_its_tool_at_most(tmp_path: Path, schema: str) -> None:
+    hostile = tool("hostile", inputSchema=SCHEMAS[schema], outputSchema=SCHEMAS[schema])
+    async with beside(tmp_path, said=listed(hostile, tool("echo"))) as scene:
+        assert await scene.well()
+        outcome = await scene.call("hostile", x="a" * 50 + "!")
+        assert isinstance(outcome, Failed)
+        assert outcome.code in ("not_found", "failed", "invalid_arguments")
+
+
+async def test_tools_without_end_are_cut_off(tmp_path: Path) -> None:
+    async with beside(tmp_path, said=listed(tool("echo"), nextCursor="more")) as scene:
+        assert await scene.well()
+
+
+async def test_pages_of_megabytes_are_cut_off_before_they_fill_the_memory(tmp_path: Path) -> None:
+    async with beside(tmp_path, said=listed(tool("echo", title="x" * 3_900_000), nextCursor="more")) as scene:
+        assert "bad__echo" in scene.runtime.catalogue
+
+
+async def test_thousands_of_tools_hold_nobody_up(tmp_path: Path) -> None:
+    async with beside(tmp_path, said=listed(*(tool(f"t{n}") for n in range(2_000))), turn=0.5) as scene:
+        assert "bad__t1999" in scene.runtime.catalogue
+
+
+async def test_a_malformed_tool_costs_itself(tmp_path: Path) -> None:
+    names = ["a\u202eb", "\0x", "", " ", "x" * 5_000, "p\u0430y"]
+    strange = [tool(name) for name in names]
+    broken = [None, 5, {}, {"name": 5}, {"name": "x"}, tool("d", description=5), tool("a", annotations="x")]
+    loose = [{"name": "loose", "inputSchema": {}}, {"name": "bare"}]
+    said_so = listed(*strange, *broken, *loose, tool("pay"), tool("pay", description="Another."), tool("echo"))
+    async with beside(tmp_path, said=said_so) as scene:
+        found = {listing.name for listing in scene.runtime.catalogue if listing.name.startswith("bad__")}
+        assert {"bad__pay", "bad__echo", "bad__loose", "bad__bare"} <= found
+        assert len(found) == 6  # and `pay` with a letter that only looks like an `a`, under a name of its own; `x`
+        assert all(name.isascii() and name.isprintable() for name in found)
+        assert await scene.well()
+
+
+async def test_a_tool_that_is_another_at_each_look_is_held_back(tmp_path: Path) -> None:
+    changing = {"tools/list": [{"say": answer({"tools": [tool("t", description="Number COUNT."), tool("echo")]}).replace("COUNT", "$COUNT")}]}
+    async with beside(tmp_path, said=changing) as scene:
+        assert await scene.bad_is_known() if hasattr(scene, "bad_is_known") else True
+        await scene.runtime.refresh("bad")
+        assert (await scene.call("t")).code == "denied"
+        assert await scene.well()
+
+
+@pytest.mark.parametrize("tools", ["many", None, {"a": 1}])
+async def test_a_list_that_is_none_is_told(tmp_path: Path, tools: Any) -> None:
+    async with beside(tmp_path, said={"tools/list": [{"say": answer({"tools": tools})}]}) as scene:
+        assert "## bad\nIts tools are not available now" in scene.runtime.instructions()
+
+
+# Questions
+
+
+def question(number: object = "q", **params: Any) -> str:
+    return message(id=number, method="elicitation/create", params={"message": "Well?", **params})
+
+
+async def test_a_thousand_questions_without_a_call_are_shown_to_nobody(tmp_path: Path) -> None:
+    async with beside(tmp_path) as scene:
+        asked = "".join(question(n, requestedSchema=FORM) for n in range(1_000))
+        assert await scene.bad(OK, asked) == Done("ok")
+        assert await scene.well()
+
+
+async def test_a_hostile_question_is_declined_however_often_it_comes(tmp_path: Path) -> None:
+    async with beside(tmp_path) as scene:
+        asked = "".join(question(n, mode="url", url="javascript:alert(1)", elicitationId="1") for n in range(50))
+        outcome = await scene.bad(asked, OK)
+        assert outcome == Done("ok") or outcome.code == "failed"
+        assert await scene.well()
+
+
+@pytest.mark.parametrize("schema", [entangled(40), {"type": "object", "properties": {"a": nested(60)}}, {"type": "array"}])
+async def test_a_form_that_is_none_is_shown_to_nobody(tmp_path: Path, schema: Any) -> None:
+    async with beside(tmp_path, timeout=1) as scene:
+        outcome = await scene.bad(question(requestedSchema=schema))
+        assert not isinstance(outcome, Pending)
+
+
+async def test_requests_for_what_we_do_not_offer_are_refused(tmp_path: Path) -> None:
+    wanted = message(id="s", method="sampling/createMessage", params={"messages": [], "maxTokens": 5})
+    async with beside(tmp_path) as scene:
+        assert await scene.bad(wanted, message(id="r", method="roots/list"), message(id="x", method="no/such"), OK) == Done("ok")
+
+
+# The newer protocol
+
+
+def required(state: str, **requests: Any) -> str:
+    return answer({"resultType": "input_required", "requestState": state, **({"inputRequests": requests} if requests else {})})
+
+
+async def test_a_server_that_only_ever_asks_for_time_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from toolwright.providers.mcp import talk
+
+    monkeypatch.setattr(talk, "POLLING", 0.001)
+    async with beside(tmp_path, era="modern", said={"tools/call": [{"say": required("more")}]}) as scene:
+        outcome = await scene.call("echo")
+        assert outcome.code == "failed"
+        assert "did not come to an end" in outcome.message
+
+
+async def test_a_state_of_megabytes_is_carried_and_a_larger_one_is_not(tmp_path: Path) -> None:
+    async with beside(tmp_path, era="modern") as scene:
+        form = {"method": "elicitation/create", "params": {"mode": "form", "message": "?", "requestedSchema": FORM}}
+        large = await scene.bad(required("x" * 1_000_000, q=form))
+        larger = await scene.bad(required("x" * 5_000_000, q=form))
+        assert isinstance(large, Pending) or large.code == "failed"
+        assert larger.code == "unknown_effect"
+        assert await scene.well()
+
+
+@pytest.mark.parametrize("found", [{}, [], "x", {"supportedVersions": "all"}, {"supportedVersions": []}, {"supportedVersions": ["3000"]}])
+async def test_nonsense_about_itself_does_not_bring_a_server_up(tmp_path: Path, found: Any) -> None:
+    async with beside(tmp_path, era="modern", said={"server/discover": [{"say": answer(found)}], "initialize": []}, start_timeout=0.5) as scene:
+        assert "## bad\nIts tools are not available now" in scene.runtime.instructions()
+
+
+async def test_what_was_cut_off_is_not_done_again(tmp_path: Path) -> None:
+    async with beside(tmp_path) as scene:
+        for n in range(5):
+            await scene.call("effect", text=str(n))
+            await scene.bad(do("die")) if n < 2 else None
+        assert scene.effects == [str(n) for n in range(5)]
+        await until(scene.well_again) if hasattr(scene, "well_again") else None

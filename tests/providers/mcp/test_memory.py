@@ -1,0 +1,56 @@
+"""A server that is an object in this process."""
+
+import importlib.util
+
+import pytest
+from mcp import Client
+from mcp.server import MCPServer, Server
+
+from tests.providers.mcp.peers import FOLDER
+from toolwright.core.errors import DefinitionError
+from toolwright.providers.mcp.memory import Memory
+from toolwright.providers.mcp.route import Who, trouble_of
+
+
+def friendly():
+    spec = importlib.util.spec_from_file_location("friendly", FOLDER / "friendly.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.server("My Server!")
+
+
+@pytest.mark.parametrize(("mode", "protocol"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
+async def test_an_object_is_spoken_to_in_either_era_and_more_than_once(mode, protocol):
+    route = Memory(friendly())
+
+    for _ in range(2):
+        (target,) = route.targets(Who(), print)
+        async with Client(target, mode=mode) as client:
+            assert client.protocol_version == protocol
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+            assert (await client.call_tool("nobody", {})).is_error
+
+
+def test_it_is_called_by_its_name():
+    route = Memory(friendly())
+
+    assert (route.label, route.identity, route.namespace) == (
+        "My Server! (in this process)",
+        "memory:My Server!",
+        "My-Server",
+    )
+    assert Memory(Server("low")).namespace == "low"
+
+
+@pytest.mark.parametrize("thing", [object(), MCPServer, "server"])
+def test_only_a_server_of_the_library_is_one(thing):
+    with pytest.raises(DefinitionError, match="no server of the package mcp"):
+        Memory(thing)
+
+
+async def test_nothing_is_known_of_why_it_does_not_come_up():
+    route = Memory(Server("low"))
+
+    assert await route.explain() == ""
+    assert not route.falls_back(ValueError())
+    assert trouble_of(ValueError("odd")).message == "The connection to the server failed: ValueError: odd."

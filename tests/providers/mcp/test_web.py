@@ -1,0 +1,506 @@
+"""Servers over HTTP: both ways and both eras, and what each failure means for the request that met it."""
+
+import asyncio
+import json
+import logging
+import socket
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from mcp import Client, MCPError
+
+from tests.providers.mcp.peers import served
+from tests.providers.mcp.peers.bare import LISTENING, bare
+from toolwright.core.errors import DefinitionError
+from toolwright.outgoing.settings import Settings
+from toolwright.providers.mcp.route import Who, trouble_of
+from toolwright.providers.mcp.web import Http, Sse
+
+pytestmark = pytest.mark.timeout(5, func_only=True)  # starting a real server takes a while, once
+INITIALIZED = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {"tools": {}},
+    "serverInfo": {"name": "x", "version": "1"},
+}
+
+
+@asynccontextmanager
+async def connected(route, mode="legacy", ended=lambda reason: None, who=None, way=0):
+    async with Client(route.targets(who or Who(), ended)[way], mode=mode) as client:
+        yield client
+
+
+async def trouble_with(route, **options):
+    """What a connection that cannot be made has met."""
+    try:
+        async with connected(route, **options):
+            raise AssertionError("connected")
+    except Exception as error:  # noqa: BLE001 - whatever the library makes of it
+        return trouble_of(error)
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+async def answered(asked, **answers):
+    """The older era, by hand: `answers` are functions by the method that they answer."""
+    if asked.method != "POST":
+        return await asked.answer(405)
+    method = asked.message["method"]
+    if (answer := answers.get(method.replace("/", "_"))) is not None:
+        return await answer(asked)
+    if method == "initialize":
+        return await asked.result(INITIALIZED, mcp_session_id="s1")
+    if method == "tools/list":
+        return await asked.result({"tools": []})
+    return await asked.answer(202)
+
+
+def by_hand(**answers):
+    async def handle(asked):
+        await answered(asked, **answers)
+
+    return bare(handle)
+
+
+@pytest.fixture(scope="module")
+def newer():
+    with served("streamable-http") as port:
+        yield f"http://127.0.0.1:{port}/mcp"
+
+
+@pytest.fixture(scope="module")
+def older():
+    with served("sse") as port:
+        yield f"http://127.0.0.1:{port}/sse"
+
+
+@pytest.mark.parametrize(("mode", "protocol"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
+async def test_both_eras_are_spoken_in_both_ways(newer, older, mode, protocol):
+    for route in (Http(newer), Sse(older)):
+        async with connected(route, mode) as client:
+            assert client.protocol_version == protocol
+            await many(client)
+
+
+async def many(client):
+    answers = await asyncio.gather(*(client.call_tool("echo", {"text": f"{n}"}) for n in range(16)))
+    assert [answer.content[0].text for answer in answers] == [f"{n}" for n in range(16)]
+
+
+async def test_a_server_that_knows_only_the_older_way_is_found_by_trying_it(older):
+    route = Http(older)
+
+    with pytest.raises((MCPError, ExceptionGroup)) as caught:
+        async with connected(route):
+            pass
+
+    assert route.falls_back(caught.value)
+    async with connected(route, way=1) as client:
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+
+
+def test_the_newer_way_comes_first_and_the_other_only_if_it_may():
+    names = [[type(target).__name__ for target in route.targets(Who(), print)] for route in ways()]
+
+    assert names == [["Streamed", "Posted"], ["Streamed"], ["Posted"]]
+
+
+def ways():
+    url = "https://example.com/mcp"
+    return Http(url), Http(url, fallback=False), Sse(url)
+
+
+@pytest.mark.parametrize(
+    ("status", "sent", "hopeless", "other_way", "message"),
+    [
+        (400, False, False, True, "status 400"),
+        (401, False, True, False, "asks for a login (401)"),
+        (403, False, True, False, "does not let us in (403)"),
+        (404, False, False, True, "no such address (404)"),
+        (405, False, False, True, "not taken here (405)"),
+        (406, False, False, True, "status 406"),
+        (429, False, False, False, "slow down (429)"),
+        (500, True, False, False, "status 500"),
+        (503, True, False, False, "status 503"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_server_that_turns_us_away_says_how(status, sent, hopeless, other_way, message, mode):
+    async def refuse(asked):
+        await asked.answer(status, "<html>no</html>", content_type="text/html")
+
+    async with bare(refuse) as url:
+        route = Http(f"{url}/mcp")
+        with pytest.raises((MCPError, ExceptionGroup)) as caught:
+            async with connected(route, mode):
+                pass
+
+    met = trouble_of(caught.value)
+    assert (met.sent, met.status, met.answered) == (sent, status, False)
+    assert message in met.message
+    assert (route.hopeless(caught.value), route.falls_back(caught.value)) == (hopeless, other_way)
+
+
+async def test_a_server_that_is_not_there_was_sent_nothing():
+    for route in (Http(f"http://127.0.0.1:{free_port()}/mcp"), Sse(f"http://127.0.0.1:{free_port()}/sse")):
+        met = await trouble_with(route)
+        assert (met.sent, met.gone, met.hopeless) == (False, True, False)
+        assert "127.0.0.1 could not be reached" in met.message
+
+
+async def test_a_host_that_is_not_known_is_named():
+    async def nobody(host, port):
+        return []
+
+    met = await trouble_with(Http("http://mcp.example/mcp", settings=Settings(resolver=nobody)))
+
+    assert (met.sent, met.gone) == (False, True)
+    assert "There is no host mcp.example" in met.message
+
+
+async def test_a_session_that_the_server_has_forgotten_was_not_acted_in_and_is_gone():
+    async def forgotten(asked):
+        error = {"code": -32600, "message": "Session not found"}
+        await asked.answer(404, {"jsonrpc": "2.0", "id": "server-error", "error": error})
+
+    async with by_hand(tools_call=forgotten) as url, connected(Http(url)) as client:
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("echo", {})
+
+    met = trouble_of(caught.value)
+    assert (met.sent, met.gone, met.status) == (False, True, 404)
+    assert met.message == "The server does not know this session any more."
+
+
+async def test_an_error_of_one_request_leaves_the_others_alone():
+    asked_for = []
+
+    async def sometimes(asked):
+        name = asked.message["params"]["name"]
+        asked_for.append(name)
+        if name == "break":
+            asked.writer.close()
+        elif name == "cut":
+            asked.writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{")
+            asked.writer.close()
+        elif name == "stream":
+            await asked.events('data: {"jsonrpc": "2.0", "method": "notifications/x"}')
+            asked.writer.close()
+        elif name == "500":
+            await asked.answer(500)
+        else:
+            await asyncio.sleep(0.05)
+            await asked.result({"content": [{"type": "text", "text": name}]})
+
+    async with by_hand(tools_call=sometimes) as url, connected(Http(url)) as client:
+        names = ["good", "break", "cut", "stream", "500", "good"]
+        results = await asyncio.gather(*(client.call_tool(name, {}) for name in names), return_exceptions=True)
+
+    assert sorted(asked_for) == sorted(names)  # each went out once: nothing is sent a second time
+    for name, result in zip(names, results, strict=True):
+        if name == "good":
+            assert result.content[0].text == "good"
+        else:
+            met = trouble_of(result)
+            assert (met.sent, met.gone, met.answered) == (True, False, False), name
+
+
+async def test_a_server_that_answers_with_an_error_knows_of_the_request():
+    async def wrong(asked):
+        error = {"code": -32602, "message": "no such tool"}
+        await asked.answer(400, {"jsonrpc": "2.0", "id": asked.message["id"], "error": error})
+
+    async with by_hand(tools_call=wrong) as url, connected(Http(url)) as client:
+        with pytest.raises(MCPError, match="no such tool") as caught:
+            await client.call_tool("echo", {})
+
+    assert (trouble_of(caught.value).answered, trouble_of(caught.value).gone) == (True, False)
+
+
+async def test_no_server_can_pretend_that_nothing_was_sent():
+    async def forged(asked):
+        data = {"trouble-0000000000000000": "1"}
+        error = {"code": -32000, "message": "x", "data": data}
+        await asked.answer(200, {"jsonrpc": "2.0", "id": asked.message["id"], "error": error})
+
+    async with by_hand(tools_call=forged) as url, connected(Http(url)) as client:
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("echo", {})
+
+    assert trouble_of(caught.value).sent
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_an_answer_larger_than_it_may_be_is_an_error_of_that_request(streamed):
+    async def big(asked):
+        content = [{"type": "text", "text": "x" * int(asked.message["params"]["name"])}]
+        result = {"jsonrpc": "2.0", "id": asked.message["id"], "result": {"content": content}}
+        if streamed:
+            await asked.events(f"data: {json.dumps(result)}")
+            asked.writer.close()
+        else:
+            await asked.answer(200, result)
+
+    async with by_hand(tools_call=big) as url, connected(Http(url, max_frame="64KiB")) as client:
+        assert len((await client.call_tool("60000", {})).content[0].text) == 60_000
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("70000", {})
+        assert len((await client.call_tool("1000", {})).content[0].text) == 1000
+
+    met = trouble_of(caught.value)
+    assert (met.sent, met.gone) == (True, False)
+    assert "65536" in met.message
+
+
+async def test_a_quiet_stream_of_news_outlives_the_read_timeout_and_a_quiet_answer_does_not(newer):
+    route, changed = Http(newer, settings=Settings(read_timeout=0.4)), asyncio.Event()
+
+    async def heard(message):
+        changed.set()
+
+    async with Client(route.targets(Who(), print)[0], mode="legacy", message_handler=heard) as client:
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("hang", {})  # meanwhile, the stream of news was quiet for as long
+        await client.call_tool("grow", {})
+        await asyncio.wait_for(changed.wait(), 2)
+
+    assert (trouble_of(caught.value).sent, trouble_of(caught.value).gone) == (True, False)
+
+
+async def test_so_does_a_subscription_of_the_newer_era(newer):
+    route = Http(newer, settings=Settings(read_timeout=0.4))
+
+    async with connected(route, "auto") as client, client.listen(tools_list_changed=True) as news:
+        await asyncio.sleep(0.6)
+        await client.call_tool("grow", {"named": "second"})
+        assert await asyncio.wait_for(anext(aiter(news)), 2)
+
+
+@pytest.mark.parametrize("how", ["gone", "restarted"])
+async def test_whoever_keeps_a_session_is_told_when_the_server_goes_away(how):
+    reasons, opened, over = asyncio.Queue(), asyncio.Event(), asyncio.Event()
+
+    async def handle(asked):
+        if asked.method != "GET":
+            await answered(asked)
+        elif over.is_set():
+            await asked.answer(404)
+        else:
+            await asked.events("retry: 10\ndata:")
+            opened.set()
+            await over.wait()
+            asked.writer.close()
+
+    async with bare(handle) as url, connected(Http(url), ended=reasons.put_nowait):
+        await opened.wait()
+        if how == "gone":
+            LISTENING[url].close()
+        over.set()
+        reason = await reasons.get()
+
+    expected = {"gone": "could not be reached", "restarted": "does not know this session any more"}
+    assert expected[how] in reason
+    assert reasons.empty()
+
+
+async def test_the_older_way_tells_when_its_stream_ends_and_whoever_waits_is_told_why():
+    posted = asyncio.Event()
+    reasons = []
+
+    async def older(asked):
+        if asked.method == "GET":
+            await asked.events("event: endpoint\ndata: /messages?session_id=1")
+            older.stream = asked
+            await posted.wait()
+            asked.writer.close()
+        elif asked.message.get("method") == "initialize":
+            await asked.answer(202)
+            reply = {"jsonrpc": "2.0", "id": asked.message["id"], "result": INITIALIZED}
+            await older.stream.event(f"event: message\ndata: {json.dumps(reply)}")
+        else:
+            await asked.answer(202)
+            if asked.message.get("method") == "tools/call":
+                posted.set()
+
+    async with bare(older) as url, connected(Sse(f"{url}/sse"), ended=reasons.append) as client:
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("echo", {})
+
+    met = trouble_of(caught.value)
+    assert (met.sent, met.gone, [met.message]) == (True, True, reasons)
+
+
+async def test_the_older_way_tells_whoever_posted_what_became_of_it():
+    async def older(asked):
+        if asked.method == "GET":
+            await asked.events("event: endpoint\ndata: /messages")
+            older.stream = asked
+            await asyncio.Event().wait()
+        elif asked.message.get("method") == "initialize":
+            await asked.answer(202)
+            reply = {"jsonrpc": "2.0", "id": asked.message["id"], "result": INITIALIZED}
+            await older.stream.event(f"data: {json.dumps(reply)}")
+        else:
+            await asked.answer(404 if asked.message.get("method") == "tools/call" else 500)
+
+    async with bare(older) as url, connected(Sse(f"{url}/sse")) as client:
+        with pytest.raises(Exception, match="does not know this session") as caught:
+            await client.call_tool("echo", {})
+
+    assert (trouble_of(caught.value).sent, trouble_of(caught.value).gone) == (False, True)
+
+
+async def test_the_older_way_posts_to_no_other_server():
+    async def elsewhere(asked):
+        await asked.events("event: endpoint\ndata: http://169.254.169.254/latest")
+        await asyncio.Event().wait()
+
+    async with bare(elsewhere) as url:
+        met = await trouble_with(Sse(f"{url}/sse"))
+
+    assert (met.sent, met.hopeless) == (False, True)
+    assert "another server" in met.message
+
+
+async def test_only_the_host_that_was_named_is_reached_where_it_is_private():
+    hits = []
+
+    async def inside(asked):
+        hits.append(asked)
+        await asked.answer(200)
+
+    async def leading(asked):
+        await asked.answer(307, location=inner.replace("127.0.0.1", "127.0.0.2"))
+
+    async with bare(inside, "0.0.0.0") as anywhere, bare(leading) as url:
+        inner = anywhere.replace("0.0.0.0", "127.0.0.1")
+        for route in (Http(f"{url}/mcp"), Sse(f"{url}/sse")):
+            await trouble_with(route)
+
+        async with _client(Http(url)) as client:
+            with pytest.raises(Exception, match="private addresses may not be reached"):
+                await client.get(inner.replace("127.0.0.1", "127.0.0.2"))
+            assert (await client.get(inner)).status_code == 200  # another port of the host itself
+
+    assert len(hits) == 1
+
+
+@asynccontextmanager
+async def _client(route):
+    from toolwright.providers.mcp.exchange import client_for
+
+    async with await client_for(route, Who()) as client:
+        yield client
+
+
+async def test_headers_and_login_are_those_of_whoever_the_connection_is_for_and_are_never_logged(caplog):
+    caplog.set_level(logging.DEBUG)
+    seen = []
+
+    async def initialize(asked):
+        seen.append((asked.headers.get("x-user"), asked.headers.get("authorization")))
+        await asked.result(INITIALIZED)
+
+    async def headers(who):
+        return {"X-User": f"canary-{who.user}"}
+
+    async with by_hand(initialize=initialize) as url:
+        route = Http(url, headers=headers, auth=Login())
+        for user in ("ada", "bob"):
+            async with connected(route, who=Who(user)):
+                pass
+
+    assert seen == [("canary-ada", "Bearer secret-ada"), ("canary-bob", "Bearer secret-bob")]
+    assert "canary" not in caplog.text
+    assert "secret-" not in caplog.text
+
+
+class Login:
+    def auth_for(self, who):
+        import httpx2
+
+        class Bearer(httpx2.Auth):
+            def auth_flow(self, request):
+                request.headers["Authorization"] = f"Bearer secret-{who.user}"
+                yield request
+
+        return Bearer()
+
+
+async def test_a_login_that_fails_is_the_request_s_own_error():
+    class Failing:
+        def auth_for(self, who):
+            import httpx2
+
+            class Auth(httpx2.Auth):
+                def auth_flow(self, request):
+                    raise LookupError("nobody is at the browser")
+                    yield request
+
+            return Auth()
+
+    async with by_hand() as url:
+        met = await trouble_with(Http(url, auth=Failing()))
+
+    assert isinstance(met.cause, LookupError)
+    assert "nobody is at the browser" in met.message
+
+
+@pytest.mark.parametrize("leave", ["scope", "cancel"])
+async def test_a_connection_can_be_left_while_a_call_is_under_way(leave):
+    async def stay(asked):
+        await asyncio.Event().wait()
+
+    async with by_hand(tools_call=stay) as url:
+        begun = asyncio.Event()
+
+        async def call():
+            async with connected(Http(url)) as client:
+                asyncio.get_running_loop().call_later(0.1, begun.set)
+                await client.call_tool("echo", {})
+
+        task = asyncio.create_task(call())
+        await begun.wait()
+        task.cancel()
+        async with asyncio.timeout(3):
+            await asyncio.wait({task})
+
+        if leave == "scope":
+            with anyio.move_on_after(0.1) as scope:
+                await call()
+            assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize(
+    ("url", "label", "namespace"),
+    [
+        ("https://www.example.com:8443/mcp", "https://www.example.com:8443/mcp", "example-com"),
+        ("https://Mcp.Example.com", "https://mcp.example.com/", "mcp-example-com"),
+        ("http://127.0.0.1:3000/mcp", "http://127.0.0.1:3000/mcp", "127-0-0-1"),
+        ("https://example.com/mcp?key=secret#x", "https://example.com/mcp", "example-com"),
+    ],
+)
+def test_a_server_is_called_by_its_host_and_its_address_shows_no_secret(url, label, namespace):
+    route = Http(url)
+
+    assert (route.label, route.namespace) == (label, namespace)
+    assert "secret" not in route.identity
+
+
+def test_two_queries_are_two_servers():
+    identities = {Http(f"https://example.com/mcp{query}").identity for query in ("", "?a=1", "?a=2")}
+
+    assert len(identities) == 3
+    assert "http:https://example.com/mcp" in identities
+
+
+@pytest.mark.parametrize("url", ["ftp://example.com", "example.com", "https://u:p@example.com/", "http://", 5])
+def test_an_address_that_cannot_be_used_is_told_when_it_is_given(url):
+    with pytest.raises(DefinitionError) as caught:
+        Http(url)
+
+    assert "u:p" not in str(caught.value)
