@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolwright.cli.changes import diff_of
-from toolwright.providers.mcp.lock import Lock
+from toolwright.providers.mcp.trust.lock import Lock
 
 GIT = "stdio:uvx mcp-server-git"
 LOG = {

@@ -8,7 +8,7 @@ import pytest
 from toolwright.assemble.mcp import mcp_servers
 from toolwright.config.config import read_config
 from toolwright.config.errors import ConfigError
-from toolwright.providers.mcp.keys import KEYS
+from toolwright.providers.mcp.written.keys import KEYS
 
 YAML = """\
 mcp_servers:

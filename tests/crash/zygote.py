@@ -34,7 +34,7 @@ class Zygote:
         return self._ordered("in turn", [life]) if beside is None else self._ordered("side by side", [life, beside])
 
     def run_in_turn(self, lives: list[Life]) -> list[int]:
-        """How one process ended that lives all of these, one after the other: each as told by the last."""
+        """How the one process ended that lived all of these, one after the other; told once for each of them."""
         return self._ordered("in turn", lives) * len(lives)
 
     def _ordered(self, how: str, lives: list[Life]) -> list[int]:

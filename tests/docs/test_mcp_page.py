@@ -15,17 +15,15 @@ from toolwright.providers.mcp import (
     connection,
     forms,
     health,
-    lines,
     listing,
     manifest,
     prose,
-    stderr,
     talk,
-    web,
 )
 from toolwright.providers.mcp.options import Options
 from toolwright.providers.mcp.provider import Report
-from toolwright.providers.mcp.route import MAX_FRAME, Route
+from toolwright.providers.mcp.routes import lines, stderr, web
+from toolwright.providers.mcp.routes.route import MAX_FRAME, Route
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "reference" / "mcp.md").read_text(encoding="utf-8")

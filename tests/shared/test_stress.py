@@ -121,6 +121,7 @@ async def test_connections_that_are_cut_cost_calls_but_no_slots(request: pytest.
             await asyncio.to_thread(server.psql, cut)
         outcomes = await calls
         await until(lambda: _works(a, b))
+        await until(lambda: _uses_every_slot(inside, a, b))
         await until(lambda: free(a))
 
     assert inside.most == 2
@@ -129,3 +130,8 @@ async def test_connections_that_are_cut_cost_calls_but_no_slots(request: pytest.
 
 async def _works(*runtimes: Runtime) -> bool:
     return all([(await runtime.call("work")).ok for runtime in runtimes])
+
+
+async def _uses_every_slot(inside: Inside, *runtimes: Runtime) -> bool:
+    await asyncio.gather(*(runtime.call("work") for runtime in runtimes for _ in range(10)))
+    return inside.most >= 2

@@ -9,11 +9,11 @@ from pathlib import Path
 from toolwright.config.config import Config
 from toolwright.config.mcp import McpServers
 from toolwright.core.errors import DefinitionError
-from toolwright.providers.mcp.entries import Block, inputs_of, server_of
-from toolwright.providers.mcp.entry import Entry
 from toolwright.providers.mcp.provider import Server
-from toolwright.providers.mcp.variables import Variables
-from toolwright.providers.mcp.written import Mistake, Written
+from toolwright.providers.mcp.written.entries import Block, inputs_of, server_of
+from toolwright.providers.mcp.written.entry import Entry
+from toolwright.providers.mcp.written.variables import Variables
+from toolwright.providers.mcp.written.written import Mistake, Written
 
 LOCK = "toolwright.lock"
 """The file that pins the definitions of servers' tools, beside the configuration."""

@@ -10,9 +10,9 @@ from typing import Any
 from rich.text import Text
 
 from toolwright.cli.preview import shown_preview
-from toolwright.providers.mcp.change import Change, named
-from toolwright.providers.mcp.fingerprint import parts_of
-from toolwright.providers.mcp.visible import visible
+from toolwright.providers.mcp.trust.change import Change, named
+from toolwright.providers.mcp.trust.fingerprint import parts_of
+from toolwright.providers.mcp.trust.visible import visible
 
 MOST_COMPARED = 5_000
 """Lines among which the fewest different ones are looked for; it takes the square of their number."""

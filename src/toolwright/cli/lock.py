@@ -21,8 +21,8 @@ from toolwright.cli.screen import console, is_person, line
 from toolwright.config.config import find_config
 from toolwright.config.errors import ConfigError
 from toolwright.core.errors import DefinitionError, NotFound, ToolError
-from toolwright.providers.mcp.change import Change, shown_name
-from toolwright.providers.mcp.lock import Lock
+from toolwright.providers.mcp.trust.change import Change, shown_name
+from toolwright.providers.mcp.trust.lock import Lock
 
 NAME = "toolwright.lock"
 NOT_THERE = "There is no lock file {file}. It is written when the tools of an MCP server are first seen."

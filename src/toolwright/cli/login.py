@@ -18,9 +18,9 @@ from toolwright.core.errors import DefinitionError, Denied, NotFound, ToolError
 from toolwright.core.names import nearest
 
 if TYPE_CHECKING:
-    from toolwright.providers.mcp.kept import SignIn
-    from toolwright.providers.mcp.oauth import OAuth
-    from toolwright.providers.mcp.web import Http
+    from toolwright.providers.mcp.auth.kept import SignIn
+    from toolwright.providers.mcp.auth.oauth import OAuth
+    from toolwright.providers.mcp.routes.web import Http
     from toolwright.runtime.runtime import Runtime
 
 user_option = click.option("--user", metavar="NAME", help="Sign in for a user of your program, and not for yourself.")
@@ -44,7 +44,7 @@ def command(given: Given, server: str, user: str | None) -> None:
 
 
 async def _log_in(auth: OAuth, route: Http, user: str | None) -> SignIn:
-    from toolwright.providers.mcp.login import log_in
+    from toolwright.providers.mcp.auth.login import log_in
 
     return await log_in(auth, route, user)
 
@@ -74,8 +74,8 @@ def refusals() -> Iterator[None]:
 
 def found(given: Given, name: str) -> tuple[Http, OAuth]:
     """The server that is meant, and how one signs in to it."""
-    from toolwright.providers.mcp.oauth import OAuth, oauth
-    from toolwright.providers.mcp.web import Http
+    from toolwright.providers.mcp.auth.oauth import OAuth, oauth
+    from toolwright.providers.mcp.routes.web import Http
 
     with refusals():
         route = _known(given, name)
@@ -89,7 +89,7 @@ def found(given: Given, name: str) -> tuple[Http, OAuth]:
 
 def _known(given: Given, name: str) -> Any:
     """The way to the server of that name or URL; None for a URL that nobody has written down."""
-    from toolwright.providers.mcp.tokens import address
+    from toolwright.providers.mcp.auth.tokens import address
 
     servers = {server.namespace: web_of(server.route) for server in servers_of(_assembled(given, name))}
     if name in servers:

@@ -17,11 +17,11 @@ from toolwright.cli.screen import duration
 from toolwright.config.config import Config
 from toolwright.config.errors import ConfigError
 from toolwright.core.errors import DefinitionError, ToolError
-from toolwright.providers.mcp.entry import Entry
-from toolwright.providers.mcp.late import Late
-from toolwright.providers.mcp.lock import Lock
 from toolwright.providers.mcp.manifest import Manifest, Manifests
 from toolwright.providers.mcp.provider import Report, Server
+from toolwright.providers.mcp.trust.lock import Lock
+from toolwright.providers.mcp.written.entry import Entry
+from toolwright.providers.mcp.written.late import Late
 from toolwright.runtime.redaction import redactor
 
 AT_ONCE = 8

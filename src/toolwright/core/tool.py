@@ -102,7 +102,7 @@ class Tool(Generic[P, R]):
         """What a call without these arguments runs with; policy and confirmation look at it too."""
         if "_defaults" not in self.__dict__:
             shown = self.schema.get("properties", {})
-            fields = {name: field for name, field in shown.items() if isinstance(field, dict)}  # `true` is a schema, too
+            fields = {name: field for name, field in shown.items() if isinstance(field, dict)}  # `true` is one, too
             known = {name: field["default"] for name, field in fields.items() if "default" in field}
             self.__dict__["_defaults"] = known | getattr(self.handler, "defaults", {})
         return self.__dict__["_defaults"]  # type: ignore[no-any-return]

@@ -66,7 +66,7 @@ def sandboxed(
     bubblewrap = found()
     jail = Jail()
     try:
-        words = _words(jail, sandbox, [*folders, *_paths(argv[0], read)], os.fspath(cwd))
+        words = _words(jail, sandbox, [*folders, *_paths(argv[0], read, sandbox)], os.fspath(cwd))
         said = str(jail.holding("\0".join(words)))  # not on the command line, which every user of the machine can see
         jail.argv = [bubblewrap, "--args", said, "--", *_shim(argv, sandbox, stdin, gated)]
     except BaseException:
@@ -133,9 +133,12 @@ def discard(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _paths(program: str, read: Sequence[str | os.PathLike[str]]) -> list[Shown]:
+def _paths(program: str, read: Sequence[str | os.PathLike[str]], sandbox: Sandbox) -> list[Shown]:
     given = [Path(path).absolute() for path in read]
-    if program.startswith("/") and not system.is_shown(Path(program)):
+    seen = [*given, *map(Path, sandbox.read), *map(Path, sandbox.write)]
+    # A program in a folder that is shown is there already; if it is a link, it could not be put there a second time.
+    there = system.is_shown(Path(program)) or any(map(Path(program).is_relative_to, seen))
+    if program.startswith("/") and not there:
         given.append(Path(program))
     return [Shown(path) for path in given]
 

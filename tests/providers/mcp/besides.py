@@ -82,6 +82,12 @@ class Scene:
         file = self.folder / "effects"
         return file.read_text().split() if file.exists() else []
 
+    @property
+    def heard(self) -> list[dict[str, Any]]:
+        """Our answers to its questions."""
+        file = self.folder / "heard"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
     async def pulse(self) -> None:
         while True:
             began = time.monotonic()
@@ -101,7 +107,9 @@ def hostile(folder: Path, era: str = "legacy", said: dict[str, Any] | None = Non
 
 
 @asynccontextmanager
-async def beside(tmp_path: Path, bad: Server | None = None, *, turn: float = 0.25, **options: Any) -> AsyncIterator[Scene]:
+async def beside(
+    tmp_path: Path, bad: Server | None = None, *, turn: float = 0.25, **options: Any
+) -> AsyncIterator[Scene]:
     """The two, and what must hold whatever the bad one did."""
     folder = tmp_path / "bad"
     good, bad = Steady(tmp_path / "good").provider(), bad or hostile(folder, **options)

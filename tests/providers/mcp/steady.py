@@ -57,5 +57,5 @@ def described(name: str, description: str = "Do it.", **more: Any) -> dict[str, 
 async def until(true: Callable[[], bool], seconds: float = 10.0) -> None:
     """Wait for something that another process does."""
     async with asyncio.timeout(seconds):
-        while not true():
+        while not true():  # noqa: ASYNC110 - nothing here is told when it does
             await asyncio.sleep(0.005)

@@ -8,8 +8,8 @@ import socket
 import pytest
 
 from toolwright.core.errors import DefinitionError, Denied
-from toolwright.providers.mcp import callback as module
-from toolwright.providers.mcp.callback import LONGEST, Callback
+from toolwright.providers.mcp.auth import callback as module
+from toolwright.providers.mcp.auth.callback import LONGEST, Callback
 
 AUTHORISE = "https://auth.test/authorize?client_id=1&state=right"
 

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolwright import DefinitionError, Runtime, mcp
-from toolwright.providers.mcp.entries import block_of
-from toolwright.providers.mcp.entry import Entry
-from toolwright.providers.mcp.keys import FURTHER, IN_PYTHON, KEYS, OPTIONS, OTHERS
 from toolwright.providers.mcp.options import Options
-from toolwright.providers.mcp.variables import Variables
-from toolwright.providers.mcp.written import Mistake, Written
+from toolwright.providers.mcp.written.entries import block_of
+from toolwright.providers.mcp.written.entry import Entry
+from toolwright.providers.mcp.written.keys import FURTHER, IN_PYTHON, KEYS, OPTIONS, OTHERS
+from toolwright.providers.mcp.written.variables import Variables
+from toolwright.providers.mcp.written.written import Mistake, Written
 
 SERVER = Path(__file__).with_name("speaking.py")
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.providers.mcp.besides import beside
+from tests.providers.mcp.besides import Scene, beside
+from tests.providers.mcp.peers.bare import Asked, bare
 from tests.providers.mcp.steady import until
-from toolwright import Done, Failed, Pending
+from toolwright import Done, Failed, Pending, mcp
+from toolwright.providers.mcp import health
+from toolwright.providers.mcp.weir import MANY
 
 
 def message(**fields: Any) -> str:
@@ -119,9 +126,9 @@ async def test_numbers_of_every_size_come_through_or_cost_their_call(tmp_path: P
 
 
 async def test_an_answer_under_the_id_of_another_call_is_that_calls(tmp_path: Path) -> None:
-    async with beside(tmp_path, timeout=0.5) as scene:
-        first = asyncio.create_task(scene.bad())
-        await asyncio.sleep(0.1)
+    async with beside(tmp_path) as scene:
+        first = asyncio.create_task(scene.bad(do("note")))
+        await until(lambda: scene.effects == ["noted"])
         every = "".join(message(id=number, result=said("not yours")) for number in range(20))
         second = await scene.bad(every)
         assert (await first).data == second.data == "not yours"
@@ -142,7 +149,9 @@ FLOODS = {
     "changes": times(notice("tools/list_changed"), 100_000),
     "log messages": times(notice("message", level="error", data="x" * 200), 50_000),
     "notices of no kind": times(notice("progress", progressToken="zz", progress="x"), 50_000),
-    "questions": times(message(id="q", method="sampling/createMessage", params={"messages": [], "maxTokens": 1}), 30_000),
+    "questions": times(
+        message(id="q", method="sampling/createMessage", params={"messages": [], "maxTokens": 1}), 30_000
+    ),
     "pings": times(message(id="q", method="ping"), 30_000),
     "lines": times("x" * 99 + "\n", 100_000),
     "large messages": times(notice("message", level="info", data="x" * 4_000_000), 10),
@@ -187,18 +196,24 @@ async def test_a_server_that_hangs_at_a_call_and_at_the_end_is_ended(tmp_path: P
         assert (await scene.bad(do("cling"), do("hang"))).code == "timed_out"
 
 
-@pytest.mark.parametrize(
-    ("end", "code"),
-    [("close_stdout", "unknown_effect"), ("leave_a_child", "unknown_effect"), ("die", "unknown_effect")],
-)
+@pytest.mark.parametrize("end", ["leave_a_child", "die"])
 async def test_a_server_that_goes_while_it_works_is_not_asked_again_and_is_there_for_the_next(
-    tmp_path: Path, end: str, code: str
+    tmp_path: Path, end: str
 ) -> None:
     async with beside(tmp_path) as scene:
         outcome = await scene.bad('{"jsonrpc":"2.0","id":$ID,"res', do(end))
-        assert outcome.code == code
+        assert outcome.code == "unknown_effect"
         assert await scene.well()
         assert scene.starts == 2
+
+
+async def test_a_server_that_closes_its_output_and_lives_on_is_found_out_and_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "PROBING", 0.2)
+    async with beside(tmp_path, timeout=0.3) as scene:
+        assert (await scene.bad(do("close_stdout"))).code in ("timed_out", "unknown_effect")
+        await until(lambda: scene.starts == 2)
 
 
 # What it offers
@@ -238,7 +253,8 @@ SCHEMAS = {
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 async def test_a_hostile_schema_costs_its_tool_at_most(tmp_path: Path, schema: str) -> None:
-    hostile = tool("hostile", inputSchema=SCHEMAS[schema], outputSchema=SCHEMAS[schema])
+    output = {} if schema == "three megabytes" else {"outputSchema": SCHEMAS[schema]}
+    hostile = tool("hostile", inputSchema=SCHEMAS[schema], **output)
     async with beside(tmp_path, said=listed(hostile, tool("echo"))) as scene:
         assert await scene.well()
         outcome = await scene.call("hostile", x="a" * 50 + "!")
@@ -276,9 +292,7 @@ async def test_a_malformed_tool_costs_itself(tmp_path: Path) -> None:
 
 
 async def test_a_tool_that_is_another_at_each_look_is_held_back(tmp_path: Path) -> None:
-    changing = {"tools/list": [{"say": answer({"tools": [tool("t", description="Number COUNT."), tool("echo")]}).replace("COUNT", "$COUNT")}]}
-    async with beside(tmp_path, said=changing) as scene:
-        assert await scene.bad_is_known() if hasattr(scene, "bad_is_known") else True
+    async with beside(tmp_path, said=listed(tool("t", description="Number $COUNT."), tool("echo"))) as scene:
         await scene.runtime.refresh("bad")
         assert (await scene.call("t")).code == "denied"
         assert await scene.well()
@@ -301,7 +315,9 @@ async def test_a_thousand_questions_without_a_call_are_shown_to_nobody(tmp_path:
     async with beside(tmp_path) as scene:
         asked = "".join(question(n, requestedSchema=FORM) for n in range(1_000))
         assert await scene.bad(OK, asked) == Done("ok")
+        await until(lambda: len(scene.heard) == min(1_000, MANY))
         assert await scene.well()
+        assert all("error" in each for each in scene.heard)
 
 
 async def test_a_hostile_question_is_declined_however_often_it_comes(tmp_path: Path) -> None:
@@ -312,27 +328,43 @@ async def test_a_hostile_question_is_declined_however_often_it_comes(tmp_path: P
         assert await scene.well()
 
 
-@pytest.mark.parametrize("schema", [entangled(40), {"type": "object", "properties": {"a": nested(60)}}, {"type": "array"}])
-async def test_a_form_that_is_none_is_shown_to_nobody(tmp_path: Path, schema: Any) -> None:
+FORMS = {
+    "entangled": entangled(40),
+    "deep": {"type": "object", "properties": {"a": nested(60)}},
+    "no object": {"type": "array"},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_form_that_is_none_is_not_waited_for(tmp_path: Path, form: str) -> None:
     async with beside(tmp_path, timeout=1) as scene:
-        outcome = await scene.bad(question(requestedSchema=schema))
-        assert not isinstance(outcome, Pending)
+        outcome = await scene.bad(question(requestedSchema=FORMS[form]))
+        if isinstance(outcome, Pending):
+            answered = await scene.runtime.settle(outcome.call_id, {"action": "accept", "content": {"x": {"a": {}}}})
+            assert not isinstance(answered, Done)
+        assert await scene.well()
 
 
 async def test_requests_for_what_we_do_not_offer_are_refused(tmp_path: Path) -> None:
     wanted = message(id="s", method="sampling/createMessage", params={"messages": [], "maxTokens": 5})
     async with beside(tmp_path) as scene:
-        assert await scene.bad(wanted, message(id="r", method="roots/list"), message(id="x", method="no/such"), OK) == Done("ok")
+        assert await scene.bad(
+            wanted, message(id="r", method="roots/list"), message(id="x", method="no/such"), OK
+        ) == Done("ok")
 
 
 # The newer protocol
 
 
 def required(state: str, **requests: Any) -> str:
-    return answer({"resultType": "input_required", "requestState": state, **({"inputRequests": requests} if requests else {})})
+    return answer(
+        {"resultType": "input_required", "requestState": state, **({"inputRequests": requests} if requests else {})}
+    )
 
 
-async def test_a_server_that_only_ever_asks_for_time_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_only_ever_asks_for_time_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from toolwright.providers.mcp import talk
 
     monkeypatch.setattr(talk, "POLLING", 0.001)
@@ -352,9 +384,13 @@ async def test_a_state_of_megabytes_is_carried_and_a_larger_one_is_not(tmp_path:
         assert await scene.well()
 
 
-@pytest.mark.parametrize("found", [{}, [], "x", {"supportedVersions": "all"}, {"supportedVersions": []}, {"supportedVersions": ["3000"]}])
+@pytest.mark.parametrize(
+    "found", [{}, [], "x", {"supportedVersions": "all"}, {"supportedVersions": []}, {"supportedVersions": ["3000"]}]
+)
 async def test_nonsense_about_itself_does_not_bring_a_server_up(tmp_path: Path, found: Any) -> None:
-    async with beside(tmp_path, era="modern", said={"server/discover": [{"say": answer(found)}], "initialize": []}, start_timeout=0.5) as scene:
+    async with beside(
+        tmp_path, era="modern", said={"server/discover": [{"say": answer(found)}], "initialize": []}, start_timeout=0.5
+    ) as scene:
         assert "## bad\nIts tools are not available now" in scene.runtime.instructions()
 
 
@@ -364,4 +400,182 @@ async def test_what_was_cut_off_is_not_done_again(tmp_path: Path) -> None:
             await scene.call("effect", text=str(n))
             await scene.bad(do("die")) if n < 2 else None
         assert scene.effects == [str(n) for n in range(5)]
-        await until(scene.well_again) if hasattr(scene, "well_again") else None
+
+
+# Over HTTP
+
+
+VERSION = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {"tools": {}},
+    "serverInfo": {"name": "web", "version": "1"},
+}
+
+
+@dataclass
+class Web:
+    """A server by hand, of the older protocol; `worst` are functions by method, or `GET`, in place of its answers."""
+
+    worst: dict[str, Any] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+    session: str = "one"
+    open: list[Asked] = field(default_factory=list)
+
+    def restart(self) -> None:
+        """It knows nobody any more, and all its connections are gone."""
+        self.session = "another"
+        for asked in self.open:
+            asked.writer.transport.abort()
+
+    async def __call__(self, asked: Asked) -> None:
+        self.open.append(asked)
+        method = asked.message["method"] if asked.method == "POST" else asked.method
+        if method == "tools/call":
+            self.calls.append(asked.message["params"]["arguments"]["text"])
+        if method in self.worst:
+            return await self.worst[method](asked)
+        if asked.method != "POST":
+            return await asked.answer(405)
+        if method != "initialize" and asked.headers.get("mcp-session-id") != self.session:
+            return await asked.answer(404)
+        if method == "initialize":
+            return await asked.result(VERSION, mcp_session_id=self.session)
+        if method == "tools/list":
+            return await asked.result({"tools": [tool("echo")]})
+        if method == "tools/call":
+            return await asked.result(said(self.calls[-1]))
+        return await asked.answer(202)
+
+
+@asynccontextmanager
+async def on_the_web(
+    tmp_path: Path, worst: dict[str, Any] | None = None, **options: Any
+) -> AsyncIterator[tuple[Scene, Web]]:
+    web = Web(worst or {})
+    async with bare(web) as url:
+        given = {"namespace": "bad", "manifest": False, "timeout": 1, "protocol": "legacy", **options}
+        async with beside(tmp_path, mcp.http(f"{url}/mcp", **given)) as scene:
+            yield scene, web
+
+
+async def endless_events(asked: Asked) -> None:
+    await asked.events()
+    while True:
+        await asked.event(
+            "data: "
+            + json.dumps(
+                {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}
+            )
+        )
+
+
+async def endless_event(asked: Asked) -> None:
+    await asked.events()
+    while True:
+        asked.writer.write(b"data: " + b"x" * 65_536 + b"\n")
+        await asked.writer.drain()
+
+
+async def large_body(asked: Asked) -> None:
+    asked.writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 104857600\r\n\r\n")
+    for _ in range(1_600):
+        asked.writer.write(b" " * 65_536)
+        await asked.writer.drain()
+
+
+BOMB = gzip.compress(b" " * (32 << 20), 1)
+
+
+async def bomb(asked: Asked) -> None:
+    await asked.answer(200, BOMB, content_type="application/json", content_encoding="gzip")
+
+
+async def slow_headers(asked: Asked) -> None:
+    for byte in b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Slow: " + b"x" * 10_000:
+        asked.writer.write(bytes([byte]))
+        await asked.writer.drain()
+        await asyncio.sleep(0.05)
+
+
+async def elsewhere(asked: Asked) -> None:
+    await asked.answer(307, b"", location="http://169.254.169.254/latest/meta-data")
+
+
+async def cut_off(asked: Asked) -> None:
+    asked.writer.write(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"jsonrpc"')
+    await asked.writer.drain()
+    asked.writer.transport.abort()
+
+
+async def cut_off_events(asked: Asked) -> None:
+    await asked.events('data: {"jsonrpc"')
+    asked.writer.transport.abort()
+
+
+async def hang_up(asked: Asked) -> None:
+    asked.writer.transport.abort()
+
+
+async def nonsense(asked: Asked) -> None:
+    asked.writer.write(b"SSH-2.0-OpenSSH_9.6\r\n\r\n")
+    await asked.writer.drain()
+    asked.writer.close()
+
+
+def status(code: int) -> Any:
+    async def refuse(asked: Asked) -> None:
+        await asked.answer(code, "<html>no</html>", content_type="text/html")
+
+    return refuse
+
+
+AT_A_CALL: dict[str, tuple[Any, set[str]]] = {
+    "endless events": (endless_events, {"timed_out"}),
+    "one endless event": (endless_event, {"unknown_effect"}),
+    "a body of 100 MB": (large_body, {"unknown_effect"}),
+    "a bomb": (bomb, {"unknown_effect"}),
+    "headers byte by byte": (slow_headers, {"timed_out"}),
+    "a way to another host": (elsewhere, {"unknown_effect", "unavailable", "failed"}),
+    "half an answer": (cut_off, {"unknown_effect"}),
+    "half an event": (cut_off_events, {"unknown_effect"}),
+    "a page": (status(200), {"unknown_effect"}),
+    "a reset": (hang_up, {"unknown_effect"}),
+    "no HTTP": (nonsense, {"unknown_effect"}),
+    "401": (status(401), {"unavailable"}),
+    "403": (status(403), {"unavailable"}),
+    "500": (status(500), {"unknown_effect"}),
+    "503": (status(503), {"unknown_effect"}),
+}
+
+
+@pytest.mark.parametrize("what", AT_A_CALL)
+async def test_whatever_comes_over_http_costs_its_call_which_is_not_repeated(tmp_path: Path, what: str) -> None:
+    worst, codes = AT_A_CALL[what]
+    async with on_the_web(tmp_path, {"tools/call": worst}) as (scene, web):
+        outcome = await scene.call("echo", text="once")
+        assert outcome.code in codes, outcome
+        if outcome.code != "unavailable":  # those that were turned away did nothing, and may go twice
+            assert web.calls == ["once"]
+        web.worst.clear()
+        assert await scene.call("echo", text="again") == Done("again")
+
+
+@pytest.mark.parametrize("method", ["initialize", "tools/list"])
+@pytest.mark.parametrize("worst", [status(401), status(404), status(500), hang_up, nonsense, large_body, endless_event])
+async def test_a_server_that_does_not_come_up_over_http_is_left_out(tmp_path: Path, method: str, worst: Any) -> None:
+    async with on_the_web(tmp_path, {method: worst}, start_timeout=1) as (scene, _):
+        assert "## bad\nIts tools are not available now" in scene.runtime.instructions()
+
+
+async def test_a_session_that_is_lost_in_the_middle_is_made_anew_and_the_call_repeated(tmp_path: Path) -> None:
+    async with on_the_web(tmp_path) as (scene, web):
+        assert await scene.call("echo", text="a") == Done("a")
+        web.session = "two"
+        assert await scene.call("echo", text="b") == Done("b")
+
+
+async def test_a_server_that_was_restarted_between_calls_is_found_again(tmp_path: Path) -> None:
+    async with on_the_web(tmp_path) as (scene, web):
+        assert await scene.call("echo", text="a") == Done("a")
+        web.restart()
+        assert await scene.call("echo", text="b") == Done("b")

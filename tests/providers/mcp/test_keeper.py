@@ -16,8 +16,8 @@ from tests.providers.mcp.steady import Steady, described, until
 from toolwright import Done, Failed, Runtime, Unavailable, mcp
 from toolwright.core.events import CallProgress
 from toolwright.providers.mcp import backoff, health
-from toolwright.providers.mcp.lock import Lock
-from toolwright.providers.mcp.route import Route
+from toolwright.providers.mcp.routes.route import Route
+from toolwright.providers.mcp.trust.lock import Lock
 
 
 def children() -> list[psutil.Process]:
@@ -152,7 +152,9 @@ async def test_a_call_that_the_server_died_on_is_not_repeated_and_the_next_start
 
 
 async def test_a_call_that_may_be_repeated_is_unavailable_and_tried_again(steady: Steady) -> None:
-    async with Runtime(steady.provider(effects={"die": ["read"]}, retries=1), defaults={"retry_delay": 0.01}) as runtime:
+    async with Runtime(
+        steady.provider(effects={"die": ["read"]}, retries=1), defaults={"retry_delay": 0.01}
+    ) as runtime:
         outcome = await runtime.call("steady__die", {"text": "looked"})
     assert failure(outcome).code == "unavailable"
     assert steady.effects == ["looked", "looked"]
@@ -327,7 +329,11 @@ async def test_no_more_connections_are_opened_than_allowed(server: Steady) -> No
 
 async def test_tools_are_chosen_by_allow_and_deny(server: Steady) -> None:
     async with Runtime(server.provider(allow=["E*", "pid"], deny=["environment"])) as runtime:
-        assert sorted(listing.name for listing in runtime.catalogue) == ["steady__echo", "steady__effect", "steady__pid"]
+        assert sorted(listing.name for listing in runtime.catalogue) == [
+            "steady__echo",
+            "steady__effect",
+            "steady__pid",
+        ]
 
 
 async def test_tools_that_a_server_adds_and_drops_come_and_go(steady: Steady) -> None:
@@ -354,9 +360,7 @@ async def test_instructions_and_prompts_are_told(steady: Steady) -> None:
         assert runtime.instructions() == "## steady\nBe steady.\n\nPrompts:\n- greet: Say hello."
 
 
-async def test_a_definition_that_changes_is_held_back_until_somebody_accepts_it(
-    steady: Steady, tmp_path: Path
-) -> None:
+async def test_a_definition_that_changes_is_held_back_until_somebody_accepts_it(steady: Steady, tmp_path: Path) -> None:
     lock = tmp_path / "toolwright.lock"
     steady.offer(described("pid"), described("pay", "Pay a bill."))
     async with Runtime(steady.provider(lock=lock)) as runtime:
@@ -451,10 +455,11 @@ async def test_the_runtime_may_be_entered_and_left_by_different_tasks(server: St
 
 async def test_a_start_that_is_cancelled_leaves_nothing(server: Steady) -> None:
     server.say("deaf")
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.3):
-            async with Runtime(server.provider(start_timeout=None)):
-                pass
+    starting = asyncio.create_task(Runtime(server.provider(start_timeout=None)).__aenter__())
+    await until(lambda: server.starts == 1)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
     assert not children()
 
 

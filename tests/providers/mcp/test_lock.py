@@ -15,10 +15,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from toolwright import DefinitionError, NotFound, ToolError
-from toolwright.providers.mcp.change import Change
-from toolwright.providers.mcp.fingerprint import canonical_json, fingerprint
-from toolwright.providers.mcp.lock import Lock
-from toolwright.providers.mcp.visible import visible
+from toolwright.providers.mcp.trust.change import Change
+from toolwright.providers.mcp.trust.fingerprint import canonical_json, fingerprint
+from toolwright.providers.mcp.trust.lock import Lock
+from toolwright.providers.mcp.trust.visible import visible
 
 GIT = "stdio:uvx mcp-server-git"
 LOG = {
@@ -398,7 +398,7 @@ def test_a_link_to_the_file_stays_a_link(path, tmp_path):
 
 LOOKING = """
 import sys
-from toolwright.providers.mcp.lock import Lock
+from toolwright.providers.mcp.trust.lock import Lock
 for number in range(8):
     Lock(sys.argv[1]).look(f"{sys.argv[2]}{number}", "x", [{"name": "tool"}])
 """

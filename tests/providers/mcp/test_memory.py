@@ -8,8 +8,8 @@ from mcp.server import MCPServer, Server
 
 from tests.providers.mcp.peers import FOLDER
 from toolwright.core.errors import DefinitionError
-from toolwright.providers.mcp.memory import Memory
-from toolwright.providers.mcp.route import Who, trouble_of
+from toolwright.providers.mcp.routes.memory import Memory
+from toolwright.providers.mcp.routes.route import Who, trouble_of
 
 
 def friendly():

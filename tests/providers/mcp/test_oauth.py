@@ -24,9 +24,9 @@ from toolwright.core.errors import DefinitionError, Denied, TimedOut, Unavailabl
 from toolwright.outgoing.connector import dial
 from toolwright.outgoing.settings import Settings
 from toolwright.outgoing.transport import guarded
-from toolwright.providers.mcp.oauth import STEPS, client_credentials, identity_assertion, oauth
-from toolwright.providers.mcp.route import Who
-from toolwright.providers.mcp.trouble import inmost
+from toolwright.providers.mcp.auth.oauth import STEPS, client_credentials, identity_assertion, oauth
+from toolwright.providers.mcp.routes.route import Who
+from toolwright.providers.mcp.routes.trouble import inmost
 
 ROOT = Path(__file__).parents[3]
 HERE = Settings(allow_private=["127.0.0.1"])
@@ -494,8 +494,8 @@ import asyncio, sys
 from toolwright.outgoing.connector import dial
 from toolwright.outgoing.settings import Settings
 from toolwright.outgoing.transport import guarded
-from toolwright.providers.mcp.oauth import oauth
-from toolwright.providers.mcp.route import Who
+from toolwright.providers.mcp.auth.oauth import oauth
+from toolwright.providers.mcp.routes.route import Who
 folder, url = sys.argv[1:]
 auth = oauth(tokens=folder, interactive=False).auth_for(Who(), url)
 async def main():

@@ -20,9 +20,9 @@ from tests.needs import needs
 from tests.providers.mcp.peers import FRIENDLY, PLAIN
 from tests.sandbox.remains import descriptors, gone, marker, processes_with
 from toolwright.core.errors import DefinitionError, NotStarted
-from toolwright.providers.mcp.route import Who, trouble_of
-from toolwright.providers.mcp.stdio import Stdio
-from toolwright.providers.mcp.trouble import inmost
+from toolwright.providers.mcp.routes.route import Who, trouble_of
+from toolwright.providers.mcp.routes.stdio import Stdio
+from toolwright.providers.mcp.routes.trouble import inmost
 from toolwright.sandbox.sandbox import Sandbox, Unprotected
 
 PYTHON = os.path.realpath(sys.executable)
@@ -216,8 +216,8 @@ async def test_when_we_are_killed_so_is_all_of_the_server(tmp_path, sandboxed):
     script.write_text(
         textwrap.dedent(f"""
         import asyncio
-        from toolwright.providers.mcp.route import Who
-        from toolwright.providers.mcp.stdio import Stdio
+        from toolwright.providers.mcp.routes.route import Who
+        from toolwright.providers.mcp.routes.stdio import Stdio
         from toolwright.sandbox.sandbox import Sandbox
         async def main():
             sandbox = Sandbox(read=({sys.base_prefix!r}, {PEERS!r})) if {sandboxed} else None

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from toolwright.core.errors import Denied, Unavailable
-from toolwright.providers.mcp.kept import KeptInMemory, SignIn
-from toolwright.providers.mcp.tokens import Tokens, address, state_folder
+from toolwright.providers.mcp.auth.kept import KeptInMemory, SignIn
+from toolwright.providers.mcp.auth.tokens import Tokens, address, state_folder
 
 URL = "https://notes.test/mcp"
 SIGN_IN = SignIn({"access_token": "s3cret", "refresh_token": "r3fresh", "expires_in": 60}, 123.0, {"client_id": "c"})

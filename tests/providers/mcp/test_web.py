@@ -14,8 +14,8 @@ from tests.providers.mcp.peers import served
 from tests.providers.mcp.peers.bare import LISTENING, bare
 from toolwright.core.errors import DefinitionError
 from toolwright.outgoing.settings import Settings
-from toolwright.providers.mcp.route import Who, trouble_of
-from toolwright.providers.mcp.web import Http, Sse
+from toolwright.providers.mcp.routes.route import Who, trouble_of
+from toolwright.providers.mcp.routes.web import Http, Sse
 
 pytestmark = pytest.mark.timeout(5, func_only=True)  # starting a real server takes a while, once
 INITIALIZED = {
@@ -391,7 +391,7 @@ async def test_only_the_host_that_was_named_is_reached_where_it_is_private():
 
 @asynccontextmanager
 async def _client(route):
-    from toolwright.providers.mcp.exchange import client_for
+    from toolwright.providers.mcp.routes.exchange import client_for
 
     async with await client_for(route, Who()) as client:
         yield client

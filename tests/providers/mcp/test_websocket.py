@@ -16,9 +16,9 @@ from websockets.asyncio.server import serve
 from tests.providers.mcp.test_memory import friendly
 from toolwright.core.errors import DefinitionError, NotStarted, ToolError
 from toolwright.outgoing.settings import Settings
-from toolwright.providers.mcp.route import Who, trouble_of
-from toolwright.providers.mcp.trouble import inmost
-from toolwright.providers.mcp.websocket import WebSocket
+from toolwright.providers.mcp.routes.route import Who, trouble_of
+from toolwright.providers.mcp.routes.trouble import inmost
+from toolwright.providers.mcp.routes.websocket import WebSocket
 
 INITIALIZED = {
     "protocolVersion": "2025-11-25",

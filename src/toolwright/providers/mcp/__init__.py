@@ -5,14 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Unpack
 
-for _name in ("stdio", "websocket", "oauth"):  # TEMPORARY until these modules are renamed
-    try:
-        __import__(f"toolwright.providers.mcp.{_name}")
-        globals().pop(_name, None)
-    except ImportError:
-        pass
-
-from toolwright.providers.mcp.oauth import client_credentials, identity_assertion, oauth
+from toolwright.providers.mcp.auth.oauth import client_credentials, identity_assertion, oauth
 from toolwright.providers.mcp.options import Given, Options
 from toolwright.providers.mcp.provider import Server
 
@@ -20,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolwright.outgoing.settings import Settings
-    from toolwright.providers.mcp.route import Texts
+    from toolwright.providers.mcp.routes.route import Texts
     from toolwright.sandbox.sandbox import Sandbox, Unprotected
 
 __all__ = [
@@ -53,14 +46,20 @@ def stdio(
         sandbox: what the command may see and reach; without one it may do all that this process may.
         max_frame: bytes that one message may have; 4 MiB unless said otherwise.
     """
-    from toolwright.providers.mcp.stdio import Stdio
+    from toolwright.providers.mcp.routes.stdio import Stdio
 
     more = {} if max_frame is None else {"max_frame": max_frame}
     return Server(Stdio(command, *args, env=env, cwd=cwd, sandbox=sandbox, **more), Options.of(options))
 
 
 def http(
-    url: str, *, headers: Texts = None, auth: Any = None, settings: Settings | None = None, **options: Unpack[Given]
+    url: str,
+    *,
+    headers: Texts = None,
+    auth: Any = None,
+    settings: Settings | None = None,
+    max_frame: int | str | None = None,
+    **options: Unpack[Given],
 ) -> Server:
     """A server at a URL: streamable HTTP, or the older SSE where it does not know that.
 
@@ -69,30 +68,46 @@ def http(
         auth: `mcp.oauth(...)` or `mcp.client_credentials(...)`.
         settings: what may be reached beside the URL's own host, and within which limits.
     """
-    from toolwright.providers.mcp.web import Http
+    from toolwright.providers.mcp.routes.web import Http
 
-    return Server(Http(url, headers=headers, auth=auth, settings=settings), Options.of(options))
+    route = Http(url, headers=headers, auth=auth, settings=settings, max_frame=max_frame)
+    return Server(route, Options.of(options))
 
 
 def sse(
-    url: str, *, headers: Texts = None, auth: Any = None, settings: Settings | None = None, **options: Unpack[Given]
+    url: str,
+    *,
+    headers: Texts = None,
+    auth: Any = None,
+    settings: Settings | None = None,
+    max_frame: int | str | None = None,
+    **options: Unpack[Given],
 ) -> Server:
     """A server at a URL that speaks the older SSE alone."""
-    from toolwright.providers.mcp.web import Sse
+    from toolwright.providers.mcp.routes.web import Sse
 
-    return Server(Sse(url, headers=headers, auth=auth, settings=settings), Options.of(options))
+    route = Sse(url, headers=headers, auth=auth, settings=settings, max_frame=max_frame)
+    return Server(route, Options.of(options))
 
 
-def websocket(url: str, *, headers: Texts = None, **options: Unpack[Given]) -> Server:
+def websocket(
+    url: str,
+    *,
+    headers: Texts = None,
+    settings: Settings | None = None,
+    max_frame: int | str | None = None,
+    **options: Unpack[Given],
+) -> Server:
     """A server behind a web socket: `ws://` or `wss://`."""
-    from toolwright.providers.mcp.websocket import WebSocket
+    from toolwright.providers.mcp.routes.websocket import WebSocket
 
-    return Server(WebSocket(url, headers=headers), Options.of(options))
+    more: Any = {} if max_frame is None else {"max_frame": max_frame}
+    return Server(WebSocket(url, headers=headers, settings=settings, **more), Options.of(options))
 
 
 def server(served: Any, **options: Unpack[Given]) -> Server:
     """A server object of the MCP library, in this very process."""
-    from toolwright.providers.mcp.memory import Memory
+    from toolwright.providers.mcp.routes.memory import Memory
 
     return Server(Memory(served), Options.of({"manifest": False, **options}))
 
@@ -104,6 +119,6 @@ def servers(
     **options: Unpack[Given],
 ) -> list[Server]:
     """The servers of a file, or of a mapping, with a block `mcpServers` as other programs have it."""
-    from toolwright.providers.mcp.entries import servers as read
+    from toolwright.providers.mcp.written.entries import servers as read
 
     return read(source, environment=environment, **options)

@@ -19,9 +19,10 @@ from toolwright.providers.mcp.health import Health
 from toolwright.providers.mcp.listing import listed
 from toolwright.providers.mcp.manifest import Manifest
 from toolwright.providers.mcp.news import News
+from toolwright.providers.mcp.patience import Patience
 from toolwright.providers.mcp.request import Lost, Request
-from toolwright.providers.mcp.route import Route, Who
-from toolwright.providers.mcp.trouble import Trouble, trouble_of
+from toolwright.providers.mcp.routes.route import Route, Who
+from toolwright.providers.mcp.routes.trouble import Trouble, trouble_of
 from toolwright.providers.mcp.turnstile import Turnstile
 from toolwright.providers.mcp.weir import Weir
 
@@ -42,9 +43,7 @@ class Connection:
     for a while is refused at once.
     """
 
-    def __init__(
-        self, name: str, route: Route, who: Who, options: Options, heard: Heard
-    ) -> None:
+    def __init__(self, name: str, route: Route, who: Who, options: Options, heard: Heard) -> None:
         self.name, self.route, self.who, self.options = name, route, who, options
         self.state: State = "idle"
         self.trouble: Trouble | None = None
@@ -69,6 +68,7 @@ class Connection:
         self._backoff, self._chores, self._turnstile = Backoff(), Chores(name), Turnstile(self._begin)
         self._health = Health(options, self._log, busy=lambda: bool(self.requests), leave=self._leave)
         self._news = News(self._log, self._chores, self.relist)
+        self._patience = Patience(options.patience)
 
     # For callers
 
@@ -218,6 +218,7 @@ class Connection:
         self._client = None
         self._chores.cancel()
         self._queue += self._turnstile.clear()
+        self._patience.close()
         for request in list(self.requests):
             request.cancel()
             request.tell(Lost(self._gone or "The connection was closed."))
@@ -288,7 +289,7 @@ class Connection:
     def _begin(self, request: Request) -> None:
         assert self._client is not None
         self.requests[request] = None
-        request.begin(self._client.session, self._ended)
+        request.begin(self._client.session, self._patience, self._ended)
 
     def _ended(self, request: Request) -> None:
         self.requests.pop(request, None)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from toolwright.providers.mcp.trouble import trouble_of
+from toolwright.providers.mcp.routes.trouble import trouble_of
 
 if TYPE_CHECKING:
     from mcp import Client

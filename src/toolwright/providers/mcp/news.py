@@ -11,8 +11,8 @@ import mcp_types as types
 
 from toolwright.providers.mcp.backoff import DELAYS
 from toolwright.providers.mcp.chores import Chores
-from toolwright.providers.mcp.escaped import escaped
-from toolwright.providers.mcp.trouble import trouble_of
+from toolwright.providers.mcp.routes.escaped import escaped
+from toolwright.providers.mcp.routes.trouble import trouble_of
 
 if TYPE_CHECKING:
     from mcp import Client

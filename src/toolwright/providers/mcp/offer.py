@@ -13,10 +13,10 @@ from typing import Any
 from toolwright.core.errors import Denied, NotFound
 from toolwright.core.outcome import Failed
 from toolwright.core.tool import Tool
-from toolwright.providers.mcp.escaped import escaped
-from toolwright.providers.mcp.lock import Lock
 from toolwright.providers.mcp.manifest import Manifest, Manifests
 from toolwright.providers.mcp.options import Options
+from toolwright.providers.mcp.routes.escaped import escaped
+from toolwright.providers.mcp.trust.lock import Lock
 
 log = logging.getLogger("toolwright")
 

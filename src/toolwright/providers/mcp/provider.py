@@ -21,7 +21,7 @@ from toolwright.core.tool import Tool
 from toolwright.providers.mcp.offer import Offer
 from toolwright.providers.mcp.options import Options
 from toolwright.providers.mcp.process import is_gone_or_here
-from toolwright.providers.mcp.route import Route, Who
+from toolwright.providers.mcp.routes.route import Route, Who
 from toolwright.providers.mcp.sessions import Sessions
 
 if TYPE_CHECKING:

@@ -16,6 +16,8 @@ from toolwright.core.errors import TimedOut, ToolError
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
 
+    from toolwright.providers.mcp.patience import Patience
+
 _ANSWER: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 """The library has checked it against its protocol already; as a model it would be checked, and copied, once more."""
 NOW = "now"
@@ -45,17 +47,15 @@ class Request:
         *,
         inputs: Mapping[str, Any] | None = None,
         state: str | None = None,
-        patience: float | None = None,
         report: Callable[..., None] | None = None,
         permit: Callable[[], object] | None = None,
     ) -> None:
         self.tool, self.arguments = tool, arguments
         self._inputs, self._state = inputs, state
-        self._patience, self._report, self._permit = patience, report, permit
+        self._report, self._permit = report, permit
         self._turn: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._touched = 0.0
+        self._patience: Patience | None = None
         self.asked: Asked | None = None
         """The question that is open."""
         self.over = self.answered = False
@@ -76,8 +76,8 @@ class Request:
 
     # For the connection
 
-    def begin(self, session: ClientSession, ended: Callable[[Request], None]) -> None:
-        """Send it. From now on the server has `patience` seconds for each sign of life."""
+    def begin(self, session: ClientSession, patience: Patience, ended: Callable[[Request], None]) -> None:
+        """Send it. From now on the server may be silent for as long as there is patience."""
         if self.over:
             return
         try:
@@ -89,7 +89,8 @@ class Request:
             ended(self)
             return
         self._task = asyncio.get_running_loop().create_task(self._run(session, ended), name=f"mcp: {self.tool}")
-        self._watch()
+        self._patience = patience
+        patience.watch(self)
 
     async def _run(self, session: ClientSession, ended: Callable[[Request], None]) -> None:
         try:
@@ -111,8 +112,8 @@ class Request:
             input_responses=self._inputs,  # type: ignore[arg-type]
             request_state=self._state,
         )
-        heard = self._progress if self._report is not None or self._patience is not None else None
-        return await session.send_request(types.CallToolRequest(params=params), _ANSWER, progress_callback=heard)
+        request = types.CallToolRequest(params=params)
+        return await session.send_request(request, _ANSWER, progress_callback=self._progress)
 
     def tell(self, what: Any) -> None:
         """Let whoever waits know; what comes after that is kept for who asks next."""
@@ -137,7 +138,8 @@ class Request:
             if self._turn.done() and self._turn.result() is asked:
                 self._turn = asyncio.get_running_loop().create_future()
             asked.answer.set_result(result)
-            self._watch()
+            if self._patience is not None and not self.over:
+                self._patience.watch(self)
 
     def cancel(self) -> None:
         """Nobody wants it any more; the server is told, if it was sent."""
@@ -154,29 +156,18 @@ class Request:
     # Time
 
     async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
-        self._touched = asyncio.get_running_loop().time()
+        if self._patience is not None:
+            self._patience.heard(self)
         if self._report is not None and not self.over:
             self._report(*_told(progress, total, message), progress=progress, total=total)
 
-    def _watch(self) -> None:
-        if self._patience is not None and not self.over:
-            loop = asyncio.get_running_loop()
-            self._touched = loop.time()
-            self._timer = loop.call_later(self._patience, self._look)
-
     def _still(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._patience is not None:
+            self._patience.leave(self)
 
-    def _look(self) -> None:
-        assert self._patience is not None
-        loop = asyncio.get_running_loop()
-        left = self._touched + self._patience - loop.time()
-        if left > 0:
-            self._timer = loop.call_later(left, self._look)
-            return
-        self.tell(TimedOut(f"{self.tool} gave no sign for {self._patience:g} s."))
+    def give_up(self, seconds: float) -> None:
+        """Its server has been silent for too long."""
+        self.tell(TimedOut(f"{self.tool} gave no sign for {seconds:g} s."))
         self.cancel()
 
 

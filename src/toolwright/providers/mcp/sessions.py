@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from toolwright.core.call import Call
 from toolwright.core.errors import NotStarted
 from toolwright.providers.mcp.options import Options
-from toolwright.providers.mcp.route import Route, Who
+from toolwright.providers.mcp.routes.route import Route, Who
 
 if TYPE_CHECKING:
     from toolwright.providers.mcp.connection import Connection, Heard

@@ -22,13 +22,15 @@ from toolwright.providers.mcp.forms import answers_of, question_of, refused
 from toolwright.providers.mcp.offer import Offer
 from toolwright.providers.mcp.options import Options
 from toolwright.providers.mcp.request import NOW, Asked, Lost, Request
-from toolwright.providers.mcp.route import Who
+from toolwright.providers.mcp.routes.route import Who
+from toolwright.providers.mcp.routes.trouble import Trouble, trouble_of
 from toolwright.providers.mcp.sessions import Sessions
-from toolwright.providers.mcp.trouble import Trouble, trouble_of
 
 Requests: TypeAlias = Mapping[str, Mapping[str, Any]]
 ROUNDS = 32
 """How often a server may ask before it is no longer listened to."""
+_UNREADABLE = ("Failed to parse ", "Unexpected content type: ")
+"""How the library begins when it says, in the server's place, that an answer cannot be read."""
 BLOCKS = 200
 """Blocks of an answer that are made ready at once; more of them are beside the loop, so that nobody else waits."""
 POLLING = 0.25
@@ -118,7 +120,7 @@ class Talk:
             connection = self._sessions.of(part.who)
             request = Request(
                 part.wire, part.arguments, inputs=part.inputs, state=part.state,
-                patience=self._options.patience, report=part.report,
+                report=part.report,
                 permit=partial(self._offer.wire_name, part.call.tool),
             )  # fmt: skip
             connection.submit(request)
@@ -229,8 +231,8 @@ class _Again(NotStarted):
 def _trouble(error: Exception) -> Trouble:
     if isinstance(error, Lost):
         return Trouble(True, True, str(error))
-    if isinstance(error, ValidationError):  # of this call alone: the others on the connection go on
-        return Trouble(True, False, "What came is no result of a tool.")
+    if isinstance(error, ValidationError) or str(error).startswith(_UNREADABLE):
+        return Trouble(True, False, "What came is no result of a tool.")  # of this call alone: the others go on
     return trouble_of(error)
 
 

@@ -11,7 +11,7 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
-from toolwright.providers.mcp.escaped import escaped
+from toolwright.providers.mcp.routes.escaped import escaped
 
 MANY = 500
 """Messages that nobody asked for, within a second; what is more is left out."""

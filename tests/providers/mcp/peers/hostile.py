@@ -72,7 +72,12 @@ def die() -> None:
     os._exit(9)
 
 
-STEPS = {step.__name__: step for step in (close_stdout, leave_a_child, cling, shout, start_shouting, hang, die)}
+def note() -> None:
+    with open(FOLDER / "effects", "a", encoding="utf-8") as file:
+        file.write("noted\n")
+
+
+STEPS = {step.__name__: step for step in (note, close_stdout, leave_a_child, cling, shout, start_shouting, hang, die)}
 
 
 def act(steps: list[dict[str, Any]], message: dict[str, Any]) -> None:
@@ -113,8 +118,11 @@ def called(name: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def heard(message: dict[str, Any]) -> None:
+    if "method" not in message:
+        with open(FOLDER / "heard", "a", encoding="utf-8") as file:
+            file.write(json.dumps(message) + "\n")
     if "method" not in message or "id" not in message:
-        return
+        return None
     method, params = message["method"], message.get("params") or {}
     said = json.loads((FOLDER / "said.json").read_text()) if (FOLDER / "said.json").exists() else {}
     if method in said:

@@ -20,7 +20,11 @@ STOPPED: dict[Any, threading.Event] = {}
 MODERN = "2026-07-28"
 INFO = {"name": "steady", "version": "1.0"}
 CAPABILITIES = {"tools": {"listChanged": True}, "prompts": {}}
-FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}, "times": {"type": "integer"}}, "required": ["sure"]}
+FORM = {
+    "type": "object",
+    "properties": {"sure": {"type": "boolean"}, "times": {"type": "integer"}},
+    "required": ["sure"],
+}
 
 
 def trace(name: str, line: object) -> None:
@@ -115,7 +119,8 @@ def called(message: dict[str, Any]) -> None:
         token = (params.get("_meta") or {}).get("progressToken")
         for step in range(1, given["count"] + 1):
             if stopped.wait(given["seconds"]):
-                return trace("cancelled", "steps")
+                trace("cancelled", "steps")
+                return
             told = {"progressToken": token, "progress": step, "total": given["count"], "message": f"step {step}"}
             send({"method": "notifications/progress", "params": told})
         answer(message, text("stepped"))
@@ -169,7 +174,12 @@ def heard(message: dict[str, Any]) -> None:
     elif method == "server/discover" and ERA != "legacy":
         about = {"supportedVersions": [MODERN], "capabilities": CAPABILITIES, "instructions": "Be steady."}
         meta = {"_meta": {"io.modelcontextprotocol/serverInfo": INFO}}
-        send({"id": message["id"], "result": {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **about, **meta}})
+        send(
+            {
+                "id": message["id"],
+                "result": {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **about, **meta},
+            }
+        )
     elif method == "subscriptions/listen":
         LISTENING.append(message["id"])
         meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}

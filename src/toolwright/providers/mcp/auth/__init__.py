@@ -1,0 +1,1 @@
+"""Auth: who we are to a server."""

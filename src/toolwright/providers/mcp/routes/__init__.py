@@ -1,0 +1,1 @@
+"""Routes: how servers are reached."""

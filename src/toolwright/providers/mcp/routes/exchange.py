@@ -1,0 +1,159 @@
+"""Exchange: requests and answers over HTTP, of which none that fails takes the others with it.
+
+Imported when a connection is opened, and not before: the library takes a second to load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import JSONRPCError, jsonrpc_message_adapter
+
+from toolwright.outgoing.transport import guarded
+from toolwright.providers.mcp.auth.oauth import STEPS
+from toolwright.providers.mcp.routes.route import Ended, Who, resolved
+from toolwright.providers.mcp.routes.trouble import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    Trouble,
+    tell,
+    trouble_of,
+)
+from toolwright.providers.mcp.routes.web import refused, trouble
+
+if TYPE_CHECKING:
+    from toolwright.providers.mcp.routes.web import Http
+
+PARTING = 2.0
+"""Seconds to take leave of a server that keeps a session."""
+_SESSION = "mcp-session-id"
+
+
+async def client_for(route: Http, who: Who) -> httpx2.AsyncClient:
+    """A guarded client with somebody's headers and login."""
+    headers = await resolved(route.headers, who)
+    auth: Any = None if route.auth is None else route.auth.auth_for(who, route.url)
+    if isawaitable(auth):
+        auth = await auth
+    settings = route.settings
+    timeout = httpx2.Timeout(settings.read_timeout, connect=settings.connect_timeout, pool=settings.connect_timeout)
+    most = max(settings.max_redirects, STEPS)  # each step of a sign-in counts as a redirect
+    return guarded(settings, headers=headers, auth=auth, timeout=timeout, max_redirects=most)
+
+
+class Streamed:
+    """A connection in the streamable way: what the library's `Client` enters and leaves."""
+
+    def __init__(self, route: Http, who: Who, ended: Ended) -> None:
+        self._route, self._who, self._ended = route, who, ended
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Any:
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(await client_for(self._route, self._who))
+            self._exchange = Exchange(client, self._ended)
+            options: Any = {"http_client": self._exchange, "max_sse_event_size": self._route.max_frame}
+            streams = await stack.enter_async_context(streamable_http_client(self._route.url, **options))
+            self._stack = stack.pop_all()
+        return streams
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        self._exchange.leave()
+        return await self._stack.__aexit__(*error)
+
+
+class Exchange:
+    """In the place of the library's HTTP client: tells the library of each failure as the answer to one request.
+
+    Otherwise an error of one request would end the connection and all that is under way on it.
+    """
+
+    def __init__(self, client: httpx2.AsyncClient, ended: Ended) -> None:
+        self._client, self._tell_ended = client, ended
+        self._left = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def leave(self) -> None:
+        """From now on the end is ours, and nobody is told of it."""
+        self._left = True
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send a request; what goes wrong with a message becomes its answer."""
+        if request.method == "DELETE":
+            async with asyncio.timeout(PARTING):
+                return await self._client.send(request, **options)
+        if request.method == "GET" or request.headers.get("mcp-method") == "subscriptions/listen":
+            request.extensions = {**request.extensions, "timeout": {**request.extensions["timeout"], "read": None}}
+        if request.method == "GET":
+            return await self._listen(request, options)
+        try:
+            return await self._answer(request, await self._client.send(request, **options))
+        except Exception as error:  # noqa: BLE001 - whatever it is, a login among it, it is this request's alone
+            return _instead(request, 503, CONNECTION_CLOSED, _meaning(error))
+
+    async def _listen(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
+        """The stream of news; the library opens it again when it breaks off, and is silent when that fails."""
+        try:
+            response = await self._client.send(request, **options)
+        except Exception as error:
+            self._end(_meaning(error))
+            raise
+        if response.status_code >= 400:
+            self._end(refused(request.url.host, response.status_code, session=_SESSION in request.headers))
+        return response
+
+    def _end(self, met: Trouble) -> None:
+        if met.gone and not self._left:
+            self._left = True
+            self._tell_ended(met.message)
+
+    async def _answer(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        json = response.headers.get("content-type", "").lower().startswith("application/json")
+        try:
+            if json:
+                await response.aread()
+            if response.status_code < 400 or (json and _is_error(response.content) and not _lost(request, response)):
+                return response
+        except BaseException:
+            await response.aclose()
+            raise
+        await response.aclose()
+        return _instead(request, response.status_code, *_refusal(request, response))
+
+
+def _lost(request: httpx2.Request, response: httpx2.Response) -> bool:
+    return response.status_code in (404, 410) and _SESSION in request.headers
+
+
+def _refusal(request: httpx2.Request, response: httpx2.Response) -> tuple[int, Trouble]:
+    met = refused(request.url.host, response.status_code, session=_SESSION in request.headers)
+    if response.status_code == 404:
+        return (INVALID_REQUEST if met.gone else METHOD_NOT_FOUND), met
+    return INTERNAL_ERROR, met
+
+
+def _is_error(body: bytes) -> bool:
+    try:
+        return isinstance(jsonrpc_message_adapter.validate_json(body, by_name=False), JSONRPCError)
+    except ValueError:
+        return False
+
+
+def _meaning(error: Exception) -> Trouble:
+    return trouble(error) if isinstance(error, httpx2.RequestError) else trouble_of(error)
+
+
+def _instead(request: httpx2.Request, status: int, code: int, met: Trouble) -> httpx2.Response:
+    """An answer of the protocol, in place of what cannot be told in it."""
+    error = {"code": code, "message": met.message, "data": tell(met)}
+    body = {"jsonrpc": "2.0", "id": None, "error": error}
+    return httpx2.Response(max(status, 400), json=body, request=request)

@@ -1,0 +1,154 @@
+"""Lines: a child process that is spoken to in lines of JSON.
+
+Imported when a connection is opened, and not before: the library takes a second to load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from anyio import CancelScope
+
+from toolwright.providers.mcp.routes.label import masked
+from toolwright.providers.mcp.routes.route import Ended, Who
+from toolwright.providers.mcp.routes.stderr import Stderr
+from toolwright.providers.mcp.routes.wire import Reading, TooLarge, Wire, Writing
+from toolwright.sandbox.child import Child
+from toolwright.sandbox.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from toolwright.providers.mcp.routes.stdio import Stdio
+
+CHUNK = 1 << 16
+GRACE = 1.5
+"""Seconds that a server has to end by itself once nothing more is sent to it."""
+ASKED = 0.5
+"""Seconds that it has after it was asked to end; then it is ended, with all that it started."""
+_PARTING = 0.5
+"""Seconds to wait for the exit code of a server that has closed its output."""
+_FLUSHED = 512
+"""Chunks that a server may still write while it ends."""
+
+
+class Spoken:
+    """A server's process while it is connected: what the library's `Client` enters and leaves."""
+
+    def __init__(self, route: Stdio, who: Who, ended: Ended) -> None:
+        self._route, self._who, self._ended = route, who, ended
+        self._child: Child | None = None
+        self._stderr = Stderr(route.log)
+        self._code: int | None = None
+
+    async def __aenter__(self) -> tuple[Reading, Writing]:
+        route, surroundings = self._route, await self._route.surroundings(self._who)
+        folder = route.check(surroundings)
+        shown = [folder] if isinstance(surroundings, Sandbox) and route.cwd else []
+        self._child = await Child.start(
+            route.argv, cwd=folder, sandbox=surroundings, read=shown, stdin=True, limit=CHUNK
+        )
+        self._reading_stderr = asyncio.create_task(self._stderr.read(self._child.stderr))
+        lines = Lines(self._child, route.max_frame, self)
+        self._wire = Wire(lines, log=route.log, ended=self._ended)
+        return Reading(self._wire), Writing(self._wire)
+
+    async def __aexit__(self, *_: object) -> None:
+        child = self._child
+        assert child is not None
+        self._wire.leave()
+        with CancelScope(shield=True):
+            try:
+                await self._let_end(child)
+            finally:
+                await self._end(child)
+
+    async def _end(self, child: Child) -> None:
+        try:
+            await child.stop(ASKED)
+            await self._exit_code(0.1)
+            await self._said(1.0)
+        finally:
+            self._reading_stderr.cancel()
+
+    async def _let_end(self, child: Child) -> None:
+        """Close its input, and take what it still writes: stuck writing, it could not see that it is to end."""
+        child.stdin.finish()
+        with suppress(TimeoutError, RuntimeError):  # somebody is reading still
+            async with asyncio.timeout(GRACE):
+                for _ in range(_FLUSHED):
+                    if not await child.stdout.read(CHUNK):
+                        break
+                else:
+                    return
+                await child.wait()
+
+    @property
+    def dropped(self) -> int:
+        """How many lines were no messages."""
+        return self._wire.dropped
+
+    async def last_words(self) -> str:
+        """Why the server has gone, as far as it can be known within a moment."""
+        await self._exit_code(_PARTING)
+        await self._said(0.1)
+        how = "closed its output" if self._code is None else f"ended by itself, with {_code(self._code)}"
+        last = f" It last wrote: {_shown(self._stderr.lines[-1])}" if self._stderr.lines else ""
+        return f"The server {how}.{last}"
+
+    async def _exit_code(self, seconds: float) -> None:
+        assert self._child is not None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                self._code = await self._child.wait()
+
+    async def _said(self, seconds: float) -> None:
+        await asyncio.wait({self._reading_stderr}, timeout=seconds)
+
+    def story(self) -> str:
+        """How it ended, and the last lines that it wrote to stderr."""
+        how = "" if self._code is None else f"It ended with {_code(self._code)}."
+        said = "\n".join(f"  {line}" for line in self._stderr.lines)
+        return "\n".join(filter(None, [how, f"The last lines of its stderr:\n{said}" if said else ""]))
+
+
+def _code(code: int) -> str:
+    return f"exit code {code}" if code <= 128 else f"signal {code - 128}"
+
+
+class Lines:
+    """Lines of a process's output, read in large pieces, and lines to its input."""
+
+    def __init__(self, child: Child, most: int, spoken: Spoken) -> None:
+        self._child, self._most = child, most
+        self._begun: list[bytes] = []
+        self._length = 0
+        self.last_words = spoken.last_words
+
+    async def take(self) -> list[bytes]:
+        """All lines that have come."""
+        while data := await self._child.stdout.read(CHUNK):
+            *lines, rest = data.split(b"\n")
+            if lines:
+                lines[0] = b"".join([*self._begun, lines[0]])
+                self._begun, self._length = [], 0
+            self._begun.append(rest)
+            self._length += len(rest)
+            if self._length > self._most or (lines and len(lines[0]) > self._most):
+                self._begun = []
+                raise TooLarge(f"The server sent a message of more than {self._most} bytes, which is not read.")
+            if lines:
+                return lines
+        return []
+
+    async def put(self, frame: str) -> None:
+        """Write a line, once those before it have been taken: so no more than one waits, however slow the server."""
+        stdin = self._child.stdin
+        await stdin.drain()
+        stdin.write(frame.encode() + b"\n")
+        await stdin.drain()
+
+
+def _shown(line: str) -> str:
+    """What a server complains of may name the key that does not fit."""
+    return " ".join(masked(line.split()))

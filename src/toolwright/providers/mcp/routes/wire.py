@@ -1,0 +1,223 @@
+"""Wire: the messages of one connection, as the library's session reads and writes them.
+
+Imported when a connection is opened, and not before: the library takes a second to load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn, Protocol, Self
+
+from anyio import ClosedResourceError, EndOfStream
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
+
+from toolwright.core.errors import NotStarted, ToolError
+from toolwright.providers.mcp.routes.escaped import escaped
+from toolwright.providers.mcp.routes.route import Ended
+from toolwright.providers.mcp.routes.trouble import CONNECTION_CLOSED, PARSE_ERROR, Trouble, tell
+
+_TURN = 64
+"""Messages that are handed over in a row before others have their turn."""
+_MOST_LOGGED = 20
+"""Lines that are no messages, of which each is logged; after that, one of a thousand."""
+
+
+class TooLarge(Exception):
+    """A message is larger than it may be."""
+
+
+class Line(Protocol):
+    """What carries the messages."""
+
+    async def take(self) -> Sequence[bytes | str]:
+        """The next messages; none once no more will come. Raises `TooLarge`."""
+        ...
+
+    async def put(self, frame: str) -> None:
+        """Send one message; raises `OSError` once nobody reads any more, a `ToolError` if only this one failed."""
+        ...
+
+    async def last_words(self) -> str:
+        """Why the other side has gone."""
+        ...
+
+
+class Wire:
+    """What goes over a line, and which requests still wait for their answers."""
+
+    def __init__(self, line: Line, *, log: logging.Logger, ended: Ended) -> None:
+        self._line, self._log, self._tell_ended = line, log, ended
+        self._waiting: dict[str, Any] = {}
+        self._reason: str | None = None
+        self._left = False
+        self.over = False
+        """Whether no more will be read."""
+        self.dropped = 0
+        """How many lines were no messages."""
+
+    def leave(self) -> None:
+        """From now on the end is ours, and nobody is told of it."""
+        self._left = True
+
+    async def send(self, message: Any) -> None:
+        """Write one message, once those before it have been taken."""
+        if self._reason is not None or self._left:
+            self._refuse(message)
+        self._remember(message)
+        try:
+            await self._line.put(message.model_dump_json(by_alias=True, exclude_unset=True))
+        except OSError:
+            self._end(await self._line.last_words())
+            self._refuse(message)
+        except ToolError:  # this one failed; those that nobody waits for fail in silence
+            if not isinstance(message, JSONRPCRequest):
+                raise ClosedResourceError from None
+            self._waiting.pop(str(message.id), None)
+            raise
+
+    def _refuse(self, message: Any) -> NoReturn:
+        """It was not sent. The library expects its own error where nobody waits for an answer."""
+        if not isinstance(message, JSONRPCRequest):
+            raise ClosedResourceError
+        self._waiting.pop(str(message.id), None)
+        raise NotStarted(self._reason or "The connection to the server is closed.")
+
+    def _remember(self, message: Any) -> None:
+        if isinstance(message, JSONRPCRequest):
+            self._waiting[str(message.id)] = message.id
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._waiting.pop(str((message.params or {}).get("requestId")), None)
+
+    async def messages(self) -> list[SessionMessage]:
+        """The next messages; the last are those that tell whoever still waits why nothing more will come."""
+        try:
+            frames = await self._line.take()
+        except TooLarge as error:
+            return self._farewell(str(error))
+        return list(self._parsed(frames)) if frames else self._farewell(await self._line.last_words())
+
+    def _parsed(self, frames: Sequence[bytes | str]) -> Iterator[SessionMessage]:
+        for frame in frames:
+            try:
+                message = jsonrpc_message_adapter.validate_json(frame, by_name=False)
+            except ValueError:
+                yield from self._drop(frame)
+                continue
+            if isinstance(message, (JSONRPCResponse, JSONRPCError)):
+                self._waiting.pop(str(message.id), None)
+            yield SessionMessage(message)
+
+    def _drop(self, frame: bytes | str) -> Iterator[SessionMessage]:
+        """What is no message is not handed on. If it was meant as an answer, whoever waits for it is told."""
+        if not frame.strip():
+            return
+        self.dropped += 1
+        if self.dropped <= _MOST_LOGGED or self.dropped % 1000 == 0:
+            self._log.warning("What is no message was dropped (%d so far): %s", self.dropped, escaped(frame))
+        if (asked := self._waiting.pop(_answered_by(frame), None)) is not None:
+            reason = "The server's answer is no message of the protocol."
+            yield _failure(asked, PARSE_ERROR, reason, tell(Trouble(True, False, reason)))
+
+    def _end(self, reason: str) -> None:
+        if self._reason is None:
+            self._reason = reason
+            if not self._left:
+                self._tell_ended(reason)
+
+    def _farewell(self, reason: str) -> list[SessionMessage]:
+        self._end(reason)
+        self.over = True
+        waiting, self._waiting = list(self._waiting.values()), {}
+        data = tell(Trouble(True, True, reason)) if waiting else {}
+        return [_failure(asked, CONNECTION_CLOSED, reason, data) for asked in waiting]
+
+
+def _answered_by(frame: bytes | str) -> str:
+    try:
+        read = json.loads(frame)
+    except (ValueError, RecursionError):
+        return ""
+    return str(read.get("id")) if isinstance(read, dict) and "method" not in read else ""
+
+
+def _failure(asked: Any, code: int, reason: str, data: Any) -> SessionMessage:
+    error = ErrorData(code=code, message=reason, data=data)
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=asked, error=error))
+
+
+class Reading:
+    """The messages of the other side: they are read when somebody asks for them, and no earlier."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._ready: deque[SessionMessage] = deque()
+        self._given = 0
+        self._closed = False
+
+    async def receive(self) -> SessionMessage:
+        """The next message; raises `EndOfStream` when there is none."""
+        while not self._ready:
+            if self._closed:
+                raise ClosedResourceError
+            if self._wire.over:
+                raise EndOfStream
+            self._ready.extend(await self._wire.messages())
+        self._given += 1
+        if self._given % _TURN == 0:
+            await asyncio.sleep(0)
+        return self._ready.popleft()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        try:
+            return await self.receive()
+        except EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        """Nobody reads any more."""
+        self._closed = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class Writing:
+    """The messages to the other side."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._closed = False
+
+    async def send(self, item: SessionMessage) -> None:
+        """Write one message."""
+        if self._closed:
+            raise ClosedResourceError
+        await self._wire.send(item.message)
+
+    async def aclose(self) -> None:
+        """Nobody writes any more."""
+        self._closed = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()

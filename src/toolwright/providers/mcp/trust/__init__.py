@@ -1,0 +1,1 @@
+"""Trust: which definitions of tools are the ones that somebody has seen."""

@@ -1,0 +1,1 @@
+"""Written: servers as people write them into files."""

@@ -1,0 +1,123 @@
+"""Entries: the servers of a file as people have it, be it Claude Desktop's, Cursor's, VS Code's or our own."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from toolwright.core.errors import DefinitionError
+from toolwright.core.names import sanitised
+from toolwright.providers.mcp.options import Options
+from toolwright.providers.mcp.provider import Server
+from toolwright.providers.mcp.written.entry import Entry, read_entry
+from toolwright.providers.mcp.written.file import File, read_file
+from toolwright.providers.mcp.written.keys import OTHERS
+from toolwright.providers.mcp.written.late import route_of
+from toolwright.providers.mcp.written.variables import Variables
+from toolwright.providers.mcp.written.written import Mistake, Written, snake, text, word
+
+log = logging.getLogger("toolwright")
+BLOCKS = ("mcp_servers", "context_servers", "servers")
+"""What the block of servers is called; the last is an editor's, where names may hold anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The servers of a file, and what an editor would ask for to fill them in."""
+
+    servers: Written
+    inputs: Mapping[str, str | None] = field(default_factory=dict)
+
+    def entries(self) -> list[Entry]:
+        """Every server of it, those too that are switched off."""
+        return [read_entry(name, given, self._otherwise(name)) for name, given in self._named()]
+
+    def _named(self) -> Iterator[tuple[str, Written]]:
+        if not isinstance(self.servers.value, (list, tuple)):
+            yield from self.servers.entries("write name: {command: ...}, or name: {url: ...}.").items()
+            return
+        seen = set[str]()
+        for item in self.servers.items():
+            found = {OTHERS.get(snake(key), snake(key)): inside for key, inside in item.entries().items()}
+            if "name" not in found:
+                raise item.mistake("A server in a list needs a name.", "write name: ....")
+            if (name := text(found["name"])) in seen:
+                raise item.mistake(f"There are two servers {name!r}.", "give one another name.")
+            seen.add(name)
+            yield name, item
+
+    def _otherwise(self, name: str) -> str:
+        return sanitised(name) if self.servers.key == "servers" else ""
+
+
+def block_of(top: Written) -> Block:
+    """The block of servers in a whole file, or the file itself where it is nothing else."""
+    if isinstance(top.value, (list, tuple)):
+        return Block(top)
+    found = {snake(key): inside for key, inside in top.entries().items()}
+    for name in BLOCKS:
+        if name in found and not _is_server(found[name]):
+            return Block(found[name], inputs_of(found.get("inputs")))
+    for name in ("mcp", "tools"):
+        if name in found and isinstance(found[name].value, Mapping) and not _is_server(found[name]):
+            return block_of(found[name])
+    if found and not all(_is_server(inside) for inside in found.values()):
+        raise top.mistake("There are no MCP servers in it.", "put them under mcpServers: {name: {command: ...}}.")
+    return Block(top)
+
+
+def _is_server(given: Written) -> bool:
+    if not isinstance(given.value, Mapping):
+        return isinstance(given.value, str)
+    named = {OTHERS.get(snake(str(key)), snake(str(key))): value for key, value in given.value.items()}
+    return any(isinstance(named.get(key), (str, list)) for key in ("command", "url"))
+
+
+def inputs_of(given: Written | None) -> dict[str, str | None]:
+    """What an editor would ask for, with what it offers."""
+    found = [item.entries() for item in given.items()] if given is not None else []
+    return {text(item["id"]): word(item["default"]) if "default" in item else None for item in found if "id" in item}
+
+
+def servers(
+    source: str | PathLike[str] | Mapping[str, Any], *, environment: Mapping[str, str] | None = None, **options: Any
+) -> list[Server]:
+    """The servers of a file, or of a mapping, as other programs have it; those that are switched off are left out.
+
+    Args:
+        environment: what variables stand for; the environment of this program unless said otherwise.
+        options: for servers that say nothing of it themselves.
+    """
+    if "namespace" in options:
+        raise DefinitionError("Several servers cannot share a namespace.", fix="each has its own name.")
+    file = File(Written(source)) if isinstance(source, Mapping) else read_file(Path(source).expanduser())
+    try:
+        block = block_of(file.top)
+        variables = Variables(os.environ if environment is None else environment, file.folder, block.inputs)
+        found = [entry for entry in block.entries() if entry.enabled]
+    except Mistake as mistake:
+        raise DefinitionError(mistake.problem, fix=mistake.fix, where=file.where(mistake.at)) from None
+    return [_placed(entry, variables, file.where(entry.at), options) for entry in found]
+
+
+def _placed(entry: Entry, variables: Variables, where: str, options: Mapping[str, Any]) -> Server:
+    try:
+        return server_of(entry, variables, where, **options)
+    except DefinitionError as error:
+        raise DefinitionError(error.problem, fix=error.fix, where=error.where or where) from error
+
+
+def server_of(entry: Entry, variables: Variables, where: str = "", **options: Any) -> Server:
+    """One server; nothing is started, and no variable is looked at."""
+    for note in entry.notes:
+        log.info("%s: %s", where or entry.name, note)
+    given = {**options, **entry.options, "deny": [*options.get("deny", ()), *entry.options.get("deny", ())]}
+    for name in ("lock", "manifest"):
+        if isinstance(given.get(name), str):
+            given[name] = variables.path(given[name])
+    return Server(route_of(entry, variables, where), Options.of(given))
