@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 EXPLAINED: dict[str, str] = {
-    "sep-2322-client-request-state": "Every check passes, but a result without `resultType`, which counts as "
-    "complete, is refused by the `mcp` library.",
     "auth/dpop": "Tokens bound to a key (DPoP, SEP-1932) are an extension that the `mcp` library does not have.",
     "auth/dpop-nonce": "The same, with a nonce.",
     "auth/wif-jwt-bearer": "Signing in with a workload's own token (SEP-1933) is an extension that it does not have.",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from toolwright.providers.mcp.routes.web import Http
     from toolwright.runtime.runtime import Runtime
 
-user_option = click.option("--user", metavar="NAME", help="Sign in for a user of your program, and not for yourself.")
+user_option = click.option("--user", metavar="NAME", help="For a user of your program, and not for yourself.")
 
 
 @click.command("login")

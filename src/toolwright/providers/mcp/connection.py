@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from secrets import randbelow
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import mcp_types as types
@@ -176,6 +177,7 @@ class Connection:
     async def _come_up(self, stack: AsyncExitStack) -> None:
         async with asyncio.timeout(self.route.connecting):  # a cancel scope would have to outlive what is entered here
             client = await self._entered(stack)
+            _scatter(client)
             manifest = await listed(client, self._log)
             await self._listed(manifest)
         self._over = asyncio.get_running_loop().create_future()
@@ -202,9 +204,10 @@ class Connection:
         return await stack.enter_async_context(self._made(targets[-1]))
 
     def _made(self, target: Any) -> Client:
+        modern = self.options.protocol not in ("auto", "legacy")
         carries = hasattr(type(target), "__aenter__")  # else it is a server of this very process
         return Client(
-            Weir(target, self._log, self._news.changed) if carries else target,
+            Weir(target, self._log, self._news.changed, modern=modern) if carries else target,
             mode=self.options.protocol,
             elicitation_callback=self._asked,
             message_handler=self._news.noticed,
@@ -326,6 +329,13 @@ def _is_asked_to_stop() -> bool:
     """A transport that breaks cancels the task that entered it, and takes that back; anybody else means it."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def _scatter(client: Client) -> None:
+    """An answer to a question must not come under the id that the question was asked under, also after a restart."""
+    dispatcher = client.session._dispatcher
+    if hasattr(dispatcher, "_next_id"):
+        dispatcher._next_id = randbelow(1 << 31)
 
 
 def _ourselves() -> types.Implementation:

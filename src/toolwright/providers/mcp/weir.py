@@ -24,9 +24,9 @@ _ENVELOPE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 class Weir:
     """In the place of what carries the messages: a server that says too much is heard in part, and answered still."""
 
-    def __init__(self, carrier: Any, log: logging.Logger, changed: Callable[[], None]) -> None:
+    def __init__(self, carrier: Any, log: logging.Logger, changed: Callable[[], None], *, modern: bool) -> None:
         self._carrier, self._log, self._changed = carrier, log, changed
-        self._version = "2025-11-25"
+        self._version = "2026-07-28" if modern else "2025-11-25"
         self._asked: set[Any] = set()
         self._since = self._passed = self._left_out = 0.0
 
@@ -46,6 +46,8 @@ class Weir:
             return self._may_ask(message)
         if isinstance(message, JSONRPCResponse):
             self._looked_at(message.result)
+            if self._version >= "2026":  # a server may leave this out; the library wants to read it
+                message.result.setdefault("resultType", "complete")
         return True
 
     def sent(self, item: Any) -> None:

@@ -1,0 +1,25 @@
+"""A process that has servers with runaway children and calls in flight, and is then killed: `FOLDER WORD`."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from tests.providers.mcp.peers import PLAIN
+from tests.providers.mcp.steady import Steady, until
+from toolwright import Runtime, mcp
+
+
+async def main(folder: Path, word: str) -> None:
+    mark = {"MARK": word}
+    steady = Steady(folder / "steady")
+    family = mcp.stdio(*PLAIN, "family", "stubborn", namespace="family", manifest=False, env=mark)
+    async with Runtime(steady.provider(env=mark), family) as runtime:
+        assert (await runtime.call("family__pid")).ok
+        calls = [asyncio.create_task(runtime.call("steady__wait", {"text": str(n)})) for n in range(20)]
+        await until(lambda: len(steady.effects) == 20, 30)
+        print("ready", flush=True)
+        await asyncio.gather(*calls)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
