@@ -10,6 +10,8 @@ from bench.define import define
 from bench.durable import durable
 from bench.files import files
 from bench.imports import imports
+from bench.mcp_calls import mcp_calls
+from bench.mcp_life import mcp_life
 from bench.peers.environments import peers
 from bench.queue import queue
 from bench.sandbox import sandbox
@@ -26,9 +28,11 @@ async def measured(*, quick: bool) -> list[Row]:
         rows += await durable(rounds=5, count=1280, waiting=10_000)
         rows += [*await spaces(rounds=3, count=320), *await shared(rounds=3, count=50)]
         rows += [*await files(rounds=3, megabytes=50), *await search(rounds=3, count=10_000), *await sandbox(rounds=3)]
+        rows += await mcp_calls(rounds=21, web_rounds=7)
+        rows += await mcp_life(rounds=3)
         return [*rows, *await define(rounds=1, count=1000)]
     rows = [*await calls(), *await queue(), *await imports(), *await durable(), *await spaces(), *await shared()]
-    rows += [*await files(), *await search(), *await sandbox()]
+    rows += [*await files(), *await search(), *await sandbox(), *await mcp_calls(), *await mcp_life()]
     return [*rows, *await define()]
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeAlias
 
-from bench.mcp_servers import PROTOCOLS, Protocol, ours, served, theirs
+from bench.mcp_servers import PROTOCOLS, ours, served, theirs
 from bench.measure import Timed, ratio, repeated
 from bench.table import Row
 from toolwright import Runtime, mcp
@@ -19,28 +20,33 @@ IN_FLIGHT = 32
 
 async def mcp_calls(*, rounds: int = 61, count: int = 96, web_rounds: int = 31, web_count: int = 64) -> list[Row]:
     """Both ways to a server, in both protocols."""
-    rows = [row for protocol in PROTOCOLS for row in await _over_stdio(protocol, rounds, count)]
-    async with served() as url:
-        for protocol in PROTOCOLS:
-            rows += await _over_http(url, protocol, web_rounds, web_count)
+    return [*await over_stdio(rounds, count), *await over_http(web_rounds, web_count)]
+
+
+async def over_stdio(rounds: int, count: int) -> list[Row]:
+    """A plain server, which takes next to no time itself."""
+    from mcp import Client
+
+    rows: list[Row] = []
+    for protocol in PROTOCOLS:
+        async with Runtime(ours(protocol=protocol)) as runtime, Client(theirs(), mode=protocol) as client:
+            calls = partial(runtime.call, "plain__add", ARGUMENTS), partial(client.call_tool, "add", ARGUMENTS)
+            rows += await _rows(f"stdio, {protocol}", *calls, rounds, count)
     return rows
 
 
-async def _over_stdio(protocol: Protocol, rounds: int, count: int) -> list[Row]:
+async def over_http(rounds: int, count: int) -> list[Row]:
+    """The library's own server, in another process."""
     from mcp import Client
 
-    async with Runtime(ours(protocol=protocol)) as runtime, Client(theirs(), mode=protocol) as client:
-        add = lambda: runtime.call("plain__add", ARGUMENTS)  # noqa: E731 - beside the other one
-        return await _rows(f"stdio, {protocol}", add, lambda: client.call_tool("add", ARGUMENTS), rounds, count)
-
-
-async def _over_http(url: str, protocol: Protocol, rounds: int, count: int) -> list[Row]:
-    from mcp import Client
-
-    web = mcp.http(url, namespace="web", protocol=protocol, manifest=False)
-    async with Runtime(web) as runtime, Client(url, mode=protocol) as client:
-        add = lambda: runtime.call("web__add", ARGUMENTS)  # noqa: E731 - beside the other one
-        return await _rows(f"HTTP, {protocol}", add, lambda: client.call_tool("add", ARGUMENTS), rounds, count)
+    rows: list[Row] = []
+    async with served() as url:
+        for protocol in PROTOCOLS:
+            web = mcp.http(url, namespace="web", protocol=protocol, manifest=False)
+            async with Runtime(web) as runtime, Client(url, mode=protocol) as client:
+                calls = partial(runtime.call, "web__add", ARGUMENTS), partial(client.call_tool, "add", ARGUMENTS)
+                rows += await _rows(f"HTTP, {protocol}", *calls, rounds, count)
+    return rows
 
 
 async def _rows(how: str, add: Add, limit: Add, rounds: int, count: int) -> list[Row]:
@@ -56,11 +62,12 @@ async def _rows(how: str, add: Add, limit: Add, rounds: int, count: int) -> list
 
 def in_flight(call: Add, *, count: int) -> Timed:
     """So many calls, of which many are under way at any moment."""
-    caller = repeated(call, count=max(count // IN_FLIGHT, 1))
+    callers = min(IN_FLIGHT, count)
+    caller = repeated(call, count=count // callers)
 
     async def timed() -> float:
         began = perf_counter()
-        await asyncio.gather(*(caller() for _ in range(IN_FLIGHT)))
+        await asyncio.gather(*(caller() for _ in range(callers)))
         return perf_counter() - began
 
     return timed

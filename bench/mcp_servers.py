@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from toolwright.providers.mcp import Server
 
-Protocol = Literal["legacy", "2026-07-28"]
-PROTOCOLS: tuple[Protocol, ...] = ("legacy", "2026-07-28")
+PROTOCOLS: tuple[Literal["legacy", "2026-07-28"], ...] = ("legacy", "2026-07-28")
 _HERE = Path(__file__).parent
 
 
@@ -41,9 +40,9 @@ def _arguments(tools: int) -> list[str]:
 @asynccontextmanager
 async def served() -> AsyncIterator[str]:
     """The URL of the library's own server, in a process of its own."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(_HERE / "mcp_web.py"), stdout=asyncio.subprocess.PIPE
-    )
+    # -P: in the folder of the script there are modules that are called like some of the standard library's.
+    argv = (sys.executable, "-P", str(_HERE / "mcp_web.py"))
+    process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     try:
         yield f"http://127.0.0.1:{int(await process.stdout.readline())}/mcp"

@@ -23,6 +23,8 @@ from toolwright.cli.main import main
 
 TOOLS = Path(__file__).with_name("shop.py")
 START = "from toolwright.cli.main import main; main()"
+# Opening its terminal makes a process that leads its session own it, and only then Ctrl-C reaches it.
+OWN_TERMINAL = f"import os; os.isatty(0) and os.close(os.open(os.ttyname(0), os.O_RDWR)); {START}"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|[\x07\r]")
 PATIENCE = 12.0
 _numbers = count(1)
@@ -67,7 +69,10 @@ def run(monkeypatch, capsys, tmp_path):
 
 @pytest.fixture(scope="session")
 def ready(tmp_path_factory) -> Iterator[list[str]]:
-    """How to start `toolwright` as a process of its own that need not import anything first."""
+    """How to start `toolwright` as a process of its own that, where that can be had, need not import anything first."""
+    if not hasattr(os, "pidfd_open"):  # nobody can wait for another's child there
+        yield [sys.executable, "-P", "-c", OWN_TERMINAL]
+        return
     address = str(tmp_path_factory.mktemp("ready") / "socket")
     program = [sys.executable, "-P", str(Path(__file__).with_name("ready.py")), address]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:

@@ -58,6 +58,9 @@ class Wrapped(Provider):
     async def cancel(self, call: Call, reason: str) -> None:
         await self.inner.cancel(self._there(call), reason)
 
+    def holds(self, state: Any) -> bool:
+        return self.inner.holds(state)
+
     def lost(self, state: Any) -> Failed | None:
         return self.inner.lost(state)
 

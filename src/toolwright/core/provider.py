@@ -74,6 +74,10 @@ class Provider:
         """Go on after a `Pending("input")` was answered; may be Pending again."""
         return answer
 
+    def holds(self, state: Any) -> bool:
+        """Whether a call that waits for input can go on here, and need not go on where it was begun."""
+        return True
+
     def lost(self, state: Any) -> Failed | None:
         """What became of a call that waits for input, where no answer can reach the other side any more."""
         return None

@@ -50,7 +50,7 @@ async def take_ready(scope: Scope, held: Held, ending: Verdict | None = None) ->
     """
     parts, call, last = scope.parts, held.call, held.rounds[-1]
     listing = listing_of(parts, held)
-    here = listing is not None and listing.tool.definition == call.definition
+    here = listing is not None and listing.tool.definition == call.definition and _goes_on_here(listing, held)
     if ending is None and not held.is_as_asked:
         ending = _altered(held, last)
     if not parts.open or not (here or ending):
@@ -130,10 +130,12 @@ async def _go_on(scope: Scope, held: Held, wait: Round, verdict: Verdict) -> Out
         if wait.waiting_for == "input" and listing is not None and listing.provider is not None:
             await _let_go(listing.provider, Call(listing.tool.name, id=held.call.call_id), verdict.answer)
         return outcome
-    fence = await _commit(scope, edited, verdict, answered, here=listing is not None)
+    here = listing is not None and _goes_on_here(listing, held)
+    fence = await _commit(scope, edited, verdict, answered, here=here)
     tell()
     if fence is None:
-        return Pending("result", held.call.call_id, f"Approved, but {held.call.tool} is not here now.")
+        said = "Approved" if verdict.answer == "approve" else "Answered"
+        return Pending("result", held.call.call_id, f"{said}, but {held.call.tool} is not here now.")
     return await _pass_on(scope, edited, Turn(verdict, fence=fence))
 
 
@@ -143,6 +145,13 @@ async def _let_go(provider: Provider, call: Call, reason: str) -> None:
         await provider.cancel(call, reason)
     except Exception:
         log.exception("%s could not be told that nobody answers", provider.namespace)
+
+
+def _goes_on_here(listing: Listing, held: Held) -> bool:
+    """Some providers can go on only where they asked; unless nobody is left there, and that is all there is to say."""
+    if listing.provider is None or held.rounds[-1].waiting_for != "input" or held.rounds[-1].inner_call is not None:
+        return True
+    return listing.provider.holds(held.note) or listing.provider.lost(held.note) is not None
 
 
 def _fitting(held: Held, wait: Round, verdict: Verdict, listing: Listing | None) -> tuple[Verdict, bool]:

@@ -80,6 +80,8 @@ class Runtime(Scope):
         self._stopped: list[Provider] = []
         """Providers to start again where a runtime that was closed is opened again."""
         self._watches: list[Callable[[], None]] = []
+        self._early: list[Provider] = []
+        """Providers whose tools changed while others were still starting."""
         self._add_tools(flatten(sources))
 
     def _add_tools(self, found: list[Tool[..., Any] | Provider | LazyTool]) -> None:
@@ -102,7 +104,8 @@ class Runtime(Scope):
         if self._store is not None:
             await self._open_store(self._store)
         self.catalogue.remove(*(listing.name for listing in self.catalogue if listing.provider in self._stopped))
-        self._later, self._stopped = [*self._later, *self._stopped], []
+        again = {id(item): item for item in [*self._later, *self._stopped]}  # a start that failed leaves them in both
+        self._later, self._stopped = list(again.values()), []
         for lazy in [item for item in self._later if isinstance(item, LazyTool)]:
             self.catalogue.add(await lazy.resolve())
         # All of them come to an end, so that none is still starting when the runtime gives up.
@@ -115,6 +118,9 @@ class Runtime(Scope):
         self._compile()
         self.parts.open, self.parts.loop = True, asyncio.get_running_loop()
         self.parts.rebuild()
+        early, self._early = self._early, []
+        for provider in early:
+            await self._take(provider)
         for listing in self.catalogue:
             await self.parts.mounts.mount(listing.tool)
         if self._keeper is not None:
@@ -159,6 +165,7 @@ class Runtime(Scope):
                 tools = await provider.tools()
         except Unavailable as error:
             if provider.required:
+                await self._drop(provider)
                 raise
             log.warning("%s is left out: %s", provider.namespace or type(provider).__name__, error)
             self.parts.left_out[provider.namespace] = str(error)
@@ -169,10 +176,17 @@ class Runtime(Scope):
         self.catalogue.add(*tools, namespace=provider.namespace, provider=provider, on_conflict=provider.on_conflict)
         self._watch(provider)
 
+    async def _drop(self, provider: Provider) -> None:
+        if provider in self._providers:
+            self._providers.remove(provider)
+            await _stop(provider)
+
     def _watch(self, provider: Provider) -> None:
         def changed() -> None:
             if self.parts.open:
                 _ = self.parts.reaper.own(self._take(provider))
+            else:
+                self._early.append(provider)
 
         self._watches.append(provider.watch(changed))
         self.parts.providers.append(provider)
@@ -190,8 +204,9 @@ class Runtime(Scope):
         """Ask providers again what they offer: those of the given namespaces, or all. Raises for one that is away."""
         asked = [each for each in self.parts.providers if not namespaces or each.namespace in namespaces]
         answers = await asyncio.gather(*(provider.refresh() for provider in asked), return_exceptions=True)
-        for provider in asked:
-            await self._take(provider)
+        for provider, answer in zip(asked, answers, strict=True):
+            if answer is None:
+                await self._take(provider)
         for answer in answers:
             if answer is not None:
                 raise answer

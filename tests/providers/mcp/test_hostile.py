@@ -12,19 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_types import HEADER_MISMATCH
 
 from tests.providers.mcp.besides import Scene, beside
 from tests.providers.mcp.peers.bare import Asked, bare
 from tests.providers.mcp.steady import until
-from toolwright import Done, Failed, Pending, mcp
-from toolwright.providers.mcp import health, listing
+from toolwright import Done, Failed, Pending, Unavailable, mcp
+from toolwright.providers.mcp import connection, health, listing
 from toolwright.providers.mcp.weir import MANY
 
 
 def message(**fields: Any) -> str:
     """A line of the protocol; `$ID` and `$TOKEN` are the request's own."""
     text = json.dumps({"jsonrpc": "2.0", **fields})
-    return text.replace('"$ID"', "$ID").replace('"$TOKEN"', "$TOKEN") + "\n"
+    return text.replace('"$ID"', "$ID").replace('"$TOKEN"', "$TOKEN").replace('"$OTHER"', "$OTHER") + "\n"
 
 
 def answer(result: Any) -> str:
@@ -129,9 +130,8 @@ async def test_an_answer_under_the_id_of_another_call_is_that_calls(tmp_path: Pa
     async with beside(tmp_path) as scene:
         first = asyncio.create_task(scene.bad(do("note")))
         await until(lambda: scene.effects == ["noted"])
-        every = "".join(message(id=number, result=said("not yours")) for number in range(20))
-        second = await scene.bad(every)
-        assert (await first).data == second.data == "not yours"
+        second = await scene.bad(message(id="$OTHER", result=said("not yours")), OK)
+        assert ((await first).data, second.data) == ("not yours", "ok")
         assert await scene.well()
 
 
@@ -145,14 +145,14 @@ async def test_an_answer_of_thousands_of_blocks_holds_nobody_up(tmp_path: Path) 
 
 FLOODS = {
     "progress of nobody": times(notice("progress", progressToken="zz", progress=1), 20_000),
-    "progress": times(notice("progress", progressToken="$TOKEN", progress=1, message="on"), 15_000),
+    "progress": times(notice("progress", progressToken="$TOKEN", progress=1, message="on"), 8_000),
     "changes": times(notice("tools/list_changed"), 20_000),
-    "log messages": times(notice("message", level="error", data="x" * 200), 15_000),
-    "notices of no kind": times(notice("progress", progressToken="zz", progress="x"), 15_000),
+    "log messages": times(notice("message", level="error", data="x" * 200), 8_000),
+    "notices of no kind": times(notice("progress", progressToken="zz", progress="x"), 8_000),
     "questions": times(
         message(id="q", method="sampling/createMessage", params={"messages": [], "maxTokens": 1}), 10_000
     ),
-    "pings": times(message(id="q", method="ping"), 10_000),
+    "pings": times(message(id="q", method="ping"), 8_000),
     "lines": times("x" * 99 + "\n", 20_000),
     "large messages": times(notice("message", level="info", data="x" * 4_000_000), 5),
 }
@@ -323,12 +323,29 @@ async def test_a_thousand_questions_without_a_call_are_shown_to_nobody(tmp_path:
         assert all("error" in each for each in scene.heard)
 
 
-async def test_a_hostile_question_is_declined_however_often_it_comes(tmp_path: Path) -> None:
+async def test_a_server_that_insists_on_what_nobody_can_give_is_given_up(tmp_path: Path) -> None:
+    address = {"mode": "url", "url": "javascript:alert(1)", "elicitationId": "1"}
+    async with beside(tmp_path, said={"answer": [{"say": question("again-$COUNT", **address)}]}) as scene:
+        outcome = await scene.bad(question("first", **address))
+        assert outcome.code == "failed"
+        assert "asked 32 times for what nobody here can give" in outcome.message
+        assert scene.heard[0]["result"] == {"action": "decline"}
+
+
+async def test_a_refusal_that_asks_us_to_look_again_and_is_silent_then_is_a_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "RELISTING", 0.3)
     async with beside(tmp_path) as scene:
-        asked = "".join(question(n, mode="url", url="javascript:alert(1)", elicitationId="1") for n in range(50))
-        outcome = await scene.bad(asked, OK)
-        assert outcome == Done("ok") or outcome.code == "failed"
-        assert await scene.well()
+        (scene.folder / "said.json").write_text('{"tools/list": []}')
+        outcome = await scene.bad(message(id="$ID", error={"code": HEADER_MISMATCH, "message": "look again"}))
+        assert (outcome.code, outcome.executed) == ("unavailable", False)
+        assert "look again" in outcome.message
+        with pytest.raises(Unavailable, match="does not say what it offers"):
+            await scene.runtime.refresh("bad")
+        (scene.folder / "said.json").write_text(json.dumps({"tools/list": [do("die")]}))
+        with pytest.raises(Unavailable, match="does not say what it offers"):
+            await scene.runtime.refresh("bad")
 
 
 FORMS = {
@@ -464,17 +481,14 @@ async def on_the_web(
 async def endless_events(asked: Asked) -> None:
     await asked.events()
     while True:
-        await asked.event(
-            "data: "
-            + json.dumps(
-                {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}
-            )
-        )
+        await asyncio.sleep(0)  # it shares our loop
+        await asked.event("data: " + notice("message", level="info", data="x").strip())
 
 
 async def endless_event(asked: Asked) -> None:
     await asked.events()
     while True:
+        await asyncio.sleep(0)
         asked.writer.write(b"data: " + b"x" * 65_536 + b"\n")
         await asked.writer.drain()
 
@@ -482,6 +496,7 @@ async def endless_event(asked: Asked) -> None:
 async def large_body(asked: Asked) -> None:
     asked.writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 104857600\r\n\r\n")
     for _ in range(1_600):
+        await asyncio.sleep(0)
         asked.writer.write(b" " * 65_536)
         await asked.writer.drain()
 

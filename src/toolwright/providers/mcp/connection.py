@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import mcp_types as types
 from mcp import Client
 
-from toolwright.core.errors import NotStarted
+from toolwright.core.errors import NotStarted, Unavailable
 from toolwright.providers.mcp.backoff import Backoff
 from toolwright.providers.mcp.chores import Chores
 from toolwright.providers.mcp.health import Health
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 Heard: TypeAlias = Callable[["Connection", Manifest], Awaitable[None]]
 """Told what a server offers, before any call is sent to it."""
 State: TypeAlias = Literal["idle", "starting", "up", "waiting", "closed"]
+RELISTING = 30.0
+"""Seconds that a server has to say again what it offers."""
 LEAVING = 6.0
 """Seconds that the library has to let go of a connection."""
 
@@ -101,7 +103,13 @@ class Connection:
         """Ask the server again what it offers."""
         if (client := self._client) is None:
             return await self.started()
-        manifest = await listed(client, self._log)
+        try:
+            async with asyncio.timeout(RELISTING):
+                manifest = await listed(client, self._log)
+        except TimeoutError:
+            raise Unavailable(f"{self.name} does not say what it offers within {RELISTING:g} s.") from None
+        except Exception as error:
+            raise Unavailable(f"{self.name} does not say what it offers: {trouble_of(error).message}") from error
         await self._listed(manifest)
         return manifest
 

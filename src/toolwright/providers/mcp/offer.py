@@ -36,7 +36,7 @@ class Offer:
         """What changed in the tools that are held back, by our names."""
         self._unusable: dict[str, str] = {}
         self._checks: dict[str, Callable[[Any], str | None] | None] = {}
-        self._taking = asyncio.Lock()
+        self._taking: asyncio.Lock | None = None
 
     async def load(self) -> bool:
         """Whether it is known from an earlier time what the server offers."""
@@ -48,19 +48,27 @@ class Offer:
 
     async def take(self, manifest: Manifest, *, keep: bool = True) -> bool:
         """What the server says now; whether that is something else than before."""
-        async with self._taking:  # a connection that comes up tells of it, and so does whoever waited for that
+        async with self._turn():  # a connection that comes up tells of it, and so does whoever waited for that
             if keep and self._manifests is not None and self._manifest != manifest:
                 await asyncio.to_thread(self._manifests.save, self._identity, manifest)
             changes = await asyncio.to_thread(self._lock.look, self._server, self._identity, manifest.tools)
             held = {name: change.summary for name, change in changes.items()}
             if self._manifest == manifest and held == self._held:
                 return False
-            self._manifest, self._held = manifest, held
             built = copy(self)  # beside the loop: thousands of tools take seconds
+            built._manifest, built._held = manifest, held
             await asyncio.to_thread(built._build, manifest)
             vars(self).update({name: vars(built)[name] for name in _BUILT})
             return True
 
+    def _turn(self) -> asyncio.Lock:
+        """One at a time; made anew for each event loop, because a program may have several, one after the other."""
+        loop = asyncio.get_running_loop()
+        if self._taking is None or self._loop is not loop:
+            self._taking, self._loop = asyncio.Lock(), loop
+        return self._taking
+
+    _loop: asyncio.AbstractEventLoop | None = None
     _held: Mapping[str, str] = {}
     """What changed in the tools that are held back, by their names on the wire."""
 
@@ -151,7 +159,7 @@ class Offer:
         return "\n\n".join(part for part in parts if part)
 
 
-_BUILT = ("tools", "definitions", "changed", "_unusable", "_checks")
+_BUILT = ("_manifest", "_held", "tools", "definitions", "changed", "_unusable", "_checks")
 
 
 class Held(Denied):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
 
 from toolwright.core.errors import TimedOut, ToolError
 
@@ -22,6 +23,19 @@ _ANSWER: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 """The library has checked it against its protocol already; as a model it would be checked, and copied, once more."""
 NOW = "now"
 """The key of a question that the server waits for at this very moment."""
+
+
+class _Message:
+    """All that the library's session asks of a request; its own model would check once more what was checked before."""
+
+    name_param = None
+
+    def __init__(self, method: str, params: Mapping[str, Any]) -> None:
+        self._method, self._params = method, params
+
+    def model_dump(self, **_: Any) -> dict[str, Any]:
+        """As it is sent; raises here, and not in the middle of sending it, for what JSON cannot hold."""
+        return {"method": self._method, "params": to_jsonable_python(self._params)}
 
 
 class Lost(Exception):
@@ -106,14 +120,10 @@ class Request:
 
     async def send(self, session: ClientSession) -> Any:
         """The library's own `call_tool` would check the answer with a validator that a hostile schema can stall."""
-        params = types.CallToolRequestParams(
-            name=self.tool,
-            arguments=dict(self.arguments),
-            input_responses=self._inputs,  # type: ignore[arg-type]
-            request_state=self._state,
-        )
-        request = types.CallToolRequest(params=params)
-        return await session.send_request(request, _ANSWER, progress_callback=self._progress)
+        given = {"arguments": self.arguments, "inputResponses": self._inputs, "requestState": self._state}
+        params = {"name": self.tool, **{key: value for key, value in given.items() if value is not None}}
+        message: Any = _Message("tools/call", params)
+        return await session.send_request(message, _ANSWER, progress_callback=self._progress)
 
     def tell(self, what: Any) -> None:
         """Let whoever waits know; what comes after that is kept for who asks next."""

@@ -94,24 +94,27 @@ class Schema(RawParameters):
             return False
         return True
 
-    def _accepts(self, values: dict[str, Any]) -> bool:
+    def _accepts(self, values: Any) -> bool:
         return not self._affordable(values) or super()._accepts(values)
 
     def complaint(self, value: Any) -> str | None:
         """What is wrong with a value, on one line; None if nothing is, or if that cannot be found out in time."""
-        from jsonschema_rs import ValidationError
-
         self.compile()
         try:
             check_plain(value)
-            if self._affordable(value):
-                self._validator.validate(value)
+            return None if self._accepts(value) else self._first_problem(value)
+        except InvalidArguments as error:
+            return _first_line(error)
+
+    def _first_problem(self, value: Any) -> str:
+        from jsonschema_rs import ValidationError
+
+        try:
+            self._validator.validate(value)
         except ValidationError as error:
             place = line(".".join(map(str, error.instance_path)))
             return f"{f'`{place}`: ' if place else ''}{_shortened(error.message)}"
-        except (InvalidArguments, ValueError) as error:
-            return _first_line(error)
-        return None
+        return ""
 
     def _affordable(self, value: Any) -> bool:
         parts, characters = size(value)

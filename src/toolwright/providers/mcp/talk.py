@@ -131,7 +131,7 @@ class Talk:
                     raise
                 again = False
                 if error.relist:
-                    await connection.relist()
+                    await _relisted(connection, error)
 
     async def _turn(self, connection: Connection, request: Request) -> Any:
         try:
@@ -184,14 +184,22 @@ class Talk:
         state = {"requests": requests, "tool": part.wire, "state": part.state, "round": part.round}
         return self._question(requests, state)
 
-    async def _asked(self, asked: Asked, request: Request, connection: Connection, call: Call, call_id: str) -> Any:
+    async def _asked(self, told: Any, request: Request, connection: Connection, call: Call, call_id: str) -> Any:
         """In the older protocol the server waits in the middle of its work, and the request stays open."""
+        for _ in range(ROUNDS):
+            if not isinstance(told, Asked):
+                return await self._done(told, call.tool)
+            if told.answer is None or refused(told.requests) is None:
+                return self._put(told, request, connection, call_id)
+            request.answer(types.ElicitResult(action="decline"))
+            told = await self._turn(connection, request)
+        request.cancel()
+        raise ToolError(f"{self._server} asked {ROUNDS} times for what nobody here can give.")
+
+    def _put(self, asked: Asked, request: Request, connection: Connection, call_id: str) -> Pending | None:
         requests = asked.requests
         if asked.answer is None:  # it refuses to begin until a person has been somewhere
             return self._question(requests, {"requests": requests, "tool": request.tool, "again": True})
-        if refused(requests) is not None:
-            request.answer(types.ElicitResult(action="decline"))
-            return await self._next(call, request, connection, call_id)
         self._open[request.id] = request, connection
         self._ids[call_id] = request.id
         state = {"requests": requests, "tool": request.tool, "request": request.id, "call": call_id}
@@ -208,9 +216,7 @@ class Talk:
 
     async def _next(self, call: Call, request: Request, connection: Connection, call_id: str) -> Any:
         told = await self._turn(connection, request)
-        if isinstance(told, Asked):
-            return await self._asked(told, request, connection, call, call_id)
-        return await self._done(told, call.tool)
+        return await self._asked(told, request, connection, call, call_id)
 
     def _question(self, requests: Requests, state: Mapping[str, Any], mistake: str = "") -> Pending | None:
         question = question_of(requests, server=self._server)
@@ -234,6 +240,13 @@ def _trouble(error: Exception) -> Trouble:
     if isinstance(error, ValidationError) or str(error).startswith(_UNREADABLE):
         return Trouble(True, False, "What came is no result of a tool.")  # of this call alone: the others go on
     return trouble_of(error)
+
+
+async def _relisted(connection: Connection, refusal: _Again) -> None:
+    try:
+        await connection.relist()
+    except Exception:  # noqa: BLE001 - whatever it is, the call was refused
+        raise refusal from None
 
 
 def _addresses(error: Exception) -> Asked | None:

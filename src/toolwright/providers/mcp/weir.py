@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from toolwright.providers.mcp.routes.escaped import escaped
 
-MANY = 500
+MANY = 200
 """Messages that nobody asked for, within a second; what is more is left out."""
 OPEN = 64
 """Requests of a server that wait for an answer."""

@@ -3,8 +3,9 @@
     python hostile.py FOLDER [modern | legacy]
 
 `said.json` in the folder gives, by method, what it does in place of an answer: a list of steps, each of which is
-`{"say": text, "times": 1}`, where `$ID`, `$TOKEN` and `$COUNT` stand for the request's id, its progress token and how
-often the method was asked for, or `{"do": name}`. A method that is not in it is answered as it should be.
+`{"do": name}` or `{"say": text, "times": 1}`. In the text, `$ID` and `$TOKEN` stand for the request's id and progress
+token, `$COUNT` for how often the method was asked for, and `$OTHER` for the id of the first call of `bad`. An answer of
+ours is the method `answer`. A method that is not in the file is answered as it should be.
 The tool `bad` takes such steps as its argument, `effect` leaves a line in `effects`, and `echo` is well-behaved.
 """
 
@@ -24,6 +25,7 @@ CAPABILITIES = {"tools": {"listChanged": True}, "logging": {}}
 ANY = {"type": "object"}
 TOOLS = [{"name": name, "inputSchema": ANY} for name in ("bad", "effect", "echo")]
 COUNTS: dict[str, int] = {}
+CALLS: list[Any] = []
 
 
 def write(data: bytes) -> None:
@@ -81,13 +83,14 @@ STEPS = {step.__name__: step for step in (note, close_stdout, leave_a_child, cli
 
 
 def act(steps: list[dict[str, Any]], message: dict[str, Any]) -> None:
-    method, meta = str(message.get("method")), (message.get("params") or {}).get("_meta") or {}
+    method, meta = str(message.get("method", "answer")), (message.get("params") or {}).get("_meta") or {}
     COUNTS[method] = COUNTS.get(method, 0) + 1
     for step in steps:
         if "do" in step:
             STEPS[step["do"]]()
             continue
         text = step["say"].replace("$ID", json.dumps(message.get("id")))
+        text = text.replace("$OTHER", json.dumps(CALLS[0] if CALLS else None))
         text = text.replace("$TOKEN", json.dumps(meta.get("progressToken"))).replace("$COUNT", str(COUNTS[method]))
         data, times = text.encode("latin-1"), step.get("times", 1)
         while times > 0:  # in pieces that fit into a pipe
@@ -121,13 +124,16 @@ def heard(message: dict[str, Any]) -> None:
     if "method" not in message:
         with open(FOLDER / "heard", "a", encoding="utf-8") as file:
             file.write(json.dumps(message) + "\n")
-    if "method" not in message or "id" not in message:
+    if "id" not in message:
         return None
-    method, params = message["method"], message.get("params") or {}
+    method, params = message.get("method", "answer"), message.get("params") or {}
     said = json.loads((FOLDER / "said.json").read_text()) if (FOLDER / "said.json").exists() else {}
     if method in said:
         return act(said[method], message)
+    if method == "answer":
+        return None
     if method == "tools/call" and params["name"] == "bad":
+        CALLS.append(message["id"])
         return act(params["arguments"]["steps"], message)
     result = usual(message)
     if result is None:

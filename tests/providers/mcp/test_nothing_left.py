@@ -1,0 +1,63 @@
+"""However connections are left, nothing of them is: no process, no descriptor, no task, no memory."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+
+import pytest
+
+from tests.providers.mcp.connections import (
+    Connect,
+    batch,
+    chaos,
+    in_memory,
+    in_the_middle,
+    killed,
+    parent_killed,
+    plainly,
+    while_starting,
+)
+from tests.providers.mcp.steady import Steady
+from toolwright import Runtime
+
+pytestmark = pytest.mark.timeout(30)  # dozens of processes start
+
+
+@pytest.mark.parametrize(
+    ("connect", "count"), [(plainly, 12), (in_the_middle, 8), (while_starting, 12), (killed, 8), (in_memory, 6)]
+)
+async def test_nothing_is_left_of_many_connections(connect: Connect, count: int) -> None:
+    left = await batch(connect, count)
+
+    assert left.processes == []
+    assert left.tasks == []
+    assert left.descriptors <= 0
+    assert left.connections <= 0
+
+
+async def test_nothing_is_left_when_we_are_killed_while_calls_run(tmp_path: Path) -> None:
+    left = await batch(parent_killed, 1, parallel=1)
+
+    assert left.processes == []
+
+
+async def test_ten_tasks_that_do_as_they_please_meet_no_scope_of_another_and_repeat_nothing() -> None:
+    seen = await chaos(2.0, seed=7)
+
+    assert seen.wrong == []
+    assert seen.repeated == []
+    assert seen.missing == []
+    assert seen.done
+
+
+async def test_a_runtime_that_is_closed_and_forgotten_takes_its_servers_with_it(steady: Steady) -> None:
+    provider = steady.provider()
+    async with Runtime(provider) as runtime:
+        assert (await runtime.call("steady__echo", {"text": "x"})).ok
+        held = [weakref.ref(each) for each in (runtime, provider, *provider.sessions)]
+    del runtime, provider
+    gc.collect()
+
+    assert [each() for each in held] == [None] * 3
