@@ -15,7 +15,7 @@ from toolwright.providers.mcp import (
     connection,
     forms,
     health,
-    listing,
+    listed,
     manifest,
     prose,
     talk,
@@ -82,7 +82,7 @@ def test_every_reason_of_a_server_that_is_down_is_told():
         ("pauses", [*backoff.DELAYS, backoff.STEADY]),
         ("ending", [lines.GRACE, lines.ASKED]),
         ("questions", [talk.ROUNDS, forms.MOST_REQUESTS, forms.MOST_FIELDS]),
-        ("tools", [listing.MOST, prose.MOST]),
+        ("tools", [listed.MOST, prose.MOST]),
         ("lines", [stderr.KEPT, stderr._RATE]),
     ],
 )

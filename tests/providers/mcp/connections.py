@@ -104,7 +104,6 @@ async def in_memory(dice: random.Random, folder: Path, word: str) -> None:
 
 async def parent_killed(dice: random.Random, folder: Path, word: str) -> None:
     """We are killed while twenty calls run, and a server has children in sessions of their own."""
-    folder.mkdir(exist_ok=True)
     argv = [sys.executable, "-m", "tests.providers.mcp.peers.hostile_parent", str(folder), word]
     process = await asyncio.create_subprocess_exec(
         *argv, stdout=asyncio.subprocess.PIPE, env={**os.environ, "MARK": word}
@@ -158,9 +157,8 @@ async def batch(connect: Connect, count: int, *, seed: int = 1, parallel: int = 
 
 async def _many(connect: Connect, count: int, parallel: int, dice: random.Random, folder: Path, word: str) -> None:
     for start in range(0, count, parallel):
-        numbers = range(start, min(start + parallel, count))
-        seeds = [random.Random(dice.random()) for _ in numbers]
-        await asyncio.gather(*(connect(each, folder / str(n), word) for n, each in zip(numbers, seeds, strict=True)))
+        seeds = [random.Random(dice.random()) for _ in range(min(parallel, count - start))]
+        await asyncio.gather(*(connect(each, Path(tempfile.mkdtemp(dir=folder)), word) for each in seeds))
 
 
 def alive(kind: type) -> int:

@@ -171,3 +171,36 @@ async def test_a_question_of_the_older_protocol_is_shown_with_its_own_call(tmp_p
         waiting = [asks(outcome) for outcome in await asyncio.gather(*calls)]
         busy.cancel()
         assert [each.message for each in waiting] == [f"steady asks: Sure about number {n}?" for n in range(8)]
+
+
+async def test_nobody_is_asked_what_another_user_is_to_answer(tmp_path: Path) -> None:
+    steady = Steady(tmp_path / "steady", "legacy")
+    async with Runtime(steady.provider(per="everyone")) as runtime:
+        waiting = [
+            asyncio.create_task(runtime.scope(user=user).call("steady__ask_late", {"text": user}))
+            for user in ("anna", "ben")
+        ]
+        await until(lambda: len(steady.lines("late")) == 2, 4)
+        steady.say("ask now")
+        outcomes = await asyncio.gather(*waiting)
+        assert not any(isinstance(outcome, Pending) for outcome in outcomes)
+
+
+async def test_an_answer_that_comes_elsewhere_goes_to_where_the_server_waits(tmp_path: Path) -> None:
+    steady, store = Steady(tmp_path / "steady", "legacy"), str(tmp_path / "store.db")
+    async with Runtime(steady.provider(), store=store) as here, Runtime(steady.provider(), store=store) as there:
+        waiting = asks(await here.call("steady__ask", {"text": "it"}))
+        assert [each.call_id for each in await there.pending()] == [waiting.call_id]
+        told = await there.settle(waiting.call_id, {"sure": True})
+        assert isinstance(told, Pending)
+        await until(lambda: steady.effects == ["asked"])
+        outcome = await here.call("steady__ask", {"text": "it"}, call_id=waiting.call_id)
+    assert given(outcome)[0]["action"] == "accept"
+
+
+async def test_a_server_that_did_not_wait_for_the_answer_is_heard_all_the_same(tmp_path: Path) -> None:
+    steady = Steady(tmp_path / "steady", "legacy")
+    async with Runtime(steady.provider()) as runtime:
+        waiting = asks(await runtime.call("steady__ask_briefly", {"text": "it"}))
+        await until(lambda: steady.effects == ["gave-up"])
+        assert await runtime.settle(waiting.call_id, {"sure": True}) == Done("without you")

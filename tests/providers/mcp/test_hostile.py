@@ -18,7 +18,7 @@ from tests.providers.mcp.besides import Scene, beside
 from tests.providers.mcp.peers.bare import Asked, bare
 from tests.providers.mcp.steady import until
 from toolwright import Done, Failed, Pending, Unavailable, mcp
-from toolwright.providers.mcp import connection, health, listing
+from toolwright.providers.mcp import health, life
 from toolwright.providers.mcp.weir import MANY
 
 
@@ -270,7 +270,7 @@ async def test_tools_without_end_are_cut_off(tmp_path: Path) -> None:
 async def test_pages_of_megabytes_are_cut_off_before_they_fill_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "SIZE", 4 << 20)
+    monkeypatch.setattr(pages, "SIZE", 4 << 20)
     async with beside(tmp_path, said=listed(tool("echo", title="x" * 1_000_000), nextCursor="more$COUNT")) as scene:
         assert "bad__echo" in scene.runtime.catalogue
 
@@ -335,7 +335,7 @@ async def test_a_server_that_insists_on_what_nobody_can_give_is_given_up(tmp_pat
 async def test_a_refusal_that_asks_us_to_look_again_and_is_silent_then_is_a_refusal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "RELISTING", 0.3)
+    monkeypatch.setattr(life, "RELISTING", 0.3)
     async with beside(tmp_path) as scene:
         (scene.folder / "said.json").write_text('{"tools/list": []}')
         outcome = await scene.bad(message(id="$ID", error={"code": HEADER_MISMATCH, "message": "look again"}))

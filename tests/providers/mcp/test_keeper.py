@@ -59,7 +59,7 @@ async def test_listing_and_searching_start_nothing_once_the_tools_are_known(serv
         started = server.starts
 
         assert found[0] == "steady__echo"
-        assert len(described) == 11
+        assert len(described) == 13
         assert started == 1
         assert await runtime.call("steady__echo", {"text": "now"}) == Done("now")
         assert server.starts == 2
@@ -211,6 +211,31 @@ async def test_a_server_that_nobody_uses_is_stopped_and_started_again_when_neede
     assert first != second
 
 
+async def test_a_call_that_is_given_up_while_the_server_starts_does_not_keep_it_running(
+    server: Steady, tmp_path: Path
+) -> None:
+    kept = str(tmp_path / "kept")
+    async with Runtime(server.provider(manifest=kept)):
+        pass
+    async with Runtime(server.provider(manifest=kept, idle=0.2)) as runtime:
+        given_up = asyncio.create_task(runtime.call("steady__echo", {"text": "x"}))
+        await until(lambda: server.starts == 2)
+        given_up.cancel()
+        await until(lambda: not children())
+
+
+async def test_a_start_that_fails_slowly_counts_like_any_other(server: Steady, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Route, "connecting", 0.2)
+    monkeypatch.setattr(backoff, "STEADY", 0.1)
+    monkeypatch.setattr(backoff, "DELAYS", (0.0, 30.0))
+    server.say("deaf")
+    provider = server.provider(start_timeout=5)
+    async with Runtime(provider):
+        [connection] = provider.sessions
+        await until(lambda: connection.state == "waiting")
+        assert server.starts == 2
+
+
 async def test_a_server_that_does_not_answer_any_more_is_found_out_and_made_anew(
     server: Steady, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,10 +343,20 @@ async def test_a_connection_may_be_shared_by_everyone_or_belong_to_a_session(ser
 
 async def test_no_more_connections_are_opened_than_allowed(server: Steady) -> None:
     async with Runtime(server.provider(sessions=2)) as runtime:
-        await pid(runtime, user="anna")
-        outcome = await runtime.scope(user="ben").call("steady__pid")
-        assert failure(outcome).code == "unavailable"
-        assert "2 connections, all in use" in outcome.message
+        waiting = [
+            asyncio.create_task(runtime.scope(user=user).call("steady__wait", {"text": user}))
+            for user in ("anna", "ben")
+        ]
+        await until(lambda: len(server.effects) == 2)  # the one that listed the tools was quiet, and has gone
+        outcome = await runtime.scope(user="cy").call("steady__pid")
+        waiting[0].cancel()
+        await until(lambda: server.lines("cancelled") == ["anna"])
+        assert (await runtime.scope(user="cy").call("steady__pid")).ok
+        waiting[1].cancel()
+
+    assert failure(outcome).code == "unavailable"
+    assert "2 connections, all in use" in outcome.message
+    assert not children()
 
 
 # What it offers
@@ -450,6 +485,66 @@ async def test_the_runtime_may_be_entered_and_left_by_different_tasks(server: St
     await asyncio.create_task(runtime.__aenter__())
     assert await asyncio.create_task(runtime.call("steady__echo", {"text": "x"})) == Done("x")
     await asyncio.create_task(runtime.close())
+    assert not children()
+
+
+async def test_a_start_that_failed_may_be_tried_again(server: Steady, tmp_path: Path) -> None:
+    broken = Steady(tmp_path / "broken")
+    broken.say("down")
+    runtime = Runtime(server.provider(), broken.provider(namespace="broken", required=True))
+    with pytest.raises(Unavailable):
+        await runtime.__aenter__()
+    broken.say("down", off=True)
+    async with runtime:
+        assert sum(listing.name.startswith("steady__echo") for listing in runtime.catalogue) == 1
+        assert await runtime.call("broken__echo", {"text": "x"}) == Done("x")
+    assert not children()
+
+
+async def test_tools_that_come_while_others_still_start_are_taken(server: Steady, tmp_path: Path) -> None:
+    late = Steady(tmp_path / "late")
+    late.say("deaf")
+    slow = Steady(tmp_path / "slow")
+    slow.say("deaf")
+    runtime = Runtime(
+        late.provider(namespace="late", start_timeout=0.2), slow.provider(namespace="slow", start_timeout=1.0)
+    )
+    opening = asyncio.create_task(runtime.__aenter__())
+    provider = runtime.providers[0]
+    await until(lambda: "late" in runtime.parts.left_out)
+    late.say("deaf", off=True)
+    await provider.stop()  # its server does not hear what was said while it was deaf
+    await provider.check()
+    await opening
+    assert await runtime.call("late__echo", {"text": "x"}) == Done("x")
+    await runtime.close()
+    await provider.stop()
+
+
+async def test_what_is_missing_stays_told_when_it_was_asked_for_in_vain(server: Steady) -> None:
+    server.say("down")
+    async with Runtime(server.provider()) as runtime:
+        with pytest.raises(Unavailable):
+            await runtime.refresh()
+        assert "Its tools are not available now" in runtime.instructions()
+
+
+async def test_a_required_server_that_is_added_in_vain_is_not_left_running(server: Steady) -> None:
+    server.say("down")
+    provider = server.provider(required=True)
+    async with Runtime() as runtime:
+        with pytest.raises(Unavailable):
+            await runtime.add(provider)
+        assert [each.state for each in provider.sessions] == []
+        assert runtime.providers == []
+
+
+async def test_a_server_may_serve_two_runtimes_and_outlives_the_first(server: Steady) -> None:
+    provider = server.provider()
+    async with Runtime(provider) as here:
+        async with Runtime(provider) as there:
+            first = await pid(there)
+        assert await pid(here) == first
     assert not children()
 
 

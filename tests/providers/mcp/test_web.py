@@ -420,7 +420,7 @@ async def test_headers_and_login_are_those_of_whoever_the_connection_is_for_and_
 
 
 class Login:
-    def auth_for(self, who):
+    def auth_for(self, who, url):
         import httpx2
 
         class Bearer(httpx2.Auth):
@@ -433,7 +433,7 @@ class Login:
 
 async def test_a_login_that_fails_is_the_request_s_own_error():
     class Failing:
-        def auth_for(self, who):
+        def auth_for(self, who, url):
             import httpx2
 
             class Auth(httpx2.Auth):

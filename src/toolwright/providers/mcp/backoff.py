@@ -23,6 +23,10 @@ class Backoff:
         self.failures = 1 if lasted > STEADY else self.failures + 1
         self._until = asyncio.get_running_loop().time() + DELAYS[min(self.failures, len(DELAYS)) - 1]
 
+    def forget(self) -> None:
+        """All is well again."""
+        self.failures = 0
+
     @property
     def left(self) -> float:
         """Seconds until the next try."""

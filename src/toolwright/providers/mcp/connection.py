@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
-from secrets import randbelow
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import mcp_types as types
-from mcp import Client
-
-from toolwright.core.errors import NotStarted, Unavailable
+from toolwright.core.errors import NotStarted
 from toolwright.providers.mcp.backoff import Backoff
-from toolwright.providers.mcp.chores import Chores
-from toolwright.providers.mcp.health import Health
-from toolwright.providers.mcp.listing import listed
+from toolwright.providers.mcp.life import Life
 from toolwright.providers.mcp.manifest import Manifest
-from toolwright.providers.mcp.news import News
-from toolwright.providers.mcp.patience import Patience
-from toolwright.providers.mcp.request import Lost, Request
+from toolwright.providers.mcp.request import Request
 from toolwright.providers.mcp.routes.route import Route, Who
 from toolwright.providers.mcp.routes.trouble import Trouble, trouble_of
-from toolwright.providers.mcp.turnstile import Turnstile
-from toolwright.providers.mcp.weir import Weir
 
 if TYPE_CHECKING:
     from toolwright.providers.mcp.options import Options
@@ -33,8 +21,6 @@ if TYPE_CHECKING:
 Heard: TypeAlias = Callable[["Connection", Manifest], Awaitable[None]]
 """Told what a server offers, before any call is sent to it."""
 State: TypeAlias = Literal["idle", "starting", "up", "waiting", "closed"]
-RELISTING = 30.0
-"""Seconds that a server has to say again what it offers."""
 LEAVING = 6.0
 """Seconds that the library has to let go of a connection."""
 
@@ -47,7 +33,7 @@ class Connection:
     """
 
     def __init__(self, name: str, route: Route, who: Who, options: Options, heard: Heard) -> None:
-        self.name, self.route, self.who, self.options = name, route, who, options
+        self.name, self.who = name, who
         self.state: State = "idle"
         self.trouble: Trouble | None = None
         """What went wrong last, until all is well again."""
@@ -56,30 +42,35 @@ class Connection:
         self.manifest: Manifest | None = None
         self.persistent = False
         """Whether it is tried for ever: where its tools are not known, no call can bring it back."""
-        self.requests: dict[Request, None] = {}
-        """Those that were sent and are not over, or wait for somebody's answer; oldest first."""
+        self.used = _now()
+        self._route, self._options, self._heard = route, options, heard
         self._log = logging.getLogger(f"toolwright.mcp.{name}")
-        self._heard = heard
-        self._client: Client | None = None
+        self._life: Life | None = None
+        self._lives = 0
+        """How many have ended."""
         self._owner: asyncio.Task[None] | None = None
         self._queue: list[Request] = []
-        self._over: asyncio.Future[str] | None = None
-        """There while the server is up; once it is resolved, the server is left."""
-        self._gone: str | None = None
+        self._backoff = Backoff()
         self._closing = False
         self._turned = asyncio.Event()
-        self._backoff, self._chores, self._turnstile = Backoff(), Chores(name), Turnstile(self._begin)
-        self._health = Health(options, self._log, busy=lambda: bool(self.requests), leave=self._leave)
-        self._news = News(self._log, self._chores, self.relist)
-        self._patience = Patience(options.patience)
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody waits for it."""
+        return bool(self._queue) or self.state == "starting" or bool(self.requests)
+
+    @property
+    def requests(self) -> list[Request]:
+        """The calls that the server works on, or waits with for somebody's answer."""
+        return list(self._life.requests) if self._life is not None else []
 
     # For callers
 
     def submit(self, request: Request) -> None:
         """Have a request carried out; it is told what comes of it."""
-        self._health.used()
-        if self._client is not None and self._over is not None and not self._over.done():
-            self._enter(request)
+        self.used = _now()
+        if self._life is not None and self._life.up:
+            self._life.submit(request)
         elif self._closing or self.state == "waiting":
             request.tell(self._unavailable())
         else:
@@ -88,48 +79,36 @@ class Connection:
 
     async def started(self) -> Manifest:
         """Wait until the server is up and has said what it offers. Raises `NotStarted`."""
-        self._health.used()
+        self.used = _now()
         self._backoff.cut_short()
+        lives = self._lives
         while self.state != "up" or self.manifest is None:
-            failures = self._backoff.failures
+            if self._closing or self._lives > lives:
+                raise self._unavailable()
             self._wake()
             self._turned.clear()
             await self._turned.wait()
-            if self._backoff.failures > failures or self._closing:
-                raise self._unavailable()
         return self.manifest
 
     async def relist(self) -> Manifest:
         """Ask the server again what it offers."""
-        if (client := self._client) is None:
-            return await self.started()
-        try:
-            async with asyncio.timeout(RELISTING):
-                manifest = await listed(client, self._log)
-        except TimeoutError:
-            raise Unavailable(f"{self.name} does not say what it offers within {RELISTING:g} s.") from None
-        except Exception as error:
-            raise Unavailable(f"{self.name} does not say what it offers: {trouble_of(error).message}") from error
-        await self._listed(manifest)
-        return manifest
-
-    def lost(self, reason: str) -> None:
-        """A call found out that the other side is gone, or does not know this session any more."""
-        self._gone = self._gone or reason
-        self._leave(reason)
+        if self._life is not None and self._life.up:
+            await self._life.relist()
+        return await self.started()
 
     def suspect(self) -> None:
         """A call got no answer in time: see whether the server answers at all, and make it anew if not."""
-        if self._client is not None:
-            self._chores.start("probe", self._health.probe(self._client))
+        if self._life is not None:
+            self._life.suspect()
 
     async def close(self) -> None:
         """Leave the server, and leave nothing behind."""
         self._closing = True
-        self._leave("")
         self._backoff.cut_short()
         if (owner := self._owner) is not None:
-            if self._over is None:  # it is still being made
+            if self._life is not None and self._life.up:
+                self._life.leave()
+            else:  # it is still being made
                 owner.cancel()
             _, late = await asyncio.wait({owner}, timeout=LEAVING)
             if late:
@@ -153,109 +132,56 @@ class Connection:
                 if not (bool(self._queue) if well else await self._tries_again()):
                     break
         finally:
-            self._owner = None
+            self._owner = self._life = None
             self._turn("closed" if self._closing else "idle")
             self._refuse_queue()
 
     async def _one_life(self) -> bool:
-        """From the first byte to the last; whether it was left because nobody needs it."""
-        began, reason = _now(), ""
+        """Whether it was left because nobody needs it."""
+        life = self._life = Life(
+            self.name, self._route, self._options, self._log, offers=self._listed, answered=self._backoff.forget
+        )
+        self._up_at: float | None = None
         try:
-            async with AsyncExitStack() as stack:
-                await self._come_up(stack)
-                began = _now()
-                assert self._over is not None
-                try:
-                    reason = await self._over
-                finally:
-                    self._go_down()
-        except BaseException as error:
-            if not isinstance(error, Exception) and _is_asked_to_stop():
+            reason = await life.live(self.who, self._came_up)
+        except (Exception, BaseExceptionGroup, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and _is_asked_to_stop():
                 raise
-            self._count(await self._explained(error), _now() - began)
+            self._count(await self._explained(error, life))
             return False
         finally:
-            self._client = self._over = None
-            await self._chores.ended()
-            await self._requests_ended()
-        if reason:
-            self._count(Trouble(True, True, reason), _now() - began)
-        return not reason
+            self._queue = [*life.left(), *self._queue]
+            self._lives += 1
+            self._turned.set()
+        if reason and not self._closing:
+            self._count(Trouble(True, True, reason))
+        return not reason or self._closing
 
-    async def _come_up(self, stack: AsyncExitStack) -> None:
-        async with asyncio.timeout(self.route.connecting):  # a cancel scope would have to outlive what is entered here
-            client = await self._entered(stack)
-            _scatter(client)
-            manifest = await listed(client, self._log)
-            await self._listed(manifest)
-        self._over = asyncio.get_running_loop().create_future()
-        self._client, self.trouble = client, None
+    def _came_up(self) -> None:
+        assert self._life is not None
+        self._up_at, self.trouble = _now(), None
         self._turn("up")
-        if self._gone is not None:  # it went while it was being asked
-            self._leave(self._gone)
-        self._news.attend(client)
-        self._chores.start("health", self._health.look_after(client))
         queue, self._queue = self._queue, []
         for request in queue:
-            self._enter(request)
+            self._life.submit(request)
 
-    async def _entered(self, stack: AsyncExitStack) -> Client:
-        self._gone = None
-        targets = list(self.route.targets(self.who, self.lost))
-        for target in targets[:-1]:
-            try:
-                return await stack.enter_async_context(self._made(target))
-            except Exception as error:
-                if not self.route.falls_back(error):
-                    raise
-                self._log.info("%s Another way is tried.", trouble_of(error).message)
-        return await stack.enter_async_context(self._made(targets[-1]))
-
-    def _made(self, target: Any) -> Client:
-        modern = self.options.protocol not in ("auto", "legacy")
-        carries = hasattr(type(target), "__aenter__")  # else it is a server of this very process
-        return Client(
-            Weir(target, self._log, self._news.changed, modern=modern) if carries else target,
-            mode=self.options.protocol,
-            elicitation_callback=self._asked,
-            message_handler=self._news.noticed,
-            logging_callback=self._news.logged,
-            client_info=_ourselves(),
-            cache=None,
-        )
-
-    def _go_down(self) -> None:
-        """Nothing is awaited here: the library may be cancelling everything around it."""
-        self._client = None
-        self._chores.cancel()
-        self._queue += self._turnstile.clear()
-        self._patience.close()
-        for request in list(self.requests):
-            request.cancel()
-            request.tell(Lost(self._gone or "The connection was closed."))
-
-    async def _requests_ended(self) -> None:
-        requests, self.requests = self.requests, {}
-        for request in requests:
-            await request.ended()
-
-    def _leave(self, reason: str) -> None:
-        if self._over is not None and not self._over.done():
-            self._over.set_result("" if self._closing else reason)
+    async def _listed(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        await self._heard(self, manifest)
 
     # Trouble
 
-    async def _explained(self, error: BaseException) -> Trouble:
+    async def _explained(self, error: BaseException, life: Life) -> Trouble:
         """What is told of it; the whole story, with what the server printed, is for the log."""
-        trouble, self.story = trouble_of(error), await self.route.explain()
+        trouble, self.story = trouble_of(error), await life.story()
         gist = self.story.partition("\n")[0]
-        message = trouble.message if gist in trouble.message else f"{trouble.message} {gist}"
+        message = trouble.message if _says(trouble.message, gist) else f"{trouble.message} {gist}"
         if self.story != gist:
             self._log.warning("%s", self.story)
-        return Trouble(trouble.sent, True, message, hopeless=trouble.hopeless or self.route.hopeless(error))
+        return Trouble(trouble.sent, True, message, hopeless=trouble.hopeless or self._route.hopeless(error))
 
-    def _count(self, trouble: Trouble, lasted: float) -> None:
-        self._backoff.count(lasted)
+    def _count(self, trouble: Trouble) -> None:
+        self._backoff.count(0.0 if self._up_at is None else _now() - self._up_at)
         self.trouble = trouble
         # One that was never up is told of by whoever waits for it.
         level = logging.WARNING if self.manifest is not None else logging.INFO
@@ -269,10 +195,15 @@ class Connection:
             self._turn("waiting")
             self._refuse_queue()
             await self._backoff.wait()
-        again = self.options.per != "session" or self._backoff.failures < 2  # else its next call starts it again
-        return bool(self._queue) or self.persistent or (again and self._health.wanted)
+        again = self._options.per != "session" or self._backoff.failures < 2  # else its next call starts it again
+        return bool(self._queue) or self.persistent or (again and self._is_wanted())
+
+    def _is_wanted(self) -> bool:
+        return self._options.idle is None or _now() - self.used < float(self._options.idle)
 
     def _unavailable(self) -> NotStarted:
+        if self._closing:
+            return NotStarted(f"The MCP server {self.name} is not connected: the runtime is closing.")
         left = self._backoff.left if self.state == "waiting" else None
         why = f": {self.trouble.message}" if self.trouble else "."
         when = f" It is tried again in {left:.0f} s." if left is not None else ""
@@ -287,42 +218,6 @@ class Connection:
         queue, self._queue = self._queue, []
         for request in queue:
             request.tell(self._unavailable())
-
-    # While it is up
-
-    def _enter(self, request: Request) -> None:
-        assert self._client is not None
-        if self._client.protocol_version < "2026":
-            self._turnstile.enter(request)
-        else:
-            self._begin(request)
-
-    def _begin(self, request: Request) -> None:
-        assert self._client is not None
-        self.requests[request] = None
-        request.begin(self._client.session, self._patience, self._ended)
-
-    def _ended(self, request: Request) -> None:
-        self.requests.pop(request, None)
-        self._turnstile.ended(request)
-        self._health.used()
-        if request.answered:
-            self._health.heard()
-            self._backoff.failures = 0
-
-    async def _listed(self, manifest: Manifest) -> None:
-        self.manifest = manifest
-        self._health.heard()
-        await self._heard(self, manifest)
-
-    async def _asked(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
-        """In the older protocol a server asks while it works."""
-        able = (request for request in self.requests if request.asked is None and not request.over)
-        if (request := self._turnstile.meant(able)) is None:
-            return types.ErrorData(code=types.INVALID_REQUEST, message="No call is going on that could be asked.")
-        answer = request.ask(params.model_dump(mode="json", by_alias=True, exclude_none=True))
-        self._turnstile.asked(request)
-        return await answer
 
     def _turn(self, state: State) -> None:
         self.state = state
@@ -339,13 +234,6 @@ def _is_asked_to_stop() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _scatter(client: Client) -> None:
-    """An answer to a question must not come under the id that the question was asked under, also after a restart."""
-    dispatcher = client.session._dispatcher
-    if hasattr(dispatcher, "_next_id"):
-        dispatcher._next_id = randbelow(1 << 31)
-
-
-def _ourselves() -> types.Implementation:
-    name = __name__.partition(".")[0]
-    return types.Implementation(name=name, version=sys.modules[name].__version__)
+def _says(message: str, gist: str) -> bool:
+    """Whether the reason is in the message already: both know the exit code."""
+    return not gist or gist in message or ("exit code" in message and "exit code" in gist)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING
 
 from toolwright.providers.mcp.routes.trouble import trouble_of
@@ -12,6 +12,7 @@ from toolwright.providers.mcp.routes.trouble import trouble_of
 if TYPE_CHECKING:
     from mcp import Client
 
+    from toolwright.providers.mcp.life import Life
     from toolwright.providers.mcp.options import Options
 
 PROBING = 3.0
@@ -21,10 +22,8 @@ PROBING = 3.0
 class Health:
     """Knows when the server was last used and last heard of."""
 
-    def __init__(
-        self, options: Options, log: logging.Logger, *, busy: Callable[[], bool], leave: Callable[[str], None]
-    ) -> None:
-        self._options, self._log, self._busy, self._leave = options, log, busy, leave
+    def __init__(self, options: Options, log: logging.Logger, life: Life) -> None:
+        self._options, self._log, self._life = options, log, life
         self._used = self._heard = _now()
 
     def used(self) -> None:
@@ -35,24 +34,17 @@ class Health:
         """The server has answered something."""
         self._heard = _now()
 
-    @property
-    def wanted(self) -> bool:
-        """Whether somebody has used it lately."""
-        idle = self._options.idle
-        return idle is None or _now() - self._used < float(idle)
-
     async def look_after(self, client: Client) -> None:
         """Leave a server that nobody uses; ask one that has not been heard of whether it is well."""
-        every = None if self._options.probe_every is None else float(self._options.probe_every)
-        times = [float(time) for time in (every, self._options.idle) if time is not None]
-        while times:
-            await asyncio.sleep(min(times) / 2)
-            if self._busy():
-                continue
-            if not self.wanted:
-                self._log.info("It is stopped: nobody has used it for %s s.", self._options.idle)
-                self._leave("")
-            elif every is not None and _now() - self._heard >= every:
+        idle, every = _seconds(self._options.idle), _seconds(self._options.probe_every)
+        while min(idle, every) < inf:
+            await asyncio.sleep(min(idle, every) / 2)
+            requests = self._life.requests
+            if not requests and _now() - self._used >= idle:
+                self._log.info("%s is stopped: nobody has used it for %g s.", self._life.name, idle)
+                self._life.leave()
+            # One that works may be too busy to answer: it has the time limits of its calls.
+            elif _now() - self._heard >= every and all(request.asked for request in requests):
                 await self.probe(client)
 
     async def probe(self, client: Client) -> None:
@@ -62,10 +54,10 @@ class Health:
                 await self._ask(client)
             self.heard()
         except TimeoutError:
-            self._leave(f"It does not answer within {PROBING:g} s.")
+            self._life.leave(f"It does not answer within {PROBING:g} s.")
         except Exception as error:  # noqa: BLE001 - whatever it is
             if not (trouble := trouble_of(error)).answered:
-                self._leave(trouble.message)
+                self._life.leave(trouble.message)
 
     async def _ask(self, client: Client) -> None:
         if self._options.probe == "list":
@@ -74,6 +66,10 @@ class Health:
             await client.session.send_ping()
         else:
             await client.session.send_discover(client.protocol_version)
+
+
+def _seconds(given: float | str | None) -> float:
+    return inf if given is None else float(given)
 
 
 def _now() -> float:

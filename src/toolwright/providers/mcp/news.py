@@ -29,10 +29,13 @@ class News:
 
     def __init__(self, log: logging.Logger, chores: Chores, relist: Callable[[], Awaitable[object]]) -> None:
         self._log, self._chores, self._relist = log, chores, relist
-        self._stale = False
+        self._stale = self._attends = False
 
     def attend(self, client: Client) -> None:
         """The newer protocol tells of changes on a stream of its own, if it is asked to."""
+        self._attends = True
+        if self._stale:
+            self.changed()
         tools = client.server_capabilities.tools
         if client.protocol_version >= "2026" and tools is not None and tools.list_changed:
             self._chores.start("listen", self._listen(client))
@@ -70,7 +73,8 @@ class News:
     def changed(self) -> None:
         """What it offers is to be looked at again, soon."""
         self._stale = True
-        self._chores.start("relist", self._look())
+        if self._attends:
+            self._chores.start("relist", self._look())
 
     async def _look(self) -> None:
         while self._stale:

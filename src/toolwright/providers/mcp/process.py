@@ -12,12 +12,17 @@ def here() -> str:
     return f"{_machine()}:{os.getpid()}:{_started(os.getpid())}"
 
 
-def is_gone_or_here(marker: str) -> bool:
-    """Whether the process of a marker is this one, or surely runs no more; False where nobody here can tell."""
+def is_here(marker: str) -> bool:
+    """Whether a marker is of this process."""
+    return marker == here()
+
+
+def is_gone(marker: str) -> bool:
+    """Whether the process of a marker surely runs no more; False where nobody here can tell."""
     machine, number, started = [*marker.split(":"), "", ""][:3]
     if not machine or machine != _machine() or not number.isdigit():
         return False
-    return int(number) == os.getpid() or _started(int(number)) != started
+    return _started(int(number)) != started
 
 
 @cache

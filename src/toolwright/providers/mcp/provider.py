@@ -18,9 +18,9 @@ from toolwright.core.errors import NotStarted, Unavailable
 from toolwright.core.facets import Kind
 from toolwright.core.provider import Provider
 from toolwright.core.tool import Tool
+from toolwright.providers.mcp import process
 from toolwright.providers.mcp.offer import Offer
 from toolwright.providers.mcp.options import Options
-from toolwright.providers.mcp.process import is_gone_or_here
 from toolwright.providers.mcp.routes.route import Route, Who
 from toolwright.providers.mcp.sessions import Sessions
 
@@ -67,11 +67,14 @@ class Server(Provider):
         self._lister: Who | None = None
         """Whose connection says what there is: lists may differ from user to user, and one must count."""
         self._talk: Talk | None = None
+        self._users = 0
+        """Runtimes that have started it."""
 
     # The life of the provider
 
     async def start(self) -> None:
         """Nothing is started where it is known what the server offers."""
+        self._users += 1
         if await self._offer.load():
             return
         await loaded()
@@ -86,9 +89,14 @@ class Server(Provider):
             raise Unavailable(f"{self.route.label} is not up after {limit:g} s. {told}".strip()) from None
 
     async def stop(self) -> None:
-        """Leave every connection."""
+        """Leave every connection, once no runtime uses it any more."""
+        self._users -= 1
+        if self._users > 0:
+            return
         await self.sessions.close()
-        self._talk = None
+        if self._talk is not None:
+            _TALKS.discard(self._talk.id)
+        self._talk, self._users = None, 0
 
     async def refresh(self) -> None:
         """Ask the server what it offers now."""
@@ -111,7 +119,8 @@ class Server(Provider):
 
     async def _heard(self, connection: Connection, manifest: Manifest) -> None:
         """A connection came up, or its server said that its tools changed."""
-        if self._lister is None or self.sessions.found(self._lister) is None:
+        lister = self.sessions.found(self._lister) if self._lister is not None else None
+        if lister is None or lister.state != "up":
             self._lister = connection.who
         if connection.who == self._lister and await self._offer.take(manifest):
             self.changed()
@@ -132,12 +141,19 @@ class Server(Provider):
         await loaded()
         return await self._talking().resume(call, state, answer, self.sessions.who(call))
 
+    def holds(self, state: Any) -> bool:
+        """Whether the server waits for this answer here; in the newer protocol anybody may bring it."""
+        if not isinstance(state, Mapping) or "request" not in state:
+            return True
+        return self._talk is not None and self._talk.id == state["talk"]
+
     def lost(self, state: Any) -> Failed | None:
         """A server of the older protocol waits for its answer only as long as it, and this program, live."""
         if not isinstance(state, Mapping) or "request" not in state:
             return None
-        held = self._talk is not None and self._talk.holds(state["request"])
-        return None if held or not is_gone_or_here(state["process"]) else self._offer.interrupted(state["tool"])
+        asked_here = process.is_here(state["process"])
+        gone = state["talk"] not in _TALKS if asked_here else process.is_gone(state["process"])
+        return self._offer.interrupted(state["tool"]) if gone else None
 
     async def cancel(self, call: Call, reason: str) -> None:
         """The server was told already, if it could be. One that lets calls run out of time may be stuck."""
@@ -150,7 +166,8 @@ class Server(Provider):
         if self._talk is None:
             from toolwright.providers.mcp.talk import Talk  # loads the library, which takes a second
 
-            self._talk = Talk(self.namespace, self.sessions, self._offer, self.options)
+            self._talk = Talk(self.namespace, self.sessions, self._offer)
+            _TALKS.add(self._talk.id)
         return self._talk
 
     # Looking at it
@@ -185,6 +202,8 @@ async def loaded() -> None:
 
 
 _HOME = f"{__package__}.talk"
+_TALKS: set[str] = set()
+"""Those of this process that are going on: only they can bring answers to servers that wait."""
 
 
 def _text(server: Mapping[str, Any], key: str) -> str:

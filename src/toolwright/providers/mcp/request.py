@@ -63,13 +63,16 @@ class Request:
         state: str | None = None,
         report: Callable[..., None] | None = None,
         permit: Callable[[], object] | None = None,
+        user: str | None = None,
     ) -> None:
-        self.tool, self.arguments = tool, arguments
+        self.tool, self.arguments, self.user = tool, arguments, user
         self._inputs, self._state = inputs, state
         self._report, self._permit = report, permit
         self._turn: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
         self._patience: Patience | None = None
+        self.leave: Callable[[str], None] = _nowhere
+        """Has the connection that it was sent through made anew."""
         self.asked: Asked | None = None
         """The question that is open."""
         self.over = self.answered = False
@@ -81,6 +84,21 @@ class Request:
             self.__dict__["_id"] = token_hex(12)
         return self.__dict__["_id"]  # type: ignore[no-any-return]
 
+    @property
+    def began(self) -> bool:
+        """Whether it was handed to a connection that was up."""
+        return self._task is not None
+
+    @property
+    def news(self) -> bool:
+        """Whether something came of it since the question was asked."""
+        return self._turn.done() and not isinstance(self._turn.result(), Asked)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its connection went away before anything came of it."""
+        return self.over and (not self.news or isinstance(self._turn.result(), Lost))
+
     async def turn(self) -> Any:
         """What there is to know next: the server's answer, or what it asks. Raises what went wrong."""
         told = await self._turn
@@ -90,9 +108,18 @@ class Request:
 
     # For the connection
 
-    def begin(self, session: ClientSession, patience: Patience, ended: Callable[[Request], None]) -> None:
+    def begin(
+        self,
+        session: ClientSession,
+        patience: Patience,
+        *,
+        ended: Callable[[Request], None],
+        leave: Callable[[str], None],
+    ) -> None:
         """Send it. From now on the server may be silent for as long as there is patience."""
+        self.leave = leave
         if self.over:
+            ended(self)
             return
         try:
             if self._permit is not None:  # raises for a tool that may not be called any more
@@ -185,3 +212,7 @@ def _told(progress: float, total: float | None, message: str | None) -> tuple[An
     """As `Context.report` takes it: a fraction where the server says of how much, and its words."""
     fraction = (min(max(progress / total, 0.0), 1.0),) if total else ()
     return (*fraction, message) if message else fraction
+
+
+def _nowhere(reason: str) -> None:
+    """It was not sent."""

@@ -21,6 +21,7 @@ class Sessions:
     def __init__(self, name: str, route: Route, options: Options, heard: Heard) -> None:
         self._name, self._route, self._options, self._heard = name, route, options, heard
         self._open: dict[Who, Connection] = {}
+        self._going: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(list(self._open.values()))
@@ -52,14 +53,18 @@ class Sessions:
 
     def _make_room(self) -> None:
         """The one that has been quiet for longest goes; what is in use stays."""
-        quiet = [connection for connection in self if connection.state == "idle"]
+        quiet = [connection for connection in self if not connection.busy]
         if not quiet:
             raise NotStarted(
                 f"The MCP server {self._name} has {self._options.sessions} connections, all in use. Try again later."
             )
-        del self._open[quiet[0].who]
+        oldest = min(quiet, key=lambda connection: connection.used)
+        del self._open[oldest.who]
+        going = asyncio.get_running_loop().create_task(oldest.close(), name=f"mcp: {self._name} makes room")
+        self._going.add(going)
+        going.add_done_callback(self._going.discard)
 
     async def close(self) -> None:
         """Leave them all."""
         connections, self._open = list(self), {}
-        await asyncio.gather(*(connection.close() for connection in connections))
+        await asyncio.gather(*(connection.close() for connection in connections), *self._going)

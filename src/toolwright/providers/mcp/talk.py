@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from secrets import token_hex
 from typing import Any, TypeAlias
 
 import mcp_types as types
@@ -20,7 +21,6 @@ from toolwright.providers.mcp.connection import Connection
 from toolwright.providers.mcp.content import done_of
 from toolwright.providers.mcp.forms import answers_of, question_of, refused
 from toolwright.providers.mcp.offer import Offer
-from toolwright.providers.mcp.options import Options
 from toolwright.providers.mcp.request import NOW, Asked, Lost, Request
 from toolwright.providers.mcp.routes.route import Who
 from toolwright.providers.mcp.routes.trouble import Trouble, trouble_of
@@ -33,8 +33,8 @@ _UNREADABLE = ("Failed to parse ", "Unexpected content type: ")
 """How the library begins when it says, in the server's place, that an answer cannot be read."""
 BLOCKS = 200
 """Blocks of an answer that are made ready at once; more of them are beside the loop, so that nobody else waits."""
-POLLING = 0.25
-"""Seconds before a server that only asked for more time is asked again."""
+POLLING, LONGEST = 0.1, 2.0
+"""Seconds before a server that only asked for more time is asked again; they grow from the first to the second."""
 
 
 @dataclass(slots=True)
@@ -48,6 +48,7 @@ class _Part:
     inputs: Mapping[str, Any] | None = None
     state: str | None = None
     round: int = 0
+    polls: int = 0
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -57,8 +58,10 @@ class _Part:
 class Talk:
     """Calls of one server. In the newer protocol a question ends the exchange, and the answer begins the next."""
 
-    def __init__(self, server: str, sessions: Sessions, offer: Offer, options: Options) -> None:
-        self._server, self._sessions, self._offer, self._options = server, sessions, offer, options
+    def __init__(self, server: str, sessions: Sessions, offer: Offer) -> None:
+        self.id = token_hex(8)
+        """Under which a wait names it: nobody else can bring an answer to a server that waits."""
+        self._server, self._sessions, self._offer = server, sessions, offer
         self._open: dict[str, tuple[Request, Connection]] = {}
         """Requests that the server holds open for somebody's answer, by their id."""
         self._ids: dict[str, str] = {}
@@ -83,11 +86,6 @@ class Talk:
             part.inputs = None
         return await self._go(part, lambda: call.id or "")
 
-    def holds(self, number: str) -> bool:
-        """Whether the server still waits for the answer to a question."""
-        request, _ = self._open.get(number, (None, None))
-        return request is not None and not request.over
-
     def forget(self, call: Call) -> None:
         """Nobody will answer any more: the server need not wait."""
         request, _ = self._open.pop(self._ids.pop(call.id or "", ""), (None, None))
@@ -103,15 +101,16 @@ class Talk:
                 return await self._asked(told, request, connection, part.call, call_id())
             if told.get("resultType") != "input_required":
                 return await self._done(told, part.call.tool)
-            part.round, part.state = part.round + 1, told.get("requestState")
+            requests: Requests = told.get("inputRequests") or {}
+            part.round, part.state = part.round + bool(requests), told.get("requestState")
             if part.round > ROUNDS:
                 raise ToolError(f"{self._server} asked {ROUNDS} times and did not come to an end.")
-            requests: Requests = told.get("inputRequests") or {}
             if (question := self._wanted(requests, part)) is not None:
                 return question
             part.inputs = answers_of(requests, None) if requests else None
-            if not requests:
-                await asyncio.sleep(POLLING)
+            if not requests:  # it only needs more time, and may have it while the call has
+                part.polls += 1
+                await asyncio.sleep(min(POLLING * part.polls, LONGEST))
 
     async def _said(self, part: _Part) -> tuple[Any, Request, Connection]:
         """What the server says to a call; what surely did not arrive is sent once more."""
@@ -120,7 +119,7 @@ class Talk:
             connection = self._sessions.of(part.who)
             request = Request(
                 part.wire, part.arguments, inputs=part.inputs, state=part.state,
-                report=part.report,
+                report=part.report, user=part.call.user,
                 permit=partial(self._offer.wire_name, part.call.tool),
             )  # fmt: skip
             connection.submit(request)
@@ -142,20 +141,22 @@ class Talk:
         except TimedOut:
             connection.suspect()
             raise
+        except NotStarted as error:
+            raise (_Again(str(error)) if request.began else error) from error
         except ToolError:
             raise
         except Exception as error:
             if getattr(error, "code", None) == types.URL_ELICITATION_REQUIRED and (asked := _addresses(error)):
                 return asked
-            raise self._meant(error, connection, request) from error
+            raise self._meant(error, request) from error
 
-    def _meant(self, error: Exception, connection: Connection, request: Request) -> ToolError:
+    def _meant(self, error: Exception, request: Request) -> ToolError:
         """What an error means for the call: was it done, and is it worth another try?"""
         if getattr(error, "code", None) == types.HEADER_MISMATCH:
             return _Again(f"{self._server} does not accept the call: {error}", relist=True)
         trouble = _trouble(error)
         if trouble.gone:
-            connection.lost(trouble.message)
+            request.leave(trouble.message)
         if trouble.answered:
             return ToolError(f"{self._server} says: {trouble.message}"[:2000])
         if not trouble.sent:
@@ -203,15 +204,16 @@ class Talk:
         self._open[request.id] = request, connection
         self._ids[call_id] = request.id
         state = {"requests": requests, "tool": request.tool, "request": request.id, "call": call_id}
-        state["process"] = process.here()
+        state |= {"process": process.here(), "talk": self.id}
         return self._question(requests, state)
 
     async def _answered(self, call: Call, state: Mapping[str, Any], answers: Mapping[str, Any]) -> Any:
         self._ids.pop(state["call"], None)
         request, connection = self._open.pop(state["request"], (None, None))
-        if request is None or connection is None or request.over:
+        if request is None or connection is None or request.is_lost:
             return self._offer.interrupted(state["tool"])
-        request.answer(types.ElicitResult.model_validate(answers[NOW]))
+        if not request.news:  # else the server has not waited, and has come to an end
+            request.answer(types.ElicitResult.model_validate(answers[NOW]))
         return await self._next(call, request, connection, state["call"])
 
     async def _next(self, call: Call, request: Request, connection: Connection, call_id: str) -> Any:
@@ -253,8 +255,9 @@ def _addresses(error: Exception) -> Asked | None:
     """The addresses that a person has to visit before the call can be made at all."""
     data = getattr(error, "data", None)
     found = data.get("elicitations") if isinstance(data, Mapping) else None
-    params = [each for each in found or () if isinstance(each, Mapping)] if isinstance(found, list) else []
-    return Asked({str(n): {"method": "elicitation/create", "params": dict(each)} for n, each in enumerate(params)})
+    params = [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+    asked = {str(n): {"method": "elicitation/create", "params": dict(each)} for n, each in enumerate(params)}
+    return Asked(asked) if asked else None
 
 
 def _agreed(answers: Mapping[str, Any]) -> None:

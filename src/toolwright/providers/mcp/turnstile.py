@@ -51,10 +51,15 @@ class Turnstile:
         self._next(request)
 
     def meant(self, able: Iterable[Request]) -> Request | None:
-        """Whose question it is, among the calls that have none open: a tool that is known to ask, or else the last."""
-        waiting = list(able)
+        """Whose question it is, among the calls that have none open: a tool that is known to ask, or else the last.
+
+        None where that could be another user's: nobody answers for somebody else.
+        """
+        waiting = [request for request in able if request.tool not in self._quiet]
+        if not waiting or len({request.user for request in waiting}) > 1:
+            return None
         known = [request for request in waiting if request.tool in self._asking]
-        return (known or waiting)[-1] if waiting else None
+        return (known or waiting)[-1]
 
     def clear(self) -> list[Request]:
         """Those that have not begun, for whoever begins anew."""
@@ -70,9 +75,12 @@ class Turnstile:
         self._begin(request)
 
     def _lapsed(self, request: Request) -> None:
-        if request.tool not in self._asking:
-            self._quiet.add(request.tool)
-        self._next(request)
+        """It neither asks nor ends: those that wait for it begin, all of them."""
+        tool = request.tool
+        if self._first.get(tool) is request:
+            for waiting in self._held.pop(tool, ()):
+                self._begin(waiting)
+            self._next(request)
 
     def _next(self, request: Request) -> None:
         tool = request.tool

@@ -46,7 +46,7 @@ def tool(name: str, /, description: str = "", **properties: Any) -> dict[str, An
 TOOLS = [
     tool("echo", text="string"), tool("pid"), tool("effect", text="string"), tool("wait", text="string"),
     tool("die", text="string"), tool("steps", count="integer", seconds="number"), tool("ask", text="string"),
-    tool("ask_twice"), tool("open_url"), tool("environment", name="string"), tool("change", text="string"),
+    tool("ask_twice"), tool("ask_late", text="string"), tool("ask_briefly", text="string"), tool("open_url"), tool("environment", name="string"), tool("change", text="string"),
 ]  # fmt: skip
 
 
@@ -81,8 +81,8 @@ def ask(message: dict[str, Any], questions: list[dict[str, Any]]) -> None:
     params = message["params"]
     if not is_modern(message):
         given = [asked(number, message, question) for number, question in enumerate(questions)]
-        if any("action" not in each for each in given):
-            return None  # nobody was there to be asked
+        if any("action" not in each for each in given):  # nobody was there to be asked
+            return answer(message, {**text("nobody to ask"), "isError": True})
         trace("effects", "asked")
         return answer(message, text(json.dumps(given)))
     done = json.loads(params.get("requestState") or "[]")
@@ -126,6 +126,17 @@ def called(message: dict[str, Any]) -> None:
         answer(message, text("stepped"))
     elif name == "ask":
         ask(message, [form])
+    elif name == "ask_late":
+        trace("late", given["text"])
+        while not (FOLDER / "ask now").exists():
+            stopped.wait(0.01)
+        ask(message, [form])
+    elif name == "ask_briefly":
+        send({"id": f"brief-{message['id']}", "method": "elicitation/create", "params": form})
+        WAITING[f"brief-{message['id']}"] = threading.Event(), []
+        stopped.wait(0.2)
+        trace("effects", "gave-up")
+        answer(message, text("without you"))
     elif name == "ask_twice":
         ask(message, [form, form])
     elif name == "open_url":

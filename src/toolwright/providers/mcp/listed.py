@@ -1,4 +1,4 @@
-"""Listing: ask a server what it offers, page by page. Loaded when a connection is opened."""
+"""Listed: ask a server what it offers, page by page. Loaded when a connection is opened."""
 
 from __future__ import annotations
 
