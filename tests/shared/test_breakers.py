@@ -40,8 +40,8 @@ class Server(Provider):
         return "answer"
 
 
-def on(address: str) -> dict[str, Any]:
-    return {"store": address, "defaults": {"breaker_failures": 3, "breaker_pause": 60.0}}
+def on(address: str, pause: float = 60.0) -> dict[str, Any]:
+    return {"store": address, "defaults": {"breaker_failures": 3, "breaker_pause": pause}}
 
 
 async def rows(runtime: Runtime) -> list[dict[str, Any]]:
@@ -133,6 +133,17 @@ async def test_one_call_tries_in_all_runtimes_and_its_answer_closes_the_breaker_
     assert tried == 1
     assert [outcome.ok for outcome in outcomes].count(True) == 1
     assert after == [Done("answer")] * 2
+
+
+async def test_the_pause_ends_by_itself(address: str) -> None:
+    server = Server()
+    async with Runtime(server, **on(address, 0.2)) as here, Runtime(server, **on(address, 0.2)) as other:
+        await opened(server, here, other)
+        server.up = True
+        await until(lambda: _answers(other))
+        await until(lambda: not is_open(here))
+
+    assert server.calls == 1
 
 
 async def test_a_try_that_fails_keeps_the_provider_down_for_all(address: str) -> None:
