@@ -7,6 +7,8 @@ import gc
 import random
 import sqlite3
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -187,6 +189,19 @@ async def test_a_store_file_is_for_its_owner_alone(tmp_path):
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in Path(tmp_path).iterdir()}
 
     assert modes == dict.fromkeys(["store.db", "store.db-wal", "store.db-shm", "store.db-owner-abc"], 0o600)
+
+
+async def test_another_process_that_closes_a_file_leaves_the_log_to_those_who_have_it_open(tmp_path):
+    file, log = tmp_path / "store.db", tmp_path / "store.db-wal"
+    look = f"import sqlite3; found = sqlite3.connect({str(file)!r}); found.execute('SELECT * FROM things'); found.close()"
+    async with with_table(str(file)) as database, opened(str(file)):
+        before = log.stat().st_ino
+        subprocess.run([sys.executable, "-c", look], check=True)
+
+        assert log.stat().st_ino == before
+        await database.write([Statement(ADD, {"name": "a", "number": 1})])
+        with closing(sqlite3.connect(file)) as fresh:
+            assert fresh.execute("SELECT name FROM things").fetchall() == [("a",)]
 
 
 async def test_writes_at_the_same_time_share_commits(tmp_path):

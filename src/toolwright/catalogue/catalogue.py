@@ -95,11 +95,15 @@ class Catalogue:
         self, tools: Iterable[Tool[..., Any]], namespace: str, provider: Provider | None, on_conflict: Conflict
     ) -> dict[str, Listing]:
         added: dict[str, Listing] = {}
+        cut: set[str] = set()
         for tool in tools:
             if self._check:
                 self._check(tool)
             name = self._free_name(qualified(namespace, tool.name), tool, added, on_conflict)
-            added[name] = Listing(name, tool, provider, namespace, self._free_wire(name, added))
+            wire = self._free_wire(name, added, cut)
+            added[name] = Listing(name, tool, provider, namespace, wire)
+            if wire != name:
+                cut.add(wire)
         return added
 
     def remove(self, *names: str) -> None:
@@ -124,9 +128,9 @@ class Catalogue:
             number += 1
         return free
 
-    def _free_wire(self, name: str, added: dict[str, Listing]) -> str:
+    def _free_wire(self, name: str, added: dict[str, Listing], cut: set[str]) -> str:
         wire, salt = wire_name(name), 0
-        while self._taken(wire, name, added):
+        while wire in cut or self._taken(wire, name, added):
             salt += 1
             wire = wire_name(f"{name}#{salt}")
         return wire
@@ -134,11 +138,7 @@ class Catalogue:
     def _taken(self, wire: str, name: str, added: dict[str, Listing]) -> bool:
         """Whether another tool is called so, or shown so; an alias gives way to a tool's own name."""
         others = (known for known in (self._listings.get(wire), added.get(wire)) if known and known.name != name)
-        return (
-            any(others)
-            or self._wires.get(wire, name) != name
-            or any(each.wire == wire for each in added.values() if each.wire != each.name)
-        )
+        return any(others) or self._wires.get(wire, name) != name
 
     def _remember(self, listing: Listing) -> None:
         self._listings[listing.name] = listing

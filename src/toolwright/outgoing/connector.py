@@ -33,6 +33,7 @@ class Connector:
         self._guard = guard
         self._resolve: Resolver = SystemResolver() if resolver is None else resolver
         self._dial = dialer or dial
+        self._judged: dict[tuple[str, int], Sequence[Address]] = {}
 
     async def connect_tcp(
         self,
@@ -43,14 +44,21 @@ class Connector:
         socket_options: Any = None,
     ) -> AsyncNetworkStream:
         """Resolve, judge, dial; `httpcore2` calls this for each new connection."""
-        name = host_of(f"[{host}]" if ":" in host else host)
-        self._guard.check_host(name, port)
         try:
             async with asyncio.timeout(timeout):
-                addresses = self._guard.check_addresses(name, port, await self._addresses(name, port))
-                return await self._first(addresses[:MOST_TRIED], port, timeout)
+                addresses = self._judged.get((host, port)) or await self._permitted(host, port)
+                return await self._first(addresses, port, timeout)
         except TimeoutError as error:
-            raise NotStarted(f"{name} could not be reached in time. Try again later.") from error
+            raise NotStarted(f"{host} could not be reached in time. Try again later.") from error
+
+    async def _permitted(self, host: str, port: int) -> Sequence[Address]:
+        name = host_of(f"[{host}]" if ":" in host else host)
+        self._guard.check_host(name, port)
+        found = await self._addresses(name, port)
+        addresses = self._guard.check_addresses(name, port, found)[:MOST_TRIED]
+        if host == str(found[0]) and len(self._judged) < MOST_JUDGED:
+            self._judged[host, port] = addresses  # an address, and no name: what is said of it holds the next time, too
+        return addresses
 
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Any = None

@@ -274,8 +274,7 @@ class Runtime(Scope):
         async with AsyncExitStack() as last:  # whatever fails or is cancelled on the way, the rest is closed too
             last.push_async_callback(self._close_store)
             last.push_async_callback(parts.close)
-            for provider in reversed(self._providers):
-                last.push_async_callback(_stop, provider)
+            last.push_async_callback(_stop_all, list(self._providers))
             self._stopped, self._providers = [*self._stopped, *self._providers], []
             last.push_async_callback(parts.mounts.close)
             for invocation in list(parts.running):
@@ -295,6 +294,11 @@ def _compiles(tool: Tool[..., Any]) -> bool:
         log.warning("%s is left out: %s", tool.name, error)
         return False
     return True
+
+
+async def _stop_all(providers: list[Provider]) -> None:
+    """At once: none has to wait for another's farewell."""
+    await asyncio.gather(*map(_stop, providers))
 
 
 async def _stop(provider: Provider) -> None:

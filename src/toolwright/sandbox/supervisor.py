@@ -34,6 +34,7 @@ def main(parent: int, limits: Mapping[str, int], argv: list[str]) -> int:
     command = os.fork()
     if command == 0:
         _become(limits, argv)
+    _let_go()
     code = _wait(command)
     _end_all()
     return 128 + signal.SIGKILL if code is None else code
@@ -50,6 +51,14 @@ def _become(limits: Mapping[str, int], argv: list[str]) -> None:
         os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
     finally:
         os._exit(127)
+
+
+def _let_go() -> None:
+    """What the command closes is closed: nobody else holds its pipes."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    os.close(nothing)
 
 
 def _wait(command: int) -> int | None:

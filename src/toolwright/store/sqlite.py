@@ -123,7 +123,11 @@ def _tuples(sql: str, params: Mapping[str, Value], connection: sqlite3.Connectio
 def _make_private(path: str) -> None:
     """Others on the machine must not read what people approved. The files beside it get the same mode from SQLite."""
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        # Only a new file: closing one that is in use here gives up SQLite's locks on it, and then another process that
+        # closes it takes itself for the last, and the log away that is still written here.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return
     except OSError as error:
         raise StoreUnavailable(f"{path} cannot be opened: {error.strerror}.") from error
 

@@ -19,6 +19,7 @@ from tests.providers.mcp.peers.bare import Asked, bare
 from tests.providers.mcp.steady import until
 from toolwright import Done, Failed, Pending, Unavailable, mcp
 from toolwright.providers.mcp import health, life
+from toolwright.providers.mcp import listed as listing
 from toolwright.providers.mcp.weir import MANY
 
 
@@ -270,7 +271,7 @@ async def test_tools_without_end_are_cut_off(tmp_path: Path) -> None:
 async def test_pages_of_megabytes_are_cut_off_before_they_fill_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages, "SIZE", 4 << 20)
+    monkeypatch.setattr(listing, "SIZE", 4 << 20)
     async with beside(tmp_path, said=listed(tool("echo", title="x" * 1_000_000), nextCursor="more$COUNT")) as scene:
         assert "bad__echo" in scene.runtime.catalogue
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from toolwright.core.errors import DefinitionError, Denied, NotStarted, ToolError
@@ -44,7 +44,7 @@ _MOST_TOLD = 256
 def tell(trouble: Trouble) -> dict[str, str]:
     """The `data` of an error that is handed to the library, by which `trouble_of` finds the trouble again."""
     number = secrets.token_hex(8)
-    _TOLD[number] = trouble
+    _TOLD[number] = replace(trouble, cause=None)  # it would keep alive all that it passed through
     while len(_TOLD) > _MOST_TOLD:
         _TOLD.popitem(last=False)
     return {_MARK: number}

@@ -106,7 +106,13 @@ class Wire:
             frames = await self._line.take()
         except TooLarge as error:
             return self._farewell(str(error))
-        return list(self._parsed(frames)) if frames else self._farewell(await self._line.last_words())
+        if not frames:
+            return self._farewell(await self._line.last_words())
+        messages = list(self._parsed(frames[:_TURN]))
+        for start in range(_TURN, len(frames), _TURN):  # one piece may have a million lines, none of them a message
+            await asyncio.sleep(0)
+            messages += self._parsed(frames[start : start + _TURN])
+        return messages
 
     def _parsed(self, frames: Sequence[bytes | str]) -> Iterator[SessionMessage]:
         for frame in frames:
