@@ -193,7 +193,7 @@ async def test_a_store_file_is_for_its_owner_alone(tmp_path):
 
 async def test_another_process_that_closes_a_file_leaves_the_log_to_those_who_have_it_open(tmp_path):
     file, log = tmp_path / "store.db", tmp_path / "store.db-wal"
-    look = f"import sqlite3; found = sqlite3.connect({str(file)!r}); found.execute('SELECT * FROM things'); found.close()"
+    look = f"import sqlite3; it = sqlite3.connect({str(file)!r}); it.execute('SELECT * FROM things'); it.close()"
     async with with_table(str(file)) as database, opened(str(file)):
         before = log.stat().st_ino
         subprocess.run([sys.executable, "-c", look], check=True)

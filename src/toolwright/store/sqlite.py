@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import time
@@ -127,9 +128,16 @@ def _make_private(path: str) -> None:
         # closes it takes itself for the last, and the log away that is still written here.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
-        return
+        _check(path)
     except OSError as error:
         raise StoreUnavailable(f"{path} cannot be opened: {error.strerror}.") from error
+
+
+def _check(path: str) -> None:
+    """What opening it would say."""
+    wrong = {errno.EISDIR: os.path.isdir(path), errno.EACCES: not os.access(path, os.R_OK | os.W_OK)}
+    if problem := next((number for number, found in wrong.items() if found), None):
+        raise StoreUnavailable(f"{path} cannot be opened: {os.strerror(problem)}.")
 
 
 def _connect(path: str, synchronous: str, now: Callable[[], float]) -> sqlite3.Connection:

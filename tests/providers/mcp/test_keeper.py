@@ -572,3 +572,27 @@ async def test_looking_at_a_server_starts_it_and_tells_how_that_went(server: Ste
     assert "exit code 1" in lost.error
     assert "it is down today" in lost.stderr
     assert sys.executable in repr(good)
+
+
+async def test_what_one_user_is_offered_is_no_other_s_to_see(server: Steady, tmp_path: Path) -> None:
+    kept = str(tmp_path / "kept")
+    server.offer(described("pid"))
+    async with Runtime(server.provider(manifest=kept)):
+        pass
+    server.offer(described("pid"), described("secret_of_anna"))
+    async with Runtime(server.provider(manifest=kept, env=lambda who: {"USER": who.user or ""})) as runtime:
+        await pid(runtime, user="anna")
+        server.offer(described("pid"), described("for_all"))
+        await until(lambda: server.starts >= 3)  # nobody in particular asks, too
+        await runtime.refresh()
+        names = [listing.name for listing in runtime.catalogue]
+    assert names == ["steady__pid", "steady__for_all"]
+
+
+async def test_a_user_s_connection_that_hears_of_a_change_has_it_looked_up(server: Steady) -> None:
+    server.offer(described("change"), described("pid"))
+    async with Runtime(server.provider(idle=0.2)) as runtime:
+        await until(lambda: not children())
+        offered = server.offer(described("change"), described("pid"), described("added"))
+        await runtime.scope(user="anna").call("steady__change", {"text": offered})
+        await until(lambda: "steady__added" in runtime.catalogue)

@@ -61,6 +61,15 @@ class Offer:
             vars(self).update({name: vars(built)[name] for name in _BUILT})
             return True
 
+    @property
+    def known(self) -> bool:
+        """Whether it is known what the server offers."""
+        return self._manifest is not None
+
+    def says(self, manifest: Manifest) -> bool:
+        """Whether a listing is what is known already."""
+        return self._manifest is not None and self._manifest.tools == manifest.tools
+
     def _turn(self) -> asyncio.Lock:
         """One at a time; made anew for each event loop, because a program may have several, one after the other."""
         loop = asyncio.get_running_loop()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from math import inf
@@ -64,8 +65,7 @@ class Server(Provider):
         self.cache = None if options.cache is None else float(options.cache)
         self._offer = Offer(self.namespace, route.identity, options)
         self.sessions = Sessions(self.namespace, route, options, self._heard)
-        self._lister: Who | None = None
-        """Whose connection says what there is: lists may differ from user to user, and one must count."""
+        self._asking: set[asyncio.Task[None]] = set()
         self._talk: Talk | None = None
         self._users = 0
         """Runtimes that have started it."""
@@ -93,6 +93,8 @@ class Server(Provider):
         self._users -= 1
         if self._users > 0:
             return
+        for task in self._asking:
+            task.cancel()
         await self.sessions.close()
         if self._talk is not None:
             _TALKS.discard(self._talk.id)
@@ -101,7 +103,7 @@ class Server(Provider):
     async def refresh(self) -> None:
         """Ask the server what it offers now."""
         await loaded()
-        await self.sessions.of(self._lister or Who()).relist()
+        await self.sessions.of(Who()).relist()
 
     def missing(self) -> str:
         """Why tools of it are not there."""
@@ -119,12 +121,27 @@ class Server(Provider):
 
     async def _heard(self, connection: Connection, manifest: Manifest) -> None:
         """A connection came up, or its server said that its tools changed."""
-        lister = self.sessions.found(self._lister) if self._lister is not None else None
-        if lister is None or lister.state != "up":
-            self._lister = connection.who
-        if connection.who == self._lister and await self._offer.take(manifest):
-            self.changed()
         connection.persistent = False
+        if connection.who == Who():
+            if await self._offer.take(manifest):
+                self.changed()
+        elif not self._offer.known:  # nobody can list without a user: better one user's tools than none
+            if await self._offer.take(manifest, keep=False):
+                self.changed()
+        elif not self._offer.says(manifest):
+            self._ask_again()
+
+    def _ask_again(self) -> None:
+        """What one user is offered is no other's to see; but it tells that something may have changed for all."""
+        lister = self.sessions.of(Who())
+        if lister.state == "idle" and not self._asking:
+            task = asyncio.get_running_loop().create_task(self._listed(lister), name=f"mcp: {self.namespace} tools")
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+
+    async def _listed(self, lister: Connection) -> None:
+        with suppress(Unavailable):
+            await lister.started()
 
     # Calls
 
@@ -175,7 +192,7 @@ class Server(Provider):
     async def check(self) -> Report:
         """Start the server, and tell how that went."""
         await loaded()
-        began, connection = monotonic(), self.sessions.of(self._lister or Who())
+        began, connection = monotonic(), self.sessions.of(Who())
         try:
             manifest = await connection.started()
         except NotStarted as error:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import mcp_types as types
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from toolwright.core.call import Call
 from toolwright.core.context import Context
@@ -33,6 +34,8 @@ _UNREADABLE = ("Failed to parse ", "Unexpected content type: ")
 """How the library begins when it says, in the server's place, that an answer cannot be read."""
 BLOCKS = 200
 """Blocks of an answer that are made ready at once; more of them are beside the loop, so that nobody else waits."""
+STATE = 256 * 1024
+"""Bytes that are kept of a question until somebody answers: what was asked, and what the server wants to see again."""
 POLLING, LONGEST = 0.1, 2.0
 """Seconds before a server that only asked for more time is asked again; they grow from the first to the second."""
 
@@ -183,6 +186,8 @@ class Talk:
         if (why := refused(requests)) is not None:
             raise ToolError(f"{self._server} asks for what nobody here can give: {why}")
         state = {"requests": requests, "tool": part.wire, "state": part.state, "round": part.round}
+        if len(to_json(state)) > STATE:
+            raise ToolError(f"{self._server} wants more kept for its question than {STATE:,} bytes.", code="too_large")
         return self._question(requests, state)
 
     async def _asked(self, told: Any, request: Request, connection: Connection, call: Call, call_id: str) -> Any:
@@ -212,8 +217,7 @@ class Talk:
         request, connection = self._open.pop(state["request"], (None, None))
         if request is None or connection is None or request.is_lost:
             return self._offer.interrupted(state["tool"])
-        if not request.news:  # else the server has not waited, and has come to an end
-            request.answer(types.ElicitResult.model_validate(answers[NOW]))
+        request.answer(types.ElicitResult.model_validate(answers[NOW]))  # also to one that did not wait: it is harmless
         return await self._next(call, request, connection, state["call"])
 
     async def _next(self, call: Call, request: Request, connection: Connection, call_id: str) -> Any:
