@@ -40,7 +40,7 @@ def run(arguments: list[str]) -> int:
         return INTERRUPTED
     except Ended as ended:
         if ended.problem:
-            complain(ended.problem)
+            complain(_safe(ended.problem))
         if settings["debug"] and ended.__cause__ is not None:
             traceback.print_exception(ended.__cause__)
         return ended.code
@@ -67,13 +67,20 @@ def group() -> click.Group:
     return click.version_option(__version__, message="toolwright %(version)s")(made)
 
 
+def _safe(text: str) -> str:
+    """Others' words may be in it: they neither act on the terminal nor begin a line of their own."""
+    from toolwright.cli.screen import escaped
+
+    return escaped(text).replace("\n", "\n  ")
+
+
 class _Told(logging.Handler):
     """Warnings of the runtime, as a line on stderr; tracebacks only for those who debug."""
 
     def emit(self, record: logging.LogRecord) -> None:
         debugging = logging.getLogger("toolwright").level == logging.DEBUG
         if debugging or not record.exc_info:  # a crash is told by its outcome
-            complain(self.format(record), kind="warning", colour=33)
+            complain(_safe(self.format(record)), kind="warning", colour=33)
 
 
 @contextmanager

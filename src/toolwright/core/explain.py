@@ -51,8 +51,19 @@ def _hint(path: tuple[Any, ...], schema: dict[str, Any]) -> str:
 def explain_schema(errors: Iterable[Any], values: Any, schema: dict[str, Any]) -> InvalidArguments:
     """Errors of a JSON Schema validator in words."""
     found = list(islice(errors, MAX_SHOWN + 1))
-    shown = [f"`{_where(e.instance_path)}`: {_cut(e.message)}" for e in found[:MAX_SHOWN]]
+    shown = [_told(e) for e in found[:MAX_SHOWN]]
     return _refused(shown, len(found), schema)
+
+
+def _told(error: Any) -> str:
+    """In the words that are used of a Python function, where something is missing."""
+    path, message = list(error.instance_path), str(error.message)
+    if message.endswith(_MISSING):
+        return f"`{_where([*path, message.removesuffix(_MISSING)[1:-1]])}` is required"
+    return f"`{_where(path)}`: {_cut(message)}"
+
+
+_MISSING = " is a required property"
 
 
 def _where(path: Iterable[Any]) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("toolwright")
 BEAT = 0.25
 """Seconds between two looks at what others may have done."""
-SEAL, TIDY, PRUNE = 1.0, 60.0, 3600.0
+SEAL, LOST, TIDY, PRUNE = 1.0, 5.0, 60.0, 3600.0
 VERIFY = 5.0
 """Seconds that tools have to find out what happened before the rest goes on; they may go on longer by themselves."""
 AT_ONCE = 100
@@ -124,7 +124,7 @@ class Keeper:
         await self._shared.look_at_breakers()
         await self._every(SEAL, "slots", self._shared.look_at_slots)
         await self._every(TIDY, "tidy", self._tidy)
-        await self._every(TIDY, "lost", self._end_lost)
+        await self._every(LOST, "lost", self._end_lost)
         await self._every(SEAL, "write", self._parts.ledger.unwritten.retry)
         await self._every(SEAL, "seal", self._store.audit.seal)
         await self._every(PRUNE, "prune", self._store.prune)

@@ -14,6 +14,7 @@ from toolwright.core.call import Principal
 from toolwright.core.clock import Clock
 from toolwright.core.define import LazyTool
 from toolwright.core.errors import DefinitionError, Unavailable
+from toolwright.core.names import nearest
 from toolwright.core.provider import Provider
 from toolwright.core.spaces import Spaces
 from toolwright.core.tool import Tool
@@ -110,10 +111,13 @@ class Runtime(Scope):
             self.catalogue.add(await lazy.resolve())
         # All of them come to an end, so that none is still starting when the runtime gives up.
         most = asyncio.Semaphore(self.parts.defaults.mcp_init_concurrency or len(self._later) or 1)
-        joins = [self._join(item, most) for item in self._later if isinstance(item, Provider)]
-        for error in await asyncio.gather(*joins, return_exceptions=True):
-            if error is not None:
+        later = [item for item in self._later if isinstance(item, Provider)]
+        begun = await asyncio.gather(*(self._begin(item, most) for item in later), return_exceptions=True)
+        for error in begun:
+            if isinstance(error, BaseException):
                 raise error
+        for provider, there in zip(later, begun, strict=True):  # in the order given, whoever was first
+            await self._join(provider, there=bool(there))
         self._later.clear()
         self._compile()
         self.parts.open, self.parts.loop = True, asyncio.get_running_loop()
@@ -154,7 +158,8 @@ class Runtime(Scope):
         """What is remembered: the store that was asked for, or the one in memory once there is something in it."""
         return self.parts.store
 
-    async def _join(self, provider: Provider, most: asyncio.Semaphore | None = None) -> None:
+    async def _begin(self, provider: Provider, most: asyncio.Semaphore | None = None) -> bool:
+        """Start a provider; whether it is there."""
         try:
             async with most if most is not None and provider.kind == "mcp" else nullcontext():
                 if provider.comes_back:
@@ -162,19 +167,32 @@ class Runtime(Scope):
                 await provider.start()
                 if not provider.comes_back:
                     self._providers.append(provider)
-                tools = await provider.tools()
         except Unavailable as error:
-            if provider.required:
-                await self._drop(provider)
-                raise
-            log.warning("%s is left out: %s", provider.namespace or type(provider).__name__, error)
-            self.parts.left_out[provider.namespace] = str(error)
-            if provider.comes_back:
-                self._watch(provider)
+            await self._leave_out(provider, error)
+            return False
+        return True
+
+    async def _join(self, provider: Provider, *, there: bool) -> None:
+        """Take a provider's tools."""
+        if not there:
+            return
+        try:
+            tools = await provider.tools()
+        except Unavailable as error:
+            await self._leave_out(provider, error)
             return
         self.parts.left_out.pop(provider.namespace, None)
         self.catalogue.add(*tools, namespace=provider.namespace, provider=provider, on_conflict=provider.on_conflict)
         self._watch(provider)
+
+    async def _leave_out(self, provider: Provider, error: Unavailable) -> None:
+        if provider.required:
+            await self._drop(provider)
+            raise error
+        log.warning("%s is left out: %s", provider.namespace or type(provider).__name__, error)
+        self.parts.left_out[provider.namespace] = str(error)
+        if provider.comes_back:
+            self._watch(provider)
 
     async def _drop(self, provider: Provider) -> None:
         if provider in self._providers:
@@ -202,6 +220,11 @@ class Runtime(Scope):
 
     async def refresh(self, *namespaces: str) -> None:
         """Ask providers again what they offer: those of the given namespaces, or all. Raises for one that is away."""
+        known = [each.namespace for each in self.parts.providers]
+        for name in namespaces:
+            if name not in known:
+                near = nearest(name, known, 1)
+                raise KeyError(f"There is no provider {name!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
         asked = [each for each in self.parts.providers if not namespaces or each.namespace in namespaces]
         answers = await asyncio.gather(*(provider.refresh() for provider in asked), return_exceptions=True)
         for provider, answer in zip(asked, answers, strict=True):
@@ -235,7 +258,7 @@ class Runtime(Scope):
         found = flatten(sources)
         for item in found:
             if isinstance(item, Provider):
-                await self._join(item)
+                await self._join(item, there=await self._begin(item))
             else:
                 made = await item.resolve() if isinstance(item, LazyTool) else item
                 self.catalogue.add(made)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from os import PathLike
+from os.path import exists
 from typing import TYPE_CHECKING, Any, Unpack
 
+from toolwright.core.errors import DefinitionError
 from toolwright.providers.mcp.auth.oauth import client_credentials, identity_assertion, oauth
 from toolwright.providers.mcp.options import Given, Options
 from toolwright.providers.mcp.provider import Server
@@ -35,7 +37,7 @@ def stdio(
     *args: str,
     env: Texts = None,
     cwd: str | PathLike[str] | None = None,
-    sandbox: Sandbox | Unprotected | None = None,
+    sandbox: Sandbox | Unprotected | bool | None = None,
     max_frame: int | None = None,
     **options: Unpack[Given],
 ) -> Server:
@@ -48,8 +50,10 @@ def stdio(
     """
     from toolwright.providers.mcp.routes.stdio import Stdio
 
+    _is_command(command, args)
+    jail = _sandbox(sandbox)
     more = {} if max_frame is None else {"max_frame": max_frame}
-    return Server(Stdio(command, *args, env=env, cwd=cwd, sandbox=sandbox, **more), Options.of(options))
+    return Server(Stdio(command, *args, env=env, cwd=cwd, sandbox=jail, **more), Options.of(options))
 
 
 def http(
@@ -70,7 +74,8 @@ def http(
     """
     from toolwright.providers.mcp.routes.web import Http
 
-    route = Http(url, headers=headers, auth=auth, settings=settings, max_frame=max_frame)
+    _is_url(url, "http")
+    route = Http(url, headers=headers, auth=_auth(auth), settings=settings, max_frame=max_frame)
     return Server(route, Options.of(options))
 
 
@@ -86,7 +91,8 @@ def sse(
     """A server at a URL that speaks the older SSE alone."""
     from toolwright.providers.mcp.routes.web import Sse
 
-    route = Sse(url, headers=headers, auth=auth, settings=settings, max_frame=max_frame)
+    _is_url(url, "http")
+    route = Sse(url, headers=headers, auth=_auth(auth), settings=settings, max_frame=max_frame)
     return Server(route, Options.of(options))
 
 
@@ -101,6 +107,7 @@ def websocket(
     """A server behind a web socket: `ws://` or `wss://`."""
     from toolwright.providers.mcp.routes.websocket import WebSocket
 
+    _is_url(url, "ws")
     more: Any = {} if max_frame is None else {"max_frame": max_frame}
     return Server(WebSocket(url, headers=headers, settings=settings, **more), Options.of(options))
 
@@ -122,3 +129,44 @@ def servers(
     from toolwright.providers.mcp.written.entries import servers as read
 
     return read(source, environment=environment, **options)
+
+
+def _is_command(command: str, args: tuple[str, ...]) -> None:
+    if "://" in command:
+        raise DefinitionError(f"{command!r} is no command.", fix=f"a server at a URL is mcp.http({command!r}).")
+    if len(words := command.split()) > 1 and not args and not exists(command):
+        apart = ", ".join(map(repr, words))
+        raise DefinitionError(f"There is no command {command!r}.", fix=f"give its words apart: mcp.stdio({apart}).")
+
+
+def _is_url(url: str, scheme: str) -> None:
+    found, mark, _ = str(url).partition("://")
+    way = {"http": "http", "https": "http", "ws": "ws", "wss": "ws"}.get(found.lower())
+    if not mark:
+        raise DefinitionError(
+            f"{url!r} is no URL.", fix=f"write {scheme}://..., or {scheme}s://...; a command is mcp.stdio."
+        )
+    if way != scheme:
+        other = {"http": "mcp.http", "ws": "mcp.websocket"}.get(way or "")
+        fix = f"use {other}({url!r})." if other else f"write {scheme}://..., or {scheme}s://..."
+        raise DefinitionError(f"{url!r} cannot be reached in this way.", fix=fix)
+
+
+def _sandbox(given: Any) -> Sandbox | Unprotected | None:
+    from toolwright.sandbox.sandbox import Sandbox, Unprotected
+
+    if given in (None, False):
+        return None
+    if given is not True and not isinstance(given, (Sandbox, Unprotected)):
+        raise DefinitionError(f"sandbox={given!r} cannot be used.", fix="give a Sandbox(...), or True.")
+    return Sandbox() if given is True else given
+
+
+def _auth(given: Any) -> Any:
+    if given == "oauth":
+        return oauth()
+    if given is not None and not hasattr(given, "auth_for"):
+        raise DefinitionError(
+            f"auth={given!r} cannot be used.", fix="give mcp.oauth(...) or mcp.client_credentials(...)."
+        )
+    return given

@@ -173,11 +173,11 @@ class Connection:
 
     async def _explained(self, error: BaseException, life: Life) -> Trouble:
         """What is told of it; the whole story, with what the server printed, is for the log."""
-        trouble, self.story = trouble_of(error), await life.story()
+        told, trouble, self.story = self.story, trouble_of(error), await life.story()
         gist = self.story.partition("\n")[0]
         message = trouble.message if _says(trouble.message, gist) else f"{trouble.message} {gist}"
-        if self.story != gist:
-            self._log.warning("%s", self.story)
+        if self.story not in (gist, told):  # what it says each time is told once
+            self._log.warning("The MCP server %s: %s", self.name, self.story)
         return Trouble(trouble.sent, True, message, hopeless=trouble.hopeless or self._route.hopeless(error))
 
     def _count(self, trouble: Trouble) -> None:

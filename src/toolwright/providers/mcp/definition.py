@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from itertools import count
 from typing import Any
 
 from toolwright.core.define import tool
-from toolwright.core.names import SEPARATOR, is_legal, sanitised
 from toolwright.core.options import Options
 from toolwright.core.tool import Tool
 from toolwright.providers.mcp.prose import hides, line, told
 from toolwright.providers.mcp.schema import Schema, Unusable
+from toolwright.providers.mcp.trust.alias import MOST_WIRE_NAME, aliases, is_ours, nearest
+from toolwright.providers.mcp.trust.said import SAID
 from toolwright.providers.mcp.wording import cleaned, object_schema
 
 __all__ = ["Unusable", "allowed", "names_of", "tool_of"]
 
 EFFECTS = frozenset({"write", "network"})
 """What a tool is taken to do unless the developer says otherwise."""
-MOST_NAME, MOST_WIRE_NAME = 128, 1_000
-"""Characters of a name of ours, and of one that a server may send."""
-_UNDERSCORES = re.compile("__+")
 
 
 def tool_of(
     definition: Mapping[str, Any],
     *,
     server: str,
+    identity: str = "",
     name: str | None = None,
     effects: Mapping[str, Iterable[str]] | None = None,
     timeout: float | str | None = None,
 ) -> Tool[..., Any]:
-    """A tool of a server, called `name`, for which see `names_of`; raises `Unusable` for what cannot be used."""
+    """A tool of a server, called `name`, for which see `names_of`; raises `Unusable` for what cannot be used.
+
+    Args:
+        identity: which server it is: what was allowed of a tool is not allowed of its like elsewhere.
+    """
     wire = _wire_name(definition)
     ours = name or names_of([definition])[wire]
     where = f"{server}: {line(wire, 80)}"
@@ -48,7 +48,13 @@ def tool_of(
     if timeout is not None:
         options["timeout"] = timeout
     made = tool.provided(ours, _description(definition, server, wire), **options)
-    return made.evolve(kind="mcp", parameters=Schema(cleaned(sent), where=where), where=where)
+    face = replace(made.face, version=_version(identity, wire))
+    return made.evolve(kind="mcp", parameters=Schema(cleaned(sent), where=where), where=where, face=face)
+
+
+def _version(identity: str, wire: str) -> str:
+    """Whose tool it is: approvals, grants and cached results go by it, and no model sees it."""
+    return sha256(f"{len(identity)}:{identity}{wire}".encode(errors="surrogatepass")).hexdigest()
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -79,59 +85,41 @@ def _letters(text: str) -> str:
     return "".join(filter(str.isalnum, text.casefold()))
 
 
-def allowed(name: str, allow: Iterable[str] = ("*",), deny: Iterable[str] = ()) -> bool:
-    """Whether a tool is taken: allowed, and not denied. Globs, or `any`; upper and lower case are the same."""
-    return _listed(name, allow) and not _listed(name, deny)
+def allowed(wire: str, ours: str, allow: Iterable[str] = ("*",), deny: Iterable[str] = ()) -> bool:
+    """Whether a tool is taken: allowed by the server's name for it or ours, and denied by none that it looks like.
+
+    Globs, or `any`; upper and lower case are the same.
+    """
+    return _listed({wire, ours}, allow) and not _listed({wire, ours, nearest(wire)}, deny)
 
 
-def _listed(name: str, globs: Iterable[str]) -> bool:
-    given = [globs] if isinstance(globs, str) else globs
-    return any(glob.casefold() == "any" or fnmatchcase(name.casefold(), glob.casefold()) for glob in given)
+def _listed(names: Iterable[str], globs: Iterable[str]) -> bool:
+    given = [glob.casefold() for glob in ([globs] if isinstance(globs, str) else globs)]
+    return any(glob == "any" or fnmatchcase(name.casefold(), glob) for glob in given for name in names)
 
 
 def names_of(definitions: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Our name for each wire name of one server: one to one, and the same in whatever order they come.
 
     A name of letters, digits, `_` and `-` stays as it is, up to 128 characters and unless it has `__` in it, which is
-    ours to part a namespace from a name. Any other becomes the nearest such name, and ends in a hash where it is cut,
-    where it was not plain ASCII (so that nothing passes for what it only looks like), or where two become the same.
-    Names that cannot be used are left out.
+    ours to part a namespace from a name. Any other becomes the nearest such name with a hash at its end, so that
+    nothing passes for what it only looks like. Names that cannot be used are left out.
     """
     wires = {wire for definition in definitions if (wire := _usable_name(definition))}
-    near = {wire: wire if _is_ours(wire) else _nearest(wire) for wire in sorted(wires)}
-    alike = Counter(name.casefold() for name in near.values())
-    names = {wire: wire for wire in near if _is_ours(wire)}
+    names = {wire: wire for wire in wires if is_ours(wire)}
     used = {name.casefold() for name in names}
-    for wire in near.keys() - names.keys():
-        if wire.isascii() and len(near[wire]) <= MOST_NAME and alike[near[wire].casefold()] == 1:
-            names[wire] = near[wire]
-            used.add(near[wire].casefold())
-    for wire in (wire for wire in near if wire not in names):
-        names[wire] = next(name for name in _marked(near[wire], wire) if name.casefold() not in used)
+    for wire in sorted(wires - names.keys()):
+        names[wire] = next(name for name in aliases(wire) if name.casefold() not in used)
         used.add(names[wire].casefold())
     return names
-
-
-def _is_ours(name: str) -> bool:
-    return is_legal(name) and SEPARATOR not in name and len(name) <= MOST_NAME
-
-
-def _nearest(wire: str) -> str:
-    ascii_only = sanitised(unicodedata.normalize("NFKC", wire)[:MOST_WIRE_NAME])
-    return _UNDERSCORES.sub("_", ascii_only).strip("_-") or "tool"
-
-
-def _marked(name: str, wire: str) -> Iterator[str]:
-    """The name with a hash; with others, should a server have taken the first for another tool."""
-    for time in count():
-        mark = sha256(f"{time or ''}{wire}".encode()).hexdigest()[:8]
-        yield f"{name[: MOST_NAME - 9].rstrip('_')}_{mark}"
 
 
 def _wire_name(definition: Mapping[str, Any]) -> str:
     name = definition.get("name")
     if not isinstance(name, str) or not name.strip():
         raise Unusable("It has no name.")
+    if name in SAID:
+        raise Unusable("Its name is one of ours.")
     if len(name) > MOST_WIRE_NAME:
         raise Unusable(f"Its name has {len(name):,} characters, at most {MOST_WIRE_NAME:,}.")
     if hides(name):

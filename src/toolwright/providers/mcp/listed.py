@@ -11,6 +11,7 @@ import mcp_types as types
 from mcp import MCPError
 
 from toolwright.providers.mcp.manifest import Manifest
+from toolwright.providers.mcp.routes.trouble import trouble_of
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -75,7 +76,7 @@ async def _prompts(client: Client, log: logging.Logger) -> list[Mapping[str, Any
     try:
         return [_dumped(prompt) for prompt in (await client.session.list_prompts()).prompts[:MOST]]
     except Exception as error:  # noqa: BLE001
-        log.debug("No prompts: %s", error)
+        log.debug("No prompts: %s", trouble_of(error).message)
         return []
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 from toolwright.core.durations import seconds
 from toolwright.core.errors import DefinitionError
+from toolwright.core.facets import EFFECTS
 from toolwright.core.names import is_legal, nearest
 
 Per: TypeAlias = Literal["user", "session", "everyone"]
@@ -50,7 +51,8 @@ class Options:
     probe_every: float | str | None = 60.0
     """How often, while nothing else is heard of it."""
     effects: Mapping[str, Iterable[str]] | None = None
-    """What tools do, by glob, in the developer's words; a server's own words can only make them ask more."""
+    """What tools do, by glob, in the developer's words; a list is said of all. Where nothing is said of a tool, its
+    server's own words can only make it ask more."""
     protocol: Protocol = "auto"
     """`legacy` shakes hands as servers did up to 2025-11-25; `auto` finds out."""
     lock: str | PathLike[str] | None = None
@@ -63,12 +65,18 @@ class Options:
     def __post_init__(self) -> None:
         for name in _TIMES:
             object.__setattr__(self, name, _time(name, getattr(self, name)))
+        for name, kind, what in _KINDS:
+            if not isinstance(getattr(self, name), kind) or (kind is int and isinstance(getattr(self, name), bool)):
+                raise DefinitionError(f"{name}={getattr(self, name)!r} cannot be used.", fix=f"give {what}.")
+        if self.sessions < 1 or self.retries < 0:
+            raise DefinitionError("There is at least one of `sessions`, and no `retries` below zero.", fix="give more.")
+        object.__setattr__(self, "effects", _effects(self.effects))
         _choice("per", self.per, Per)
         _choice("probe", self.probe, Probe)
         _choice("protocol", self.protocol, Protocol)
         for name in ("allow", "deny"):
             globs = getattr(self, name)
-            object.__setattr__(self, name, (globs,) if isinstance(globs, str) else tuple(globs))
+            object.__setattr__(self, name, _globs(name, globs))
         if self.namespace is not None and (not is_legal(self.namespace) or "__" in f"{self.namespace}_"):
             raise DefinitionError(
                 f"namespace={self.namespace!r} is no name.",
@@ -81,8 +89,10 @@ class Options:
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
-                near = nearest(name, known, 1)
-                raise DefinitionError(f"An MCP server takes no {name!r}.", fix=f"use {near[0] if near else known}.")
+                near = [_MEANT[name]] if name in _MEANT else nearest(name, [*known, *_OWN], 1)
+                raise DefinitionError(
+                    f"An MCP server takes no {name!r}.", fix=f"use {near[0] if near else ', '.join([*_OWN, *known])}."
+                )
         return cls(**given)
 
     @property
@@ -108,17 +118,57 @@ class Given(TypedDict, total=False):
     cache: float | str | None
     probe: Probe
     probe_every: float | str | None
-    effects: Mapping[str, Iterable[str]] | None
+    effects: Mapping[str, Iterable[str]] | Iterable[str] | None
     protocol: Protocol
     lock: str | PathLike[str] | None
     manifest: bool | str | PathLike[str]
     sessions: int
 
 
+_KINDS: tuple[tuple[str, Any, str], ...] = (
+    ("required", bool, "True or False"),
+    ("queue", str | None, "the name of a queue"),
+    ("sessions", int, "a whole number"),
+    ("retries", int, "a whole number"),
+    ("lock", str | PathLike | None, "a path"),
+    ("manifest", bool | str | PathLike, "True, False or a folder"),
+)
+_OWN = ("env", "cwd", "sandbox", "headers", "auth", "settings", "max_frame")
+"""What some ways to a server take, beside the options."""
+_MEANT = {
+    "args": "the words after the command, as in mcp.stdio('uvx', 'mcp-server-git')",
+    "tools_allowed": "allow",
+    "tools_denied": "deny",
+    "include": "allow",
+    "exclude": "deny",
+    "name": "namespace",
+    "prefix": "namespace",
+}
 _TIMES = ("timeout", "total", "start_timeout", "idle", "cache", "probe_every")
 
 
+def _globs(name: str, given: Any) -> tuple[str, ...]:
+    globs = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
+    if not all(isinstance(glob, str) for glob in globs):
+        raise DefinitionError(f"{name}={given!r} names no tools.", fix="give names, or globs such as 'get_*'.")
+    return globs
+
+
+def _effects(given: Any) -> Mapping[str, frozenset[str]] | None:
+    """By glob; a list is said of all."""
+    if given is None:
+        return None
+    said = given if isinstance(given, Mapping) else {"*": given}
+    read = {glob: frozenset([each] if isinstance(each, str) else each) for glob, each in said.items()}
+    if unknown := {effect for effects in read.values() for effect in effects} - EFFECTS:
+        known = ", ".join(sorted(EFFECTS))
+        raise DefinitionError(f"Unknown effects: {', '.join(sorted(map(str, unknown)))}.", fix=f"use some of {known}.")
+    return read
+
+
 def _time(name: str, given: float | str | None) -> float | None:
+    if type(given) not in (int, float, str, type(None)):  # a flag is an int, and no time
+        raise DefinitionError(f"{name}={given!r} is no time.", fix=f"write {name}=30, '30s' or 'off'.")
     try:
         value = seconds(given) if isinstance(given, str) else given
     except ValueError as error:

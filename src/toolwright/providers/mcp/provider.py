@@ -170,6 +170,8 @@ class Server(Provider):
             return None
         asked_here = process.is_here(state["process"])
         gone = state["talk"] not in _TALKS if asked_here else process.is_gone(state["process"])
+        if self._talk is not None and self._talk.id == state["talk"]:
+            gone = self._talk.is_lost(state["request"])
         return self._offer.interrupted(state["tool"]) if gone else None
 
     async def cancel(self, call: Call, reason: str) -> None:

@@ -85,6 +85,11 @@ class Request:
         return self.__dict__["_id"]  # type: ignore[no-any-return]
 
     @property
+    def resumes(self) -> bool:
+        """Whether it goes on with what a server asked for."""
+        return self._state is not None
+
+    @property
     def began(self) -> bool:
         """Whether it was handed to a connection that was up."""
         return self._task is not None

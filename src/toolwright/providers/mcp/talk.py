@@ -89,6 +89,11 @@ class Talk:
             part.inputs = None
         return await self._go(part, lambda: call.id or "")
 
+    def is_lost(self, number: str) -> bool:
+        """Whether nobody waits for the answer to a question any more."""
+        request, _ = self._open.get(number, (None, None))
+        return request is None or request.is_lost
+
     def forget(self, call: Call) -> None:
         """Nobody will answer any more: the server need not wait."""
         request, _ = self._open.pop(self._ids.pop(call.id or "", ""), (None, None))
@@ -160,6 +165,9 @@ class Talk:
         trouble = _trouble(error)
         if trouble.gone:
             request.leave(trouble.message)
+        if trouble.answered and request.resumes and "requeststate" in trouble.message.lower():
+            again = "It was most likely started anew since it asked. Call the tool again."
+            return ToolError(f"{self._server} does not take the answer: {trouble.message} {again}", code="interrupted")
         if trouble.answered:
             return ToolError(f"{self._server} says: {trouble.message}"[:2000])
         if not trouble.sent:

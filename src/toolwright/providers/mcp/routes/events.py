@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 from mcp.shared._httpx_utils import request_within_origin, stream_within_origin
 
-from toolwright.core.errors import NotStarted, ToolError, Unavailable
+from toolwright.core.errors import NotStarted
+from toolwright.providers.mcp.prose import line
 from toolwright.providers.mcp.routes.exchange import client_for
 from toolwright.providers.mcp.routes.route import Ended, Who
-from toolwright.providers.mcp.routes.trouble import CannotStart, Trouble
+from toolwright.providers.mcp.routes.trouble import CannotStart, Met
 from toolwright.providers.mcp.routes.web import refused, trouble
 from toolwright.providers.mcp.routes.wire import Reading, TooLarge, Wire, Writing
 
@@ -75,7 +76,7 @@ class Events:
                 there = here.join(event.data)
                 if (there.scheme, there.host, there.port) != (here.scheme, here.host, here.port):
                     raise CannotStart(
-                        f"{here.host} wants messages to be sent to {there.host}, which is another server."
+                        f"{here.host} wants messages to be sent to {line(there.host)}, which is another server."
                     )
                 self._endpoint = str(there)
                 return
@@ -100,14 +101,10 @@ class Events:
         try:
             response = await request_within_origin(self._client, "POST", self._endpoint, content=frame, headers=_JSON)
         except httpx2.RequestError as error:
-            raise _as_tool_error(trouble(error)) from error
+            raise Met(trouble(error)) from error
         if response.status_code >= 300:
-            raise _as_tool_error(refused(response.url.host, response.status_code, session=True))
+            raise Met(refused(response.url.host, response.status_code, session=True))
 
     async def last_words(self) -> str:
         """Why the stream has ended."""
         return self._reason
-
-
-def _as_tool_error(met: Trouble) -> ToolError:
-    return Unavailable(met.message) if met.sent else NotStarted(met.message)

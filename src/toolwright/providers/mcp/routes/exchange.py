@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import JSONRPCError, jsonrpc_message_adapter
+from mcp_types import HEADER_MISMATCH, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from toolwright.outgoing.transport import guarded
 from toolwright.providers.mcp.auth.oauth import STEPS
+from toolwright.providers.mcp.prose import line
 from toolwright.providers.mcp.routes.route import Ended, Who, resolved
 from toolwright.providers.mcp.routes.trouble import (
     CONNECTION_CLOSED,
     INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    MOST_WORDS,
     Trouble,
     tell,
     trouble_of,
@@ -121,8 +123,10 @@ class Exchange:
         try:
             if json:
                 await response.aread()
-            if response.status_code < 400 or (json and _is_error(response.content) and not _lost(request, response)):
+            if response.status_code < 400:
                 return response
+            if json and not _lost(request, response) and (error := _error(response.content)) is not None:
+                return response if error.code != HEADER_MISMATCH else _stale(request, response, error.message)
         except BaseException:
             await response.aclose()
             raise
@@ -141,11 +145,18 @@ def _refusal(request: httpx2.Request, response: httpx2.Response) -> tuple[int, T
     return INTERNAL_ERROR, met
 
 
-def _is_error(body: bytes) -> bool:
+def _error(body: bytes) -> ErrorData | None:
     try:
-        return isinstance(jsonrpc_message_adapter.validate_json(body, by_name=False), JSONRPCError)
+        message = jsonrpc_message_adapter.validate_json(body, by_name=False)
     except ValueError:
-        return False
+        return None
+    return message.error if isinstance(message, JSONRPCError) else None
+
+
+def _stale(request: httpx2.Request, response: httpx2.Response, message: str) -> httpx2.Response:
+    """Only here does this mean anything: in no other way are there headers."""
+    met = Trouble(False, False, line(message, MOST_WORDS), stale=True)
+    return _instead(request, response.status_code, HEADER_MISMATCH, met)
 
 
 def _meaning(error: Exception) -> Trouble:

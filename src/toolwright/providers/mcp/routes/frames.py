@@ -16,6 +16,7 @@ from anyio import CancelScope
 from toolwright.core.errors import NotStarted, ToolError
 from toolwright.outgoing.connector import Connector
 from toolwright.outgoing.failures import unsent
+from toolwright.providers.mcp.prose import line
 from toolwright.providers.mcp.routes.route import Ended, Who, resolved
 from toolwright.providers.mcp.routes.trouble import CannotStart
 from toolwright.providers.mcp.routes.web import refused
@@ -140,5 +141,5 @@ class Frames:
         code = self._socket.close_code
         if code == 1006 or code is None:
             return "The connection to the server broke off."
-        said = self._socket.close_reason
-        return f"The server closed the connection ({code}{f': {said[:200]}' if said else ''})."
+        said = line(self._socket.close_reason)
+        return f"The server closed the connection ({code}{f': {said}' if said else ''})."

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolwright.core.errors import DefinitionError, Denied, NotStarted, ToolError
+from toolwright.providers.mcp.prose import line
 
 
 class CannotStart(NotStarted):
@@ -31,10 +32,27 @@ class Trouble:
     """Of HTTP."""
     hopeless: bool = False
     """Whether another try cannot help until somebody changes something."""
+    stale: bool = False
+    """Whether the server turned it away because its headers follow an older list of the tools."""
     cause: BaseException | None = None
-    """What was raised, where the library was told of it in its own terms."""
+    """What was raised, where the library was not told of it in its own terms."""
+
+    @property
+    def again(self) -> bool:
+        """Whether it surely did nothing, and may well arrive if it is sent once more."""
+        return not (self.sent or self.answered or self.hopeless)
 
 
+class Met(Exception):
+    """A route's own word on what became of a request."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble.message)
+        self.trouble = trouble
+
+
+MOST_WORDS = 1_900
+"""Characters of what a server says is wrong."""
 _MARK = f"trouble-{secrets.token_hex(8)}"
 """The name under which an error carries the number of its trouble. Servers do not know it, so none can pretend."""
 _TOLD: OrderedDict[str, Trouble] = OrderedDict()
@@ -58,6 +76,8 @@ INVALID_REQUEST, METHOD_NOT_FOUND, INTERNAL_ERROR, PARSE_ERROR = -32600, -32601,
 def trouble_of(error: BaseException) -> Trouble:
     """What an error that came out of the library, or of a route, means."""
     error = inmost(error)
+    if isinstance(error, Met):
+        return error.trouble
     if isinstance(error, ToolError):
         hopeless = isinstance(error, (CannotStart, Denied))
         return Trouble(error.executed, True, str(error), hopeless=hopeless, cause=error)
@@ -75,17 +95,16 @@ def trouble_of(error: BaseException) -> Trouble:
 
 
 def _of_rpc(code: int, message: str, data: Any) -> Trouble:
+    """The library's own errors and those of a server look the same: what a server says is only ever its own words."""
     if isinstance(data, Mapping) and (told := _TOLD.get(str(data.get(_MARK)))) is not None:
         return told
     if code == CONNECTION_CLOSED:
         if message.startswith("SSE stream"):  # over HTTP, one answer broke off; what carries the others still stands
-            return Trouble(True, False, f"The answer broke off before it was whole ({message}).")
+            return Trouble(True, False, f"The answer broke off before it was whole ({line(message)}).")
         return Trouble(True, True, _sentence(message))
     if code == REQUEST_TIMEOUT:
         return Trouble(True, False, _sentence(message))
-    if code == INVALID_REQUEST and message == "Session terminated":
-        return Trouble(False, True, "The server does not know this session any more.", status=404)
-    return Trouble(True, False, message, answered=True)
+    return Trouble(True, False, line(message, MOST_WORDS), answered=True)
 
 
 def inmost(error: BaseException) -> BaseException:
@@ -97,10 +116,10 @@ def inmost(error: BaseException) -> BaseException:
 
 
 def _words(error: BaseException) -> str:
-    text = " ".join(str(error).split())[:200]
+    text = line(str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _sentence(message: str) -> str:
-    text = " ".join(message.split())[:500].rstrip(".") or "the connection broke off"
+    text = line(message, 500).rstrip(".") or "the connection broke off"
     return f"{text[0].upper()}{text[1:]}."

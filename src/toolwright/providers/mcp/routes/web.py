@@ -95,8 +95,7 @@ class Sse(Http):
 
 def falls_back(error: BaseException) -> bool:
     """Whether an error of the first request means that the server may know the other way: 400, 404, 405, 406, 415."""
-    trouble = trouble_of(error)
-    return trouble.status in _OTHER_WAY and not trouble.answered
+    return trouble_of(error).status in _OTHER_WAY
 
 
 def trouble(error: BaseException) -> Trouble:
@@ -127,6 +126,10 @@ _REFUSALS = {
 }
 
 
+_UNDECIDED = frozenset({408, 409, 425, 429, 499})
+"""What is said by those in between, too: nobody knows how far the request came."""
+
+
 def refused(host: str, status: int, *, session: bool = False) -> Trouble:
     """What a status that is none of success means, where nothing else says it.
 
@@ -135,9 +138,10 @@ def refused(host: str, status: int, *, session: bool = False) -> Trouble:
     """
     if session and status in (404, 410):
         return Trouble(False, True, "The server does not know this session any more.", status=status)
-    sent = status >= 500  # nobody knows how far it came; below that, a request is turned away before it does anything
-    what = _REFUSALS.get(status, f"It answered with status {status}.")
-    return Trouble(sent, False, f"{host}: {what}", status=status, hopeless=status in (401, 403))
+    what = f"{host}: {_REFUSALS.get(status, f'It answered with status {status}.')}"
+    if status in (401, 403):  # before any work is done
+        return Trouble(False, False, what, status=status, hopeless=True)
+    return Trouble(True, False, what, status=status, answered=status < 500 and status not in _UNDECIDED)
 
 
 def checked(url: Any) -> Target:

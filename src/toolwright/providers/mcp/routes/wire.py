@@ -23,10 +23,10 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
-from toolwright.core.errors import NotStarted, ToolError
+from toolwright.core.errors import NotStarted
 from toolwright.providers.mcp.routes.escaped import escaped
 from toolwright.providers.mcp.routes.route import Ended
-from toolwright.providers.mcp.routes.trouble import CONNECTION_CLOSED, PARSE_ERROR, Trouble, tell
+from toolwright.providers.mcp.routes.trouble import CONNECTION_CLOSED, PARSE_ERROR, Met, Trouble, tell
 
 _TURN = 64
 """Messages that are handed over in a row before others have their turn."""
@@ -46,7 +46,7 @@ class Line(Protocol):
         ...
 
     async def put(self, frame: str) -> None:
-        """Send one message; raises `OSError` once nobody reads any more, a `ToolError` if only this one failed."""
+        """Send one message; raises `OSError` once nobody reads any more, `Met` if only this one failed."""
         ...
 
     async def last_words(self) -> str:
@@ -81,7 +81,7 @@ class Wire:
         except OSError:
             self._end(await self._line.last_words())
             self._refuse(message)
-        except ToolError:  # this one failed; those that nobody waits for fail in silence
+        except Met:  # this one failed; those that nobody waits for fail in silence
             if not isinstance(message, JSONRPCRequest):
                 raise ClosedResourceError from None
             self._waiting.pop(str(message.id), None)
