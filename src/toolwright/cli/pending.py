@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from toolwright.cli.exits import UNKNOWN, Ended
+from toolwright.cli.form import shown_form
 from toolwright.cli.opening import opened
 from toolwright.cli.options import Given, with_store
 from toolwright.cli.preview import shown_preview
@@ -107,6 +108,9 @@ def _show_one(wait: WaitingCall) -> None:
     screen.print(about)
     screen.print(Text(escaped(wait.message), style="yellow"), soft_wrap=True)
     screen.print(pretty(wait.arguments), soft_wrap=True)
+    if (form := shown_form(wait.request)) is not None:
+        screen.print(form, soft_wrap=True)
+        return
     request = wait.request if isinstance(wait.request, dict) else {"request": wait.request}
     for name, value in request.items():
         if value is not None and not (name == "schema" and wait.waiting_for == "approval"):

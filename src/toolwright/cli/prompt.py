@@ -11,6 +11,7 @@ from typing import Any
 from rich.text import Text
 
 from toolwright.catalogue.catalogue import Catalogue
+from toolwright.cli.form import shown_form
 from toolwright.cli.preview import shown_preview
 from toolwright.cli.screen import console, escaped, pretty
 from toolwright.core.errors import InvalidArguments
@@ -55,7 +56,7 @@ def answer_to(wait: WaitingCall, catalogue: Catalogue) -> tuple[Any] | None:
     _show_arguments(wait.arguments)
     if wait.request:
         say("It asks for:", "bold")
-        console(sys.stderr).print(pretty(wait.request), soft_wrap=True)
+        console(sys.stderr).print(shown_form(wait.request) or pretty(wait.request), soft_wrap=True)
     answer = ask("Answer (JSON or text): ")
     if answer is None:
         return None

@@ -85,12 +85,13 @@ def _letters(text: str) -> str:
     return "".join(filter(str.isalnum, text.casefold()))
 
 
-def allowed(wire: str, ours: str, allow: Iterable[str] = ("*",), deny: Iterable[str] = ()) -> bool:
+def allowed(wire: str, allow: Iterable[str] = ("*",), deny: Iterable[str] = (), *, ours: str | None = None) -> bool:
     """Whether a tool is taken: allowed by the server's name for it or ours, and denied by none that it looks like.
 
     Globs, or `any`; upper and lower case are the same.
     """
-    return _listed({wire, ours}, allow) and not _listed({wire, ours, nearest(wire)}, deny)
+    names = {wire, ours or wire}
+    return _listed(names, allow) and not _listed({*names, nearest(wire)}, deny)
 
 
 def _listed(names: Iterable[str], globs: Iterable[str]) -> bool:

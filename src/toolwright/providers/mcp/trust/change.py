@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolwright.providers.mcp.trust.fingerprint import PARTS, canonical_json
+from toolwright.providers.mcp.trust.said import INSTRUCTIONS, PROMPTS
 from toolwright.providers.mcp.trust.visible import visible
 
 
@@ -54,7 +55,12 @@ def told(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
         "added": [part for part in PARTS if part in new and part not in old],
         "removed": [part for part in PARTS if part in old and part not in new],
     }
-    return ", ".join(f"{_listed(parts)} {how}" for how, parts in groups.items() if parts)
+    spelled = {how: [_spelled(part, new) for part in parts] for how, parts in groups.items()}
+    return ", ".join(f"{_listed(parts)} {how}" for how, parts in spelled.items() if parts)
+
+
+def _spelled(part: str, new: Mapping[str, Any]) -> str:
+    return {INSTRUCTIONS: "instructions", PROMPTS: "prompts"}.get(str(new.get("name")), part)
 
 
 def _differ(old: Any, new: Any) -> bool:

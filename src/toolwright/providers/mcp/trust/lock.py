@@ -11,8 +11,8 @@ from typing import Any
 from toolwright.core.errors import DefinitionError, NotFound, ToolError
 from toolwright.providers.mcp.trust.change import Change, shown_name
 from toolwright.providers.mcp.trust.lockfile import InMemory, LockFile, PinPlace
-from toolwright.providers.mcp.trust.pins import Pinned, Pins
-from toolwright.providers.mcp.trust.sight import Sight, accepted, changes_in, sight
+from toolwright.providers.mcp.trust.pins import Pin, Pinned, Pins
+from toolwright.providers.mcp.trust.sight import Look, Sight, accepted, changes_in, sight
 
 log = logging.getLogger("toolwright")
 
@@ -29,19 +29,30 @@ class Lock:
         self.path = None if path is None else Path(path)
         self.frozen = frozen
         self._place: PinPlace = InMemory() if self.path is None else LockFile(self.path)
+        self._shown: dict[tuple[str, str], dict[str, Pin]] = {}
+        """What was shown before the server itself said it."""
 
-    def look(self, server: str, identity: str, definitions: Iterable[Mapping[str, Any]]) -> dict[str, Change]:
+    def look(
+        self, server: str, identity: str, definitions: Iterable[Mapping[str, Any]], *, live: bool = True
+    ) -> dict[str, Change]:
         """Pin what is new, and give what is not as it was pinned, by the tools' names.
 
         A server that is another one by now is one change, given for each of its tools. What cannot be pinned at all is
         a change as well. A frozen lock pins nothing: what is new is a change.
+
+        Args:
+            live: whether the server itself says so. What is only remembered of it is pinned once the server says the
+                same, and a change if it says something else.
         """
         given = list(definitions)
-        pins = self._place.read()
-        seen = sight(pins, server, identity, given, frozen=self.frozen)
+        pins, shown = self._place.read(), self._shown.get((server, identity), {})
+        how = Look(frozen=self.frozen, live=live, shown=shown)
+        seen = sight(pins, server, identity, given, how)
+        if not live:
+            self._shown[server, identity] = {**seen.first, **shown}
         if self.frozen or seen.pins == pins:
             return seen.changes
-        return self._kept(server, identity, given)
+        return self._kept(server, identity, given, how)
 
     def changes(self) -> list[Change]:
         """All that is quarantined."""
@@ -68,17 +79,17 @@ class Lock:
             self._place.write(pins)
         return [change.name for change in chosen]
 
-    def _kept(self, server: str, identity: str, given: list[Mapping[str, Any]]) -> dict[str, Change]:
+    def _kept(self, server: str, identity: str, given: list[Mapping[str, Any]], how: Look) -> dict[str, Change]:
         """The same look once more, while nobody else writes; what comes of it is kept."""
         try:
             with self._place.alone():
                 before = self._place.read()
-                seen = sight(before, server, identity, given)
+                seen = sight(before, server, identity, given, how)
                 if seen.pins != before:
                     self._place.write(seen.pins)
         except DefinitionError as error:
             before = self._place.read()
-            seen = sight(before, server, identity, given)
+            seen = sight(before, server, identity, given, how)
             if seen.pins.servers != before.servers:
                 raise
             # All that is here is pinned, so a change is known for what it is, even where it cannot be written down.
@@ -110,8 +121,8 @@ def _check_shown(change: Change, shown: Collection[str] | None) -> None:
 
 def _tell(server: str, before: Pins, seen: Sight) -> None:
     """What was pinned, and what was quarantined, each once."""
-    known = before.servers.get(server, Pinned(""))
-    if new := sorted(seen.pins.servers[server].tools.keys() - known.tools.keys()):
+    known, now = (pins.servers.get(server, Pinned("")) for pins in (before, seen.pins))
+    if new := sorted(now.tools.keys() - known.tools.keys()):
         names = ", ".join(shown_name(server, tool) for tool in new[:10])
         more = f" and {len(new) - 10} more" if len(new) > 10 else ""
         log.info("Pinned on first sight: %s%s", names, more)

@@ -97,6 +97,12 @@ def _entry(kept: Pin) -> dict[str, Any]:
     return {"sha256": kept.sha256, "definition": kept.definition, **seen}
 
 
+def weight(kept: Pin) -> int:
+    """Bytes of a pin in the file, where short values become long lines."""
+    lines = json.dumps(_entry(kept), indent=2, ensure_ascii=False).split("\n")
+    return sum(len(visible(line).encode(errors="replace")) + 9 for line in lines)
+
+
 def read(text: str) -> Pins:
     """The pins in a text; everything in it is checked, since what is believed here is believed of a server."""
     if "\n<<<<<<< " in f"\n{text}":

@@ -1,0 +1,42 @@
+"""What an MCP server asks is shown field by field."""
+
+from toolwright.cli.form import shown_form
+
+FORM = {
+    "mode": "form",
+    "schema": {
+        "type": "object",
+        "properties": {
+            "sure": {"type": "boolean", "title": "Sure?"},
+            "colour": {"type": "string", "oneOf": [{"const": "r", "title": "Red"}, {"const": "g"}], "default": "r"},
+            "days": {"type": "array", "items": {"enum": ["mo", "tu"]}, "description": "When\x1b[31m"},
+        },
+        "required": ["sure"],
+    },
+}
+
+
+def test_a_form_is_shown_by_its_fields_with_an_answer_to_copy():
+    assert shown_form(FORM).plain.splitlines() == [
+        "  sure (boolean): Sure?",
+        '  colour (one of "r", "g", "r" unless given, may be left out)',
+        '  days (some of "mo", "tu", may be left out): When\\u001b[31m',
+        'Answer with JSON, such as {"sure": true}. {"action": "decline"} says no.',
+    ]
+
+
+def test_an_address_is_shown_with_how_to_say_that_one_has_been_there():
+    shown = shown_form({"mode": "url", "url": "https://example.com/in"}).plain
+    assert shown.splitlines()[0] == "Open https://example.com/in"
+    assert "`true`" in shown
+
+
+def test_several_questions_are_shown_by_name():
+    shown = shown_form({"mode": "several", "requests": {"a": FORM, "b": {"mode": "url", "url": "https://x"}}}).plain
+    assert "a:   sure (boolean)" in shown
+    assert "b: Open https://x" in shown
+    assert 'Answer by name: {"a", "b": ...}.' in shown
+
+
+def test_anything_else_is_left_to_others():
+    assert shown_form({"schema": {}}) is None
