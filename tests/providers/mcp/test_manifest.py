@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from toolwright.providers.mcp import manifest as module
-from toolwright.providers.mcp.manifest import Manifest, Manifests, cache_folder
+from toolwright.providers.mcp.manifest import Manifest, Manifests, cache_folder, place_of
 
 GIT = "stdio:uvx mcp-server-git"
 SAID = Manifest.from_listing(
@@ -64,8 +64,8 @@ def test_what_was_saved_is_loaded(manifests, kept):
     assert manifests.load("another") is None
 
 
-def test_the_file_is_named_after_the_identity_and_only_its_owner_reads_it(folder, kept):
-    assert kept.name == f"{sha256(GIT.encode()).hexdigest()}.json"
+def test_the_file_is_named_after_the_place_and_only_its_owner_reads_it(folder, kept):
+    assert kept.name == f"{sha256(place_of(GIT).encode()).hexdigest()}.json"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
 

@@ -16,6 +16,7 @@ from toolwright.core.explain import preview
 from toolwright.core.outcome import Done
 from toolwright.providers.mcp.prose import line, plain
 from toolwright.providers.mcp.schema import Schema
+from toolwright.providers.mcp.walk import finite, size
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult  # costs most of a second to import
@@ -25,6 +26,10 @@ Check: TypeAlias = Callable[[Any], str | None]
 Wire: TypeAlias = Mapping[str, Any]
 
 NO_REASON = "The MCP tool returned an error"
+MOST_BLOCKS = 10_000
+"""Blocks of one result."""
+HEAVY = 20_000
+"""Values, or characters, of a result that is made ready beside the loop."""
 MOST_KEPT = 10_000
 """Characters of an unknown block, or of an error's payload, that are kept beside the text."""
 _SERVER = "io.modelcontextprotocol/serverInfo"
@@ -54,6 +59,14 @@ def checker_of(output_schema: Any, *, where: str = "An MCP tool") -> Checker | N
     return Checker(schema, wraps=output_schema.get(_WRAPS) is True) if schema.checks else None
 
 
+def is_heavy(wire: Wire) -> bool:
+    """Whether `done_of` may take so long that nobody else should wait for it; told in a millisecond."""
+    blocks = wire.get("content")
+    if isinstance(blocks, list) and len(blocks) > HEAVY // 100:
+        return True
+    return max(size([wire.get("structuredContent"), wire.get("_meta"), blocks], HEAVY)) >= HEAVY
+
+
 def done_of(result: CallToolResult | Wire, check: Check | None = None) -> Done:
     """The outcome of a call; raises `ToolError` for an error, and for what breaks the output schema.
 
@@ -61,7 +74,12 @@ def done_of(result: CallToolResult | Wire, check: Check | None = None) -> Done:
     is what a model is shown. What blocks say beside (annotations, titles, links) is under `blocks` in the metadata.
     """
     wire = _wire(result)
-    sent = [_fields(block) for block in wire.get("content") or ()]
+    given = wire.get("content") or ()
+    if len(given) > MOST_BLOCKS:
+        raise ToolError(
+            f"The answer has {len(given):,} blocks, at most {MOST_BLOCKS:,}. Ask for less.", code="too_large"
+        )
+    sent = [_fields(block) for block in given]
     blocks = [_block(block) for block in sent]
     if wire.get("isError"):
         raise _error(wire, sent, blocks)
@@ -77,9 +95,13 @@ def done_of(result: CallToolResult | Wire, check: Check | None = None) -> Done:
 def _wire(result: CallToolResult | Wire) -> Wire:
     """As on the wire, but for the blocks; long strings are shared, not copied."""
     if isinstance(result, Mapping):
-        return result
-    given = {"structuredContent": result.structured_content} if "structured_content" in result.model_fields_set else {}
-    return {"content": result.content, "isError": result.is_error, "_meta": result.meta, **given}
+        return {key: value if key == "content" else finite(value) for key, value in result.items()}
+    given = (
+        {"structuredContent": finite(result.structured_content)}
+        if "structured_content" in result.model_fields_set
+        else {}
+    )
+    return {"content": result.content, "isError": result.is_error, "_meta": finite(result.meta), **given}
 
 
 def _fields(block: Any) -> dict[str, Any]:
@@ -148,7 +170,7 @@ def _beside(block: dict[str, Any]) -> dict[str, Any]:
     shown = _SHOWN.get(str(block.get("type")), {"type"})
     if block.keys() <= shown:
         return {}
-    rest = {key: value for key, value in block.items() if key not in shown}
+    rest: dict[str, Any] = finite({key: value for key, value in block.items() if key not in shown})
     if isinstance(inner := rest.get("resource"), Mapping):
         rest["resource"] = {key: value for key, value in inner.items() if key not in ("text", "blob")}
     return rest if len(_json(rest)) <= MOST_KEPT else {}

@@ -92,8 +92,18 @@ def cache_folder() -> Path | None:
         return None
 
 
+def place_of(identity: str) -> str:
+    """Which server it is on this machine: a command may be another one in another folder, by the same words."""
+    if not identity.startswith("stdio:"):
+        return identity
+    try:
+        return f"{identity}\nin {os.getcwd()}"
+    except OSError:
+        return f"{identity}\nin a folder that is gone"
+
+
 class Manifests:
-    """Manifests in a folder of their own, by the identity of their servers. A cache: it never raises, but logs."""
+    """Manifests in a folder of their own, by the places of their servers. A cache: it never raises, but logs."""
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         cache = cache_folder() if folder is None else None
@@ -104,7 +114,7 @@ class Manifests:
         if (file := self._file(identity)) is None:
             return None
         try:
-            manifest = _read(file, identity)
+            manifest = _read(file, place_of(identity))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, RecursionError) as error:
@@ -118,7 +128,7 @@ class Manifests:
         if (file := self._file(identity)) is None:
             return
         try:
-            data = _written(identity, manifest)
+            data = _written(place_of(identity), manifest)
             _make_folder(file.parent)
             _replace(file, data)
         except (OSError, ValueError, TypeError, RecursionError) as error:
@@ -134,11 +144,11 @@ class Manifests:
             log.warning("The manifest %s cannot be removed: %s", file, _reason(error))
 
     def _file(self, identity: str) -> Path | None:
-        name = sha256(identity.encode(errors="surrogatepass")).hexdigest()
+        name = sha256(place_of(identity).encode(errors="surrogatepass")).hexdigest()
         return self._folder / f"{name}.json" if self._folder else None
 
 
-def _read(file: Path, identity: str) -> Manifest:
+def _read(file: Path, place: str) -> Manifest:
     from pydantic_core import from_json
 
     _check_folder(file.parent)
@@ -152,7 +162,7 @@ def _read(file: Path, identity: str) -> Manifest:
     found = from_json(data)
     if not isinstance(found, dict) or found.get("version") != VERSION:
         raise ValueError("it is of another version")
-    if found.get("identity") != identity:
+    if found.get("identity") != place:
         raise ValueError("it is that of another server")
     return Manifest.from_json(found.get("manifest"))
 
@@ -179,10 +189,10 @@ def _check_owner(found: os.stat_result, what: str = "it") -> None:
         raise ValueError(f"others may write to {what}")
 
 
-def _written(identity: str, manifest: Manifest) -> bytes:
+def _written(place: str, manifest: Manifest) -> bytes:
     from pydantic_core import to_json
 
-    kept = {"version": VERSION, "identity": identity, "manifest": manifest.to_json()}
+    kept = {"version": VERSION, "identity": place, "manifest": manifest.to_json()}
     data = to_json(kept, inf_nan_mode="constants")
     if len(data) > LARGEST:
         raise ValueError(f"it would be larger than {LARGEST:,} bytes")

@@ -13,12 +13,17 @@ from typing import Any
 from toolwright.core.errors import Denied, NotFound
 from toolwright.core.outcome import Failed
 from toolwright.core.tool import Tool
-from toolwright.providers.mcp.manifest import Manifest, Manifests
+from toolwright.providers.mcp.manifest import Manifest, Manifests, place_of
 from toolwright.providers.mcp.options import Options
 from toolwright.providers.mcp.routes.escaped import escaped
+from toolwright.providers.mcp.trust.change import Change
 from toolwright.providers.mcp.trust.lock import Lock
+from toolwright.providers.mcp.trust.said import INSTRUCTIONS, PROMPTS, SAID, instructions_in, prompts_in, said
 
 log = logging.getLogger("toolwright")
+
+MOST_PROMPTS, MOST_MISSING, MOST_TOLD = 20, 10, 8_000
+"""Prompts, and tools that are not there, that models are told of; and characters of all that a server tells them."""
 
 
 class Offer:
@@ -33,7 +38,7 @@ class Offer:
         self.definitions: dict[str, Mapping[str, Any]] = {}
         """As on the wire, by our names."""
         self.changed: dict[str, str] = {}
-        """What changed in the tools that are held back, by our names."""
+        """Why tools are held back, by our names."""
         self._unusable: dict[str, str] = {}
         self._checks: dict[str, Callable[[Any], str | None] | None] = {}
         self._taking: asyncio.Lock | None = None
@@ -43,23 +48,25 @@ class Offer:
         if self._manifest is None and self._manifests is not None:
             found = await asyncio.to_thread(self._manifests.load, self._identity)
             if found is not None:
-                await self.take(found, keep=False)
+                await self.take(found, keep=False, live=False)
         return self._manifest is not None
 
-    async def take(self, manifest: Manifest, *, keep: bool = True) -> bool:
-        """What the server says now; whether that is something else than before."""
+    async def take(self, manifest: Manifest, *, keep: bool = True, live: bool = True) -> bool:
+        """What the server says; whether that is something else than before.
+
+        Args:
+            keep: whether it is kept for the next time.
+            live: whether it says so now: what it said earlier is shown, but not pinned.
+        """
         async with self._turn():  # a connection that comes up tells of it, and so does whoever waited for that
             if keep and self._manifests is not None and self._manifest != manifest:
                 await asyncio.to_thread(self._manifests.save, self._identity, manifest)
-            changes = await asyncio.to_thread(self._lock.look, self._server, self._identity, manifest.tools)
-            held = {name: change.summary for name, change in changes.items()}
-            if self._manifest == manifest and held == self._held:
-                return False
             built = copy(self)  # beside the loop: thousands of tools take seconds
-            built._manifest, built._held = manifest, held
-            await asyncio.to_thread(built._build, manifest)
-            vars(self).update({name: vars(built)[name] for name in _BUILT})
-            return True
+            changed = await asyncio.to_thread(built._look, manifest, live)
+            self._live = live
+            if changed:
+                vars(self).update({name: vars(built)[name] for name in _BUILT})
+            return changed
 
     @property
     def known(self) -> bool:
@@ -78,54 +85,88 @@ class Offer:
         return self._taking
 
     _loop: asyncio.AbstractEventLoop | None = None
-    _held: Mapping[str, str] = {}
-    """What changed in the tools that are held back, by their names on the wire."""
+    _live = False
+    """Whether the server itself has said it."""
+    _held: Mapping[str, Change] = {}
+    """What changed in all that is held back, by names on the wire."""
 
-    def _build(self, manifest: Manifest) -> None:
+    def _look(self, manifest: Manifest, live: bool) -> bool:
+        """Hold it against what is pinned, and build what has to be built."""
         from toolwright.providers.mcp.definition import allowed, names_of
 
+        wires = {_wire(each): each for each in reversed(manifest.tools)}  # of two of a name the first counts
+        names, allow, deny = names_of(wires.values()), self._options.allow, self._options.deny
+        taken = [wire for wire in wires if allowed(wire, allow, deny, ours=names.get(wire))][::-1]
+        words, seen = said(manifest.instructions, manifest.prompts), {*taken} - {*SAID}
+        tools = [each for each in manifest.tools if _wire(each) in seen]
+        held = self._lock.look(self._server, self._identity, [*words, *tools], live=live)
+        if self._manifest == manifest and held == self._held:
+            return False
+        self._manifest, self._held = manifest, held
+        self._instructions, self._prompts = (self._trusted(each) for each in words)
         self.tools, self.definitions, self.changed, self._unusable, self._checks = [], {}, {}, {}, {}
-        wires = {str(each.get("name")): each for each in reversed(manifest.tools)}  # of two of a name the first counts
-        taken = [each for wire, each in wires.items() if allowed(wire, self._options.allow, self._options.deny)]
-        names = names_of(taken)
-        for definition in reversed(taken):
-            self._add(definition, names.get(str(definition.get("name"))))
+        place = place_of(self._identity)
+        for wire in taken:
+            self._add(wires[wire], names.get(wire), place)
+        self._log()
+        return True
 
-    def _add(self, definition: Mapping[str, Any], name: str | None) -> None:
+    def _log(self) -> None:
+        for wire, why in list(self._unusable.items())[:MOST_MISSING]:
+            log.warning("%s of %s is left out: %s", escaped(wire, 100), self._server, why)
+        if (more := len(self._unusable) - MOST_MISSING) > 0:
+            log.warning("%d more tools of %s are left out.", more, self._server)
+
+    _instructions: Mapping[str, Any] = {}
+    _prompts: Mapping[str, Any] = {}
+
+    def _trusted(self, definition: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The definition, or, while that is held back, the one that was accepted; at the least a name."""
+        wire = _wire(definition)
+        if (change := self._held.get(wire)) is None:
+            return definition
+        old = change.old if change.tool is not None else change.old["tools"].get(wire)
+        return old or {"name": wire, "inputSchema": {"type": "object"}}
+
+    def _add(self, definition: Mapping[str, Any], name: str | None, place: str) -> None:
         from toolwright.providers.mcp.definition import Unusable, tool_of
 
-        wire = str(definition.get("name"))
+        wire, trusted, effects = _wire(definition), self._trusted(definition), self._options.effects
+        if (change := self._held.get(wire)) is not None:
+            place += (
+                f"\nheld back {change.sha256}"  # accepted in the middle of a call, it is not what was allowed before
+            )
         try:
-            made = tool_of(definition, server=self._server, name=name, effects=self._options.effects)
+            made = tool_of(trusted, server=self._server, identity=place, name=name, effects=effects)
         except Unusable as error:
-            log.warning("%s of %s is left out: %s", escaped(wire, 100), self._server, error)
             self._unusable[wire] = str(error)
             return
-        self.definitions[made.name] = definition
+        self.definitions[made.name] = trusted
         if made.repeatable and self._options.retries:
             made = made.evolve(limits=replace(made.limits, retries=self._options.retries))
-        if (change := self._held.get(wire)) is not None:
-            self.changed[made.name] = change
+        if change is not None:
+            self.changed[made.name] = _why(change)
             made = made.evolve(face=replace(made.face, listed=False))
         made.compile()
         self.tools.append(made)
 
     async def look_again(self, name: str) -> bool:
         """Whether a tool that was held back is so no longer, because somebody accepted it meanwhile."""
-        return name in self.changed and self._manifest is not None and await self.take(self._manifest)
+        if name not in self.changed or self._manifest is None:
+            return False
+        return await self.take(self._manifest, keep=False, live=self._live)
 
     def wire_name(self, name: str) -> str:
         """What the server calls a tool; raises for one that may not be called."""
-        if (what := self.changed.get(name)) is not None:
-            raise Held(
-                f"{name} of {self._server} is held back, because its definition has changed since it was accepted "
-                f"({what}). {self._remedy()}"
-            )
+        if (why := self.changed.get(name)) is not None:
+            raise Held(f"{name} of {self._server} is held back, because {why} {self._remedy(name)}".rstrip())
         if name not in self.definitions:
             raise NotFound(f"{self._server} offers no {name} any more.")
         return str(self.definitions[name]["name"])
 
-    def _remedy(self) -> str:
+    def _remedy(self, name: str) -> str:
+        if not self._held[_wire(self.definitions[name])].sha256:
+            return ""  # it cannot be pinned, and so not be accepted
         if self._options.lock is None:
             return "What it was is pinned while this program runs; with a lock file people can accept what it is now."
         return "A person looks at it with `toolwright lock diff` and accepts it with `toolwright lock accept`."
@@ -152,29 +193,61 @@ class Offer:
 
     @property
     def missing(self) -> str:
-        """Which tools are held back or cannot be used, and why."""
-        held = [f"{name} is held back: its definition has changed ({what})." for name, what in self.changed.items()]
-        useless = [f"{escaped(name, 100)} cannot be used: {why}" for name, why in self._unusable.items()]
-        return "\n".join([*held, *useless])
+        """What is held back or cannot be used, and why."""
+        words = {INSTRUCTIONS: "Instructions of it", PROMPTS: "Prompts of it"}
+        lines = [
+            *(
+                f"{text} are held back: they are not those that were accepted."
+                for name, text in words.items()
+                if name in self._held
+            ),
+            *(f"{name} is held back: {why}" for name, why in self.changed.items()),
+            *(f"{escaped(name, 100)} cannot be used: {why}" for name, why in self._unusable.items()),
+        ]
+        shown = [each if len(each) <= _LINE else f"{each[:_LINE]}..." for each in lines[:MOST_MISSING]]
+        more = [f"{len(lines) - MOST_MISSING} more are missing."] if len(lines) > MOST_MISSING else []
+        return "\n".join([*shown, *more])
 
     def instructions(self) -> str:
-        """The server's own words, and its prompts."""
+        """The server's own words, and its prompts; what is held back is told as it was accepted."""
         if self._manifest is None:
             return ""
         from toolwright.providers.mcp.prose import told
 
-        prompts = [_prompt(prompt) for prompt in self._manifest.prompts]
-        parts = [told(self._manifest.instructions), "Prompts:\n" + "\n".join(prompts) if prompts else ""]
-        return "\n\n".join(part for part in parts if part)
+        words = told(instructions_in(self._instructions))
+        prompts = _prompts(self._prompts, MOST_TOLD - len(words) - len(self.missing))
+        return "\n\n".join(part for part in (words, prompts) if part)
 
 
-_BUILT = ("_manifest", "_held", "tools", "definitions", "changed", "_unusable", "_checks")
+_LINE = 300
+"""Characters on why one tool is missing."""
+_BUILT = ("_manifest", "_held", "_instructions", "_prompts", "tools", "definitions", "changed", "_unusable", "_checks")
+
+
+def _wire(definition: Mapping[str, Any]) -> str:
+    return str(definition.get("name"))
+
+
+def _why(change: Change) -> str:
+    how = "has changed since it was accepted" if change.old else "was never accepted"
+    return f"its definition {how} ({change.summary})."
 
 
 class Held(Denied):
     """A tool that is held back: nothing was sent."""
 
     executed = False
+
+
+def _prompts(definition: Mapping[str, Any], room: int) -> str:
+    """As many as there is room for, and how many more."""
+    prompts = prompts_in(definition)
+    lines = [_prompt(prompt) for prompt in prompts[:MOST_PROMPTS]]
+    while lines and sum(map(len, lines)) + len(lines) + 100 > room:
+        lines.pop()
+    if len(lines) < len(prompts):
+        lines.append(f"- and {len(prompts) - len(lines)} more")
+    return "Prompts:\n" + "\n".join(lines) if lines else ""
 
 
 def _prompt(prompt: Mapping[str, Any]) -> str:

@@ -20,6 +20,18 @@ _UNSEEN = (  # no width, no ink, or only a direction; variation selectors too: t
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028\u2029\u2060-\u2065\u206a-\u206f"
     "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
 )
+_JOINERS, _VARIANTS = "\u200c-\u200f", "\ufe00-\ufe0f"
+_BLANK = (  # of those, the ones that no script and no emoji needs
+    "\xad\u034f\u061c\u180e\u200b\u2060-\u2065\u206a-\u206f\ufeff\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a"
+)
+_FAINT = re.compile(f"[{_BLANK}{_JOINERS}{_VARIANTS}]")
+_IDLE = re.compile(
+    f"[{_BLANK}]"
+    f"|[{_JOINERS}{_VARIANTS}]{{3,}}|(?<=[{_VARIANTS}])[{_VARIANTS}]"  # in rows
+    f'|(?<![^\\x00-"$-)+-/:-\x7f])[{_VARIANTS}]'  # behind what comes in one form only; digits, # and * have two
+    "|(?<=[\x00-\x7f])[\u200c\u200d](?=[\x00-\x7f])"
+)
 _LONE = re.compile("[\ud800-\udfff]")
 _COVERT = re.compile(f"[{_CONTROLS}{_TURNS}{_TAGS}]")
 _HIDDEN = re.compile(f"[{_CONTROLS}{_TURNS}{_TAGS}{_UNSEEN}]")
@@ -31,10 +43,15 @@ _SPACES, _LINES = re.compile(r"[^\S\n]{40,}"), re.compile(r"\n(?:[^\S\n]*\n){2,}
 
 
 def plain(text: str) -> str:
-    """A result as a model may read it: every character that can be seen, nothing that steers, turns about or hides."""
+    """A result as a model may read it: every character that can be seen, nothing that steers, turns about or hides.
+
+    What has no ink and yet is needed, in scripts and in emoji, stays where it is needed: joiners, marks of direction
+    and variation selectors, one at a time.
+    """
     if text.isascii() and text.isprintable():
         return text
-    return _COVERT.sub("", _steady(text))
+    seen = _COVERT.sub("", _steady(text))
+    return seen if seen.isascii() or not _FAINT.search(seen) else _IDLE.sub("", seen)
 
 
 def told(text: object, most: int = MOST) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any, Self
 
 from toolwright.core.errors import DefinitionError, InvalidArguments
@@ -20,11 +21,26 @@ log = logging.getLogger("toolwright")
 OPEN: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": True}
 """What takes anything."""
 MOST_PATTERNS, PATTERN_BYTES = 500, 100_000
-"""A stranger's expressions may take a second to compile, all together: one of 100 kB is ready in a millisecond."""
+"""A stranger's expressions may take a moment to compile, all together: one of 100 kB is ready in a millisecond."""
+MOST_OF_ALL = 5_000
+"""Expressions of all schemas that are made under one `allowance`."""
 MOST_STEPS, MOST_MATCHES = 100_000_000, 200_000
 """Comparisons, and characters times patterns, that checking one value may take: about a second at the very worst."""
 
 _DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+
+
+_left: ContextVar[list[int] | None] = ContextVar("_left", default=None)
+
+
+@contextmanager
+def allowance(patterns: int = MOST_OF_ALL) -> Iterator[None]:
+    """Bound what all schemas of one server may cost together; those that come too late check nothing."""
+    token = _left.set([patterns])
+    try:
+        yield
+    finally:
+        _left.reset(token)
 
 
 class Unusable(Exception):
@@ -81,6 +97,7 @@ class Schema(RawParameters):
         self._patterns = len(set(patterns(self._given)))
         if self._patterns > MOST_PATTERNS:
             raise ValueError(f"{self._patterns} patterns, at most {MOST_PATTERNS}")
+        _spend(self._patterns)
         self._steps = int(work(self._given)) + 10 * compared(self._given)
         # Patterns that run in linear time only, and whose size is bounded too: both are a stranger's.
         options = RegexOptions(size_limit=PATTERN_BYTES)
@@ -123,6 +140,13 @@ class Schema(RawParameters):
             self._warned = True
             log.warning("%s: %d values, too many to be checked against its schema", self._where, parts)
         return good
+
+
+def _spend(patterns: int) -> None:
+    if patterns and (left := _left.get()) is not None:
+        left[0] -= patterns
+        if left[0] < 0:
+            raise ValueError("the server's schemas have too many patterns, all together")
 
 
 class _Anything:

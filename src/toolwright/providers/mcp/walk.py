@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf, isfinite
 from typing import Any
 
 NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
@@ -89,10 +90,33 @@ def compared(schema: Any) -> int:
     return found
 
 
-def size(value: Any) -> tuple[int, int]:
-    """Values, and characters, in a plain value; keys count as both."""
-    left, parts, characters = [value], 0, 0
+def finite(value: Any) -> Any:
+    """A plain value with null for every number that JSON does not have; the same one where there is none."""
+    return _finite(value) if any(isinstance(each, float) and not isfinite(each) for each in leaves(value)) else value
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Every value in a value that holds no others."""
+    left = [value]
     while left:
+        if inner := parts_of(item := left.pop()):
+            left += inner
+        else:
+            yield item
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def size(value: Any, most: float = inf) -> tuple[int, int]:
+    """Values, and characters, in a plain value, or the first `most` of either; keys count as both."""
+    left, parts, characters = [value], 0, 0
+    while left and parts < most and characters < most:
         parts += 1
         if isinstance(item := left.pop(), str):
             characters += len(item)

@@ -5,16 +5,33 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from math import isfinite
 from typing import Any, Self
 
-from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
-from mcp_types.methods import validate_server_result
+from mcp_types import (
+    INTERNAL_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    ProgressNotification,
+    ProgressNotificationParams,
+)
+from mcp_types.methods import parse_server_notification, validate_server_result
 from pydantic import ValidationError
 
+from toolwright.core.explain import preview
+from toolwright.providers.mcp.content import MOST_BLOCKS
+from toolwright.providers.mcp.listed import MOST
+from toolwright.providers.mcp.routes.bulk import bulky
 from toolwright.providers.mcp.routes.escaped import escaped
+from toolwright.providers.mcp.routes.trouble import tell
 
 MANY = 200
 """Messages that nobody asked for, within a second; what is more is left out."""
+FAULTS = 20
+"""Malformed tools of one list, each of which costs itself alone."""
 OPEN = 64
 """Requests of a server that wait for an answer."""
 _CHANGES = ("notifications/tools/list_changed", "notifications/prompts/list_changed")
@@ -41,10 +58,13 @@ class Weir:
         """Whether a message is handed on."""
         message = getattr(item, "message", None)
         if isinstance(message, JSONRPCNotification):
-            return self._few() or self._noted(message)
+            return self._is_readable(message) if self._few() else self._noted(message)
         if isinstance(message, JSONRPCRequest):
             return self._may_ask(message)
         if isinstance(message, JSONRPCResponse):
+            if len(_list(message.result, "content")) > MOST_BLOCKS:
+                item.message = _too_large(message)
+                return True
             self._looked_at(message.result)
             if self._version >= "2026":  # a server may leave this out; the library wants to read it
                 message.result.setdefault("resultType", "complete")
@@ -70,6 +90,17 @@ class Weir:
             self._changed()
         return False
 
+    def _is_readable(self, message: JSONRPCNotification) -> bool:
+        """The library writes a page to the log for each that is not; one of a kind unknown to it is let by."""
+        try:
+            read = parse_server_notification(message.method, self._version, message.params)
+        except KeyError:
+            return True
+        except (ValueError, OverflowError):
+            self._left_out += 1
+            return False
+        return not isinstance(read, ProgressNotification) or _is_finite(read.params)
+
     def _may_ask(self, message: JSONRPCRequest) -> bool:
         if not self._few() or len(self._asked) >= OPEN:
             return False
@@ -81,26 +112,57 @@ class Weir:
     def _looked_at(self, result: dict[str, Any]) -> None:
         if isinstance(result.get("supportedVersions"), list):
             self._version = "2026-07-28"
-        elif isinstance(tools := result.get("tools"), list):
-            try:
-                self._validate(tools)
-            except ValidationError:
-                result["tools"] = [tool for tool in map(_completed, tools) if self._is_sound(tool)]
+        for kind in ("tools", "prompts"):
+            if (count := len(_list(result, kind))) > MOST:
+                self._log.warning("%d %s at once; all but the first %d are left out.", count, kind, MOST)
+                result[kind] = result[kind][:MOST]
+        if (tools := _list(result, "tools")) and self._faults(tools):
+            result["tools"] = self._sound([_completed(tool) for tool in tools])
 
-    def _is_sound(self, tool: Any) -> bool:
+    def _sound(self, tools: list[Any]) -> list[Any] | None:
+        """Those that are as they should be; none at all where most are not, for then it is no list of tools."""
+        faults = self._faults(tools)
+        if len(faults) > FAULTS:
+            self._log.warning("Of %d tools %d are none; none is taken.", len(tools), len(faults))
+            return None
+        for number, place in faults.items():
+            self._log.warning("The tool %s is left out: its %s is none.", _named(tools[number]), place)
+        return [tool for number, tool in enumerate(tools) if number not in faults]
+
+    def _faults(self, tools: list[Any]) -> dict[int, str]:
+        """Which of them are malformed, and where."""
         try:
-            self._validate([tool])
+            validate_server_result("tools/list", self._version, {"tools": tools, **_ENVELOPE})
         except ValidationError as error:
-            name = tool.get("name") if isinstance(tool, dict) else tool
-            place = ".".join(map(str, error.errors(include_url=False)[0]["loc"][2:]))
-            self._log.warning(
-                "The tool %s is left out: its %s is none.", escaped(str(name), 100), place or "definition"
-            )
-            return False
-        return True
+            found = [
+                each["loc"] for each in error.errors(include_url=False, include_context=False, include_input=False)
+            ]
+            return {int(loc[1]): _place(loc[2:]) for loc in reversed(found) if len(loc) > 1}
+        return {}
 
-    def _validate(self, tools: list[Any]) -> None:
-        validate_server_result("tools/list", self._version, {"tools": tools, **_ENVELOPE})
+
+def _named(tool: Any) -> str:
+    name = tool.get("name") if isinstance(tool, dict) else tool
+    return escaped(name if isinstance(name, str) else preview(name), 100)
+
+
+def _place(loc: tuple[int | str, ...]) -> str:
+    return escaped(".".join(map(str, loc)), 100) or "definition"
+
+
+def _list(result: dict[str, Any], name: str) -> list[Any]:
+    found = result.get(name)
+    return found if isinstance(found, list) else []
+
+
+def _is_finite(params: ProgressNotificationParams) -> bool:
+    return isfinite(params.progress) and isfinite(params.total or 0)
+
+
+def _too_large(message: JSONRPCResponse) -> JSONRPCError:
+    met = bulky(f"more than {MOST_BLOCKS:,} blocks")
+    error = ErrorData(code=INTERNAL_ERROR, message=met.message, data=tell(met))
+    return JSONRPCError(jsonrpc="2.0", id=message.id, error=error)
 
 
 def _completed(tool: Any) -> Any:

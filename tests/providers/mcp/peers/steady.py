@@ -46,7 +46,8 @@ def tool(name: str, /, description: str = "", **properties: Any) -> dict[str, An
 TOOLS = [
     tool("echo", text="string"), tool("pid"), tool("effect", text="string"), tool("wait", text="string"),
     tool("die", text="string"), tool("steps", count="integer", seconds="number"), tool("ask", text="string"),
-    tool("ask_twice"), tool("ask_late", text="string"), tool("ask_briefly", text="string"), tool("open_url"), tool("environment", name="string"), tool("change", text="string"),
+    tool("ask_twice"), tool("ask_late", text="string"), tool("ask_briefly", text="string"), tool("open_url"),
+    tool("environment", name="string"), tool("change", text="string"),
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ Imported when a connection is opened, and not before: the library takes a second
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from mcp_types import HEADER_MISMATCH, ErrorData, JSONRPCError, jsonrpc_message_
 from toolwright.outgoing.transport import guarded
 from toolwright.providers.mcp.auth.oauth import STEPS
 from toolwright.providers.mcp.prose import line
+from toolwright.providers.mcp.routes.bulk import Gathered, bulky, too_bulky
 from toolwright.providers.mcp.routes.route import Ended, Who, resolved
 from toolwright.providers.mcp.routes.trouble import (
     CONNECTION_CLOSED,
@@ -111,7 +113,7 @@ class Exchange:
             raise
         if response.status_code >= 400:
             self._end(refused(request.url.host, response.status_code, session=_SESSION in request.headers))
-        return response
+        return _weighed(response)
 
     def _end(self, met: Trouble) -> None:
         if met.gone and not self._left:
@@ -123,8 +125,10 @@ class Exchange:
         try:
             if json:
                 await response.aread()
+            if json and too_bulky(response.content):
+                return _instead(request, response.status_code, INTERNAL_ERROR, bulky())
             if response.status_code < 400:
-                return response
+                return _weighed(response)
             if json and not _lost(request, response) and (error := _error(response.content)) is not None:
                 return response if error.code != HEADER_MISMATCH else _stale(request, response, error.message)
         except BaseException:
@@ -132,6 +136,21 @@ class Exchange:
             raise
         await response.aclose()
         return _instead(request, response.status_code, *_refusal(request, response))
+
+
+def _weighed(response: httpx2.Response) -> httpx2.Response:
+    """The same; a stream of events in it breaks off at one that has too many values to be read."""
+    whole = response.aiter_text
+
+    async def pieces(chunk_size: int | None = None) -> AsyncIterator[str]:
+        gathered = Gathered()
+        async for piece in whole(chunk_size):
+            if gathered.too_bulky(piece):
+                raise httpx2.SSEError(bulky().message)
+            yield piece
+
+    response.aiter_text = pieces  # type: ignore[method-assign]
+    return response
 
 
 def _lost(request: httpx2.Request, response: httpx2.Response) -> bool:

@@ -137,8 +137,9 @@ class Lines:
             if self._length > self._most or (lines and len(lines[0]) > self._most):
                 self._begun = []
                 raise TooLarge(f"The server sent a message of more than {self._most} bytes, which is not read.")
-            if lines:
+            if lines := [line for line in lines if line]:
                 return lines
+            await asyncio.sleep(0)  # a million empty lines are there at once, and others have their turn
         return []
 
     async def put(self, frame: str) -> None:

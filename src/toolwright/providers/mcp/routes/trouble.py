@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toolwright.core.errors import DefinitionError, Denied, NotStarted, ToolError
+from toolwright.core.errors import Code, DefinitionError, Denied, NotStarted, ToolError
 from toolwright.providers.mcp.prose import line
 
 
@@ -32,6 +32,8 @@ class Trouble:
     """Of HTTP."""
     hopeless: bool = False
     """Whether another try cannot help until somebody changes something."""
+    code: Code | None = None
+    """How the call has failed, where it is known better than by all else."""
     stale: bool = False
     """Whether the server turned it away because its headers follow an older list of the tools."""
     cause: BaseException | None = None

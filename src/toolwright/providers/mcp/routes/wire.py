@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, Protocol, Self
@@ -24,6 +25,7 @@ from mcp_types import (
 )
 
 from toolwright.core.errors import NotStarted
+from toolwright.providers.mcp.routes.bulk import bulky, too_bulky
 from toolwright.providers.mcp.routes.escaped import escaped
 from toolwright.providers.mcp.routes.route import Ended
 from toolwright.providers.mcp.routes.trouble import CONNECTION_CLOSED, PARSE_ERROR, Met, Trouble, tell
@@ -31,7 +33,14 @@ from toolwright.providers.mcp.routes.trouble import CONNECTION_CLOSED, PARSE_ERR
 _TURN = 64
 """Messages that are handed over in a row before others have their turn."""
 _MOST_LOGGED = 20
-"""Lines that are no messages, of which each is logged; after that, one of a thousand."""
+"""Lines that are no messages, of which each is logged; after that, each time that they have doubled."""
+_END = 512
+"""Bytes at either end of a message in which its id is looked for, where it is too large to be read for that."""
+_SHORT = 64 * 1024
+_ID = r'"id"\s*:\s*("[^"\\]{0,100}"|\d{1,20})\s*'
+_VERSION = r'"jsonrpc"\s*:\s*"2\.0"\s*'
+_FIRST = re.compile(rf"\s*{{\s*(?:{_VERSION},\s*)?{_ID}[,}}]\s*(?!\"method\")")
+_LAST = re.compile(rf",\s*{_ID}(?:,\s*{_VERSION})?}}\s*$")
 
 
 class TooLarge(Exception):
@@ -116,25 +125,34 @@ class Wire:
 
     def _parsed(self, frames: Sequence[bytes | str]) -> Iterator[SessionMessage]:
         for frame in frames:
+            if too_bulky(frame):
+                yield from self._drop(frame, bulky())
+                continue
             try:
                 message = jsonrpc_message_adapter.validate_json(frame, by_name=False)
             except ValueError:
-                yield from self._drop(frame)
+                yield from self._drop(frame, Trouble(True, False, "The server's answer is no message of the protocol."))
                 continue
             if isinstance(message, (JSONRPCResponse, JSONRPCError)):
                 self._waiting.pop(str(message.id), None)
             yield SessionMessage(message)
 
-    def _drop(self, frame: bytes | str) -> Iterator[SessionMessage]:
+    def _drop(self, frame: bytes | str, met: Trouble) -> Iterator[SessionMessage]:
         """What is no message is not handed on. If it was meant as an answer, whoever waits for it is told."""
         if not frame.strip():
             return
         self.dropped += 1
-        if self.dropped <= _MOST_LOGGED or self.dropped % 1000 == 0:
+        if self.dropped <= _MOST_LOGGED or self.dropped.bit_count() == 1:
             self._log.warning("What is no message was dropped (%d so far): %s", self.dropped, escaped(frame))
-        if (asked := self._waiting.pop(_answered_by(frame), None)) is not None:
-            reason = "The server's answer is no message of the protocol."
-            yield _failure(asked, PARSE_ERROR, reason, tell(Trouble(True, False, reason)))
+        if (asked := self._waiting.pop(self._meant_for(frame, met), None)) is not None:
+            yield _failure(asked, PARSE_ERROR, met.message, tell(met))
+
+    def _meant_for(self, frame: bytes | str, met: Trouble) -> str:
+        """Megabytes are read a second time only where somebody seems to wait for them."""
+        if len(frame) <= _SHORT:
+            return _answered_by(frame)
+        asked = _answered_at_an_end(frame)
+        return asked if met.answered or asked not in self._waiting else _answered_by(frame)
 
     def _end(self, reason: str) -> None:
         if self._reason is None:
@@ -150,7 +168,17 @@ class Wire:
         return [_failure(asked, CONNECTION_CLOSED, reason, data) for asked in waiting]
 
 
+def _answered_at_an_end(frame: bytes | str) -> str:
+    """The id that stands first or last in a message, which is not read for it."""
+    head, tail = (
+        part if isinstance(part, str) else part.decode(errors="replace") for part in (frame[:_END], frame[-_END:])
+    )
+    found = _FIRST.match(head) or _LAST.search(tail)
+    return found[1].strip('"') if found else ""
+
+
 def _answered_by(frame: bytes | str) -> str:
+    """The id of the request that something was meant to answer."""
     try:
         read = json.loads(frame)
     except (ValueError, RecursionError):

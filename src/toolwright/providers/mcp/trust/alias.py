@@ -21,7 +21,7 @@ def alias(wire: str) -> str:
 
 
 def aliases(wire: str) -> Iterator[str]:
-    """A legal name as it is; any other with a hash, so that it never takes a legal one's place, or with further ones."""
+    """A legal name as it is; any other with a hash, so that it never takes a legal one's place; then with others."""
     if is_ours(wire):
         yield wire
     for time in count():

@@ -16,6 +16,9 @@ from toolwright.providers.mcp.trust.sight import Look, Sight, accepted, changes_
 
 log = logging.getLogger("toolwright")
 
+MOST_TOLD = 10
+"""Tools that the log names at once."""
+
 
 class Lock:
     """Pins the definitions of servers' tools on first sight, and finds every one that is different later.
@@ -123,12 +126,16 @@ def _tell(server: str, before: Pins, seen: Sight) -> None:
     """What was pinned, and what was quarantined, each once."""
     known, now = (pins.servers.get(server, Pinned("")) for pins in (before, seen.pins))
     if new := sorted(now.tools.keys() - known.tools.keys()):
-        names = ", ".join(shown_name(server, tool) for tool in new[:10])
-        more = f" and {len(new) - 10} more" if len(new) > 10 else ""
+        names = ", ".join(shown_name(server, tool) for tool in new[:MOST_TOLD])
+        more = f" and {len(new) - MOST_TOLD} more" if len(new) > MOST_TOLD else ""
         log.info("Pinned on first sight: %s%s", names, more)
     told = {change.sha256 for change in changes_in(before)}
-    for change in {change.summary: change for change in seen.changes.values()}.values():
+    changes = {change.summary: change for change in seen.changes.values() if change.sha256 not in told}
+    for number, change in enumerate(changes.values()):
+        if number == MOST_TOLD:
+            log.warning("Nor are %d further tools of %s trusted.", len(changes) - number, shown_name(server, None))
+            break
         if not change.sha256:
             log.warning("Not trusted: %s.", change.summary)
-        elif change.sha256 not in told:
+        else:
             log.warning("Quarantined: %s. `toolwright lock diff` shows it.", change.summary)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ from toolwright.providers.mcp.trust.pins import Pins, Unreadable, read, written
 LARGEST = 64 << 20
 PATIENCE = 10.0
 """Seconds to wait for another process; it writes one small file."""
+# A pipe would keep us waiting for whoever writes into it.
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 class PinPlace(Protocol):
@@ -62,7 +65,9 @@ class LockFile:
     def read(self) -> Pins:
         """What is in the file; nothing if there is none."""
         try:
-            with self.path.open("rb") as file:
+            with os.fdopen(os.open(self._real, _FLAGS), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise self._refused("is no file", "remove it")
                 data = file.read(LARGEST + 1)
         except FileNotFoundError:
             return Pins()
@@ -116,8 +121,14 @@ class LockFile:
 
     @property
     def _real(self) -> Path:
-        """The file itself, where the path is a link to it: the link stays."""
-        return Path(os.path.realpath(self.path))
+        """The file itself, where the path is a link to it: the link stays.
+
+        A link may come with a repository, and must not lead to files that are no business of it.
+        """
+        real, folder = Path(os.path.realpath(self.path)), os.path.realpath(self.path.parent)
+        if not real.is_relative_to(folder):
+            raise self._refused("is a link that leads out of its folder", "name the file that it leads to")
+        return real
 
     def _unwritable(self, error: OSError) -> DefinitionError:
         fix = "let this user write to its folder, or use the lock frozen, which only compares"

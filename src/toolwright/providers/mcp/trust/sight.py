@@ -106,7 +106,7 @@ def _listed(
 def _same(pins: Pins, server: str, known: Pinned, listed: Listed, how: Look) -> Sight:
     """The server that is pinned: tool by tool."""
     trusted = {**how.shown, **known.tools}
-    listed = {name: found for name, found in listed.items() if not (name in trusted and _says_nothing(found))}
+    listed = {name: found for name, found in listed.items() if not _is_silent(found, trusted.get(name))}
     namesakes = _namesakes(known, listed)
     new = {name: found[0] for name, found in listed.items() if name not in trusted and name not in namesakes}
     first, full = ({}, {}) if how.frozen else _fitting(server, known, new)
@@ -129,8 +129,9 @@ def _waiting(pins: Pins, server: str, identity: str) -> Mapping[str, Pin]:
     return waiting.tools if waiting is not None and waiting.identity == identity else {}
 
 
-def _says_nothing(found: tuple[Pin, ...]) -> bool:
-    return all(is_withdrawn(each.definition) for each in found)
+def _is_silent(found: tuple[Pin, ...], pinned: Pin | None) -> bool:
+    """Whether nothing is said any more where something was."""
+    return pinned is not None and is_withdrawn(found[0].definition) and _other(found, pinned) is not None
 
 
 def _other(found: tuple[Pin, ...], pinned: Pin | None) -> Pin | None:
@@ -165,7 +166,7 @@ _FULL = f"at most {MOST:,} tools of a server are, with {SIZE >> 20} MiB in all; 
 
 
 def _bounded(before: Mapping[str, Pin], after: Mapping[str, Pin]) -> dict[str, Pin]:
-    """What waits, as far as there is room for it; what waited before comes first. The rest is held back all the same."""
+    """What waits, as far as there is room, and first what waited before. The rest is held back all the same."""
     if after.keys() <= before.keys() and all(before[name] is each for name, each in after.items()):
         return dict(after)
     size, kept = 0, dict[str, Pin]()

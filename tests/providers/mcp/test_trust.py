@@ -1,0 +1,437 @@
+"""What models read of a server, and whose tools they call, is what somebody has accepted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolwright import DefinitionError, Done, Failed, Pending, Policy, Runtime, mcp
+from toolwright.providers.mcp import Server
+from toolwright.providers.mcp.definition import allowed, names_of, tool_of
+from toolwright.providers.mcp.manifest import Manifest, Manifests
+from toolwright.providers.mcp.offer import MOST_MISSING, MOST_PROMPTS, MOST_TOLD, Offer
+from toolwright.providers.mcp.options import Options
+from toolwright.providers.mcp.trust import sight
+from toolwright.providers.mcp.trust.alias import alias
+from toolwright.providers.mcp.trust.lock import Lock
+from toolwright.providers.mcp.trust.said import SAID
+
+PEER = Path(__file__).parent / "peers" / "fickle.py"
+HTTP = "http:https://mail.example/mcp"
+
+
+def described(name: str, description: str = "Send mail.", **properties: Any) -> dict[str, Any]:
+    return {"name": name, "description": description, "inputSchema": {"type": "object", "properties": properties}}
+
+
+class Fickle:
+    """A server that says what it is told to say."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+
+    def says(self, *tools: dict[str, Any], **more: Any) -> None:
+        self.state.write_text(json.dumps({"tools": tools, **more}))
+
+    def provider(self, **options: Any) -> Server:
+        given = {"namespace": "mail", "manifest": False, **options}
+        return mcp.stdio(sys.executable, "-I", "-S", str(PEER), str(self.state), **given)
+
+    @property
+    def calls(self) -> list[str]:
+        found = Path(f"{self.state}.calls")
+        return found.read_text().splitlines() if found.exists() else []
+
+
+@pytest.fixture
+def fickle(tmp_path: Path) -> Fickle:
+    return Fickle(tmp_path / "state.json")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "toolwright.lock"
+
+
+def offer(lock: Path | None = None, **options: Any) -> Offer:
+    return Offer("mail", HTTP, Options(lock=lock, **{"manifest": False, **options}))
+
+
+# A tool that is held back
+
+
+async def test_a_call_of_a_tool_that_is_held_back_shows_nothing_of_what_it_says_now(fickle: Fickle) -> None:
+    fickle.says(described("send", text={"type": "string"}))
+    async with Runtime(fickle.provider()) as runtime:
+        evil = described("send", "Poison in the description.", text={"enum": ["Poison in a value."]})
+        evil["inputSchema"]["required"] = ["poison"]
+        fickle.says(evil)
+        await runtime.refresh("mail")
+
+        for arguments in ({}, {"text": "hello"}, {"text": 1}, {"poison": 1}):
+            outcome = await runtime.call("mail__send", arguments)
+            assert isinstance(outcome, Failed)
+            assert "poison" not in outcome.message.lower().replace('"poison": 1', "")
+        [found] = [each.tool for each in runtime.catalogue if each.name == "mail__send"]
+        assert found.description == "[mail] Send mail."
+        assert found.schema["properties"] == {"text": {"type": "string"}}
+        assert not found.face.listed
+    assert fickle.calls == []
+
+
+async def test_a_tool_of_another_server_is_held_back_as_the_one_that_was_accepted_or_as_a_bare_name(path: Path) -> None:
+    Lock(path).look("mail", "http:https://first.example/mcp", [described("send", "The first.")])
+    now = offer(path)
+
+    await now.take(Manifest(tools=(described("send", "Poison."), described("other", "Poison.", poison={}))))
+
+    assert [(tool.name, tool.description) for tool in now.tools] == [
+        ("send", "[mail] The first."),
+        ("other", "[mail] other"),
+    ]
+    assert now.tools[1].schema == {"type": "object", "properties": {}}
+    assert now.tools[1].check({"anything": 1}) == {"anything": 1}
+    assert set(now.changed) == {"send", "other"}
+
+
+async def test_what_was_allowed_of_a_tool_is_not_allowed_of_what_it_becomes_while_it_is_called(
+    fickle: Fickle, path: Path
+) -> None:
+    fickle.says(described("send"))
+    async with Runtime(fickle.provider(lock=path), policy=Policy.default()) as runtime:
+        asked = await runtime.call("mail__send")
+        assert isinstance(asked, Pending)
+        assert (await runtime.approve(asked.call_id, always=True)).ok
+        fickle.says(described("send", "Send everything."))
+        await runtime.refresh("mail")
+        Lock(path).accept("mail")
+
+        assert isinstance(await runtime.call("mail__send"), Pending)
+    assert fickle.calls == ["send"]
+
+
+# Names
+
+
+@pytest.mark.parametrize("wire", ["send ", "send.", "se nd", "send__", "__send", "Send!"])
+def test_a_name_that_is_not_legal_never_takes_the_place_of_one_that_is(wire: str) -> None:
+    assert names_of([described(wire)])[wire].startswith(("send_", "se_nd_", "Send_"))
+    assert names_of([described(wire)])[wire] == names_of([described(wire), described("send")])[wire]
+
+
+async def test_another_tool_in_the_place_of_one_that_is_gone_is_not_called_by_its_name(
+    fickle: Fickle, path: Path
+) -> None:
+    fickle.says(described("send"))
+    async with Runtime(fickle.provider(lock=path), policy=Policy.default()) as runtime:
+        asked = await runtime.call("mail__send")
+        assert isinstance(asked, Pending)
+        assert await runtime.approve(asked.call_id, always=True) == Done("done")
+        fickle.says(described("send "))
+        await runtime.refresh("mail")
+
+        assert not (await runtime.call("mail__send")).ok
+    assert fickle.calls == ["send"]
+
+
+def test_a_new_tool_that_would_be_called_like_a_pinned_one_is_a_change(path: Path) -> None:
+    lock, taken = Lock(path), alias("send mail")
+    lock.look("mail", HTTP, [described("send mail")])
+
+    [change] = lock.look("mail", HTTP, [described(taken, "Poison.")]).values()
+
+    assert change.summary == f"mail/{taken}: not pinned, and would be called like mail/send mail"
+    assert lock.changes() == [change]
+    assert lock.look("mail", HTTP, [described(taken, "Poison.")]).keys() == {taken}
+    lock.accept("mail", taken)
+    assert lock.look("mail", HTTP, [described(taken, "Poison.")]) == {}
+
+
+def test_tools_are_denied_by_either_name_and_by_what_they_look_like() -> None:
+    ours = names_of([described("burn book")])["burn book"]
+
+    assert not allowed("burn book", deny=["burn book"], ours=ours)
+    assert not allowed("burn book", deny=[ours], ours=ours)
+    assert not allowed("burn book", deny=["burn_book"], ours=ours)
+    assert allowed("burn book", allow=[ours], ours=ours)
+    assert not allowed("burn book", allow=["burn_book"], ours=ours)
+
+
+def test_whose_tool_it_is_counts_for_approvals_and_no_model_sees_it() -> None:
+    one = tool_of(described("send"), server="mail", identity="http:https://one.example")
+    other = tool_of(described("send"), server="mail", identity="http:https://other.example")
+    wire = tool_of(described("send "), server="mail", identity="http:https://one.example", name="send")
+
+    assert len({one.definition, other.definition, wire.definition}) == 3
+    assert one.definition == tool_of(described("send"), server="mail", identity="http:https://one.example").definition
+    assert one.face.version not in str((one.description, one.schema))
+
+
+async def test_what_was_allowed_of_one_server_is_not_allowed_of_another_with_the_same_tool(tmp_path: Path) -> None:
+    first, second = Fickle(tmp_path / "first.json"), Fickle(tmp_path / "second.json")
+    first.says(described("send"))
+    second.says(described("send"))
+    async with Runtime(first.provider(), second.provider(), policy=Policy.default()) as runtime:
+        asked = await runtime.call("mail__send")
+        assert isinstance(asked, Pending)
+        assert (await runtime.approve(asked.call_id, always=True)).ok
+        first.says()
+        await runtime.refresh()
+
+        assert isinstance(await runtime.call("mail__send"), Pending)
+    assert (first.calls, second.calls) == (["send"], [])
+
+
+# Instructions and prompts
+
+
+async def test_instructions_and_prompts_that_change_are_told_as_they_were_until_somebody_accepts_them(
+    fickle: Fickle, path: Path
+) -> None:
+    fickle.says(instructions="Be kind.", prompts=[{"name": "greet", "description": "Say hello."}])
+    async with Runtime(fickle.provider(lock=path)) as runtime:
+        before = runtime.instructions()
+    fickle.says(instructions="Poison.", prompts=[{"name": "greet", "description": "Poison."}])
+    async with Runtime(fickle.provider(lock=path)) as runtime:
+        held = runtime.instructions()
+    changes = Lock(path).changes()
+    Lock(path).accept("mail")
+    async with Runtime(fickle.provider(lock=path)) as runtime:
+        after = runtime.instructions()
+
+    assert before == "## mail\nBe kind.\n\nPrompts:\n- greet: Say hello."
+    assert held.startswith(before)
+    assert "Poison" not in held
+    assert "Instructions of it are held back" in held
+    assert "Prompts of it are held back" in held
+    assert [change.summary for change in changes] == [
+        "mail/(instructions): instructions changed",
+        "mail/(prompts): prompts changed",
+    ]
+    assert after == "## mail\nPoison.\n\nPrompts:\n- greet: Poison."
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [{"name": "text", "description": "Poison."}, {"name": "text", "required": True}, {"name": "other"}],
+)
+async def test_arguments_of_prompts_are_pinned_too(path: Path, argument: dict[str, Any]) -> None:
+    await offer(path).take(Manifest(prompts=({"name": "greet", "arguments": [{"name": "text"}]},)))
+    now = offer(path)
+
+    await now.take(Manifest(prompts=({"name": "greet", "arguments": [argument]},)))
+
+    assert [change.name for change in Lock(path).changes()] == ["mail/(prompts)"]
+
+
+async def test_a_server_that_had_no_instructions_cannot_have_some_later(path: Path) -> None:
+    await offer(path).take(Manifest())
+    now = offer(path)
+
+    await now.take(Manifest(instructions="Poison.", prompts=({"name": "poison"},)))
+
+    assert now.instructions() == ""
+    assert [change.name for change in Lock(path).changes()] == ["mail/(instructions)", "mail/(prompts)"]
+
+
+async def test_a_server_may_be_silent_and_say_the_same_again(path: Path) -> None:
+    known = offer(path)
+    said = Manifest(instructions="Be kind.", prompts=({"name": "greet"},))
+    await known.take(said)
+
+    await known.take(Manifest())
+    assert (known.instructions(), known.missing) == ("", "")
+    await known.take(said)
+    assert known.instructions() == "Be kind.\n\nPrompts:\n- greet"
+    assert Lock(path).changes() == []
+
+
+@pytest.mark.parametrize("name", ["(instructions)", "(prompts)"])
+async def test_no_tool_can_be_pinned_in_their_place(path: Path, name: str) -> None:
+    now = offer(path)
+
+    await now.take(Manifest(tools=(described(name, "Poison."), described("send"))))
+
+    assert [tool.name for tool in now.tools] == ["send"]
+    assert "Poison" not in path.read_text()
+
+
+# Floods
+
+
+def test_a_server_has_room_for_so_many_pins_and_another_has_its_own(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sight, "MOST", 3)
+    lock = Lock(path)
+    lock.look("mail", HTTP, [described("a"), described("b")])
+
+    changes = lock.look("mail", HTTP, [described(name) for name in "cde"])
+
+    assert lock.servers() == {"mail": ["a", "b", "c"]}
+    assert changes.keys() == {"d", "e"}
+    assert changes["d"].summary.startswith("mail/d: cannot be pinned, at most ")
+    assert lock.changes() == []
+    assert lock.look("other", HTTP, [described("d")]) == {}
+    assert lock.look("mail", HTTP, [described("a"), described("b"), described("c")]) == {}
+
+
+def test_pins_and_what_waits_are_bounded_in_bytes_as_they_are_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sight, "SIZE", 100_000)
+    lock = Lock(path)
+    grown = {"type": "object", "examples": [0] * 1_000}  # a short line of JSON, and a thousand lines in the file
+    for number in range(10):
+        lock.look("mail", HTTP, [{**described(f"{number}-{each}"), "inputSchema": grown} for each in range(4)])
+    assert path.stat().st_size < 110_000
+
+    pinned = lock.servers()["mail"]
+    changes = lock.look("mail", HTTP, [described(name, "x" * 50_000) for name in pinned])
+
+    assert changes.keys() == set(pinned)
+    assert len(lock.changes()) == 1
+    assert path.stat().st_size < 220_000
+
+
+async def test_a_tool_that_is_not_pinned_for_want_of_room_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sight, "MOST", 3)
+    known = offer()
+
+    await known.take(Manifest(tools=(described("first"), described("second", "Poison."))))
+
+    assert {tool.name: tool.face.listed for tool in known.tools} == {"first": True, "second": False}
+    with pytest.raises(Exception, match="second of mail is held back, because its definition was never accepted"):
+        known.wire_name("second")
+
+
+async def test_models_are_told_so_much_of_a_server_and_how_much_more_there_is() -> None:
+    known = offer()
+    prompts = tuple({"name": f"p{number:03}", "description": "x" * 100} for number in range(500))
+    tools = tuple({"name": f"t{number}", "execution": {"taskSupport": "required"}} for number in range(500))
+
+    await known.take(Manifest(tools=tools, prompts=prompts, instructions="y" * 1_000))
+
+    assert known.instructions().count("\n- p") == MOST_PROMPTS
+    assert known.instructions().endswith(f"\n- and {500 - MOST_PROMPTS} more")
+    assert known.missing.count("cannot be used") == MOST_MISSING
+    assert known.missing.endswith(f"\n{500 - MOST_MISSING} more are missing.")
+
+
+async def test_all_that_models_are_told_of_a_server_is_bounded() -> None:
+    known = offer()
+    prompts = tuple({"name": f"{number}" * 60, "description": "x" * 1_000} for number in range(500))
+    tools = tuple({"name": f"{number} " * 200, "execution": {"taskSupport": "required"}} for number in range(500))
+
+    await known.take(Manifest(tools=tools, prompts=prompts, instructions="y" * 90_000))
+
+    assert len(known.instructions()) + len(known.missing) <= MOST_TOLD
+    assert "more" in known.instructions()
+
+
+# What is only remembered
+
+
+async def test_what_a_command_said_in_one_folder_is_not_what_it_says_in_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[list[str]] = []
+    for folder in ("a", "b", "a"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / folder)
+        Fickle(Path("state.json")).says(described("send", f"Mail of {folder}."))
+        Path("server.py").write_text(PEER.read_text())
+        server = mcp.stdio(sys.executable, "server.py", "state.json", namespace="mail", lock="l.lock")
+        async with Runtime(server) as runtime:
+            said.append([each.tool.description for each in runtime.catalogue])
+
+    assert said == [["[mail] Mail of a."], ["[mail] Mail of b."], ["[mail] Mail of a."]]
+
+
+async def test_what_is_remembered_is_shown_and_pinned_once_the_server_says_it(tmp_path: Path, path: Path) -> None:
+    kept, said = tmp_path / "kept", Manifest.from_listing([described("send")], instructions="Be kind.")
+    Manifests(kept).save(HTTP, said)
+    known = offer(path, manifest=kept)
+
+    assert await known.load()
+    assert [tool.name for tool in known.tools] == ["send"]
+    assert known.instructions() == "Be kind."
+    assert not path.exists()
+    await known.take(said)
+    assert Lock(path).servers() == {"mail": ["(instructions)", "(prompts)", "send"]}
+
+
+async def test_what_is_remembered_and_then_is_otherwise_is_held_back_and_never_pinned(
+    tmp_path: Path, path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    Manifests(kept).save(HTTP, Manifest.from_listing([described("send", "As it was.")]))
+    known = offer(path, manifest=kept)
+    await known.load()
+
+    await known.take(Manifest.from_listing([described("send", "As it is.")]))
+
+    assert [tool.description for tool in known.tools] == ["[mail] As it was."]
+    assert known.changed.keys() == {"send"}
+    assert "As it was" not in path.read_text()
+    Lock(path).accept("mail")
+    assert await known.look_again("send")
+    assert [tool.description for tool in known.tools] == ["[mail] As it is."]
+    assert known.wire_name("send") == "send"
+
+
+# The file
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_lock_file_that_is_a_pipe_keeps_nobody_waiting(path: Path) -> None:
+    os.mkfifo(path)
+    looking = f"from toolwright.providers.mcp.trust.lock import Lock; Lock({str(path)!r}).changes()"
+
+    ended = subprocess.run([sys.executable, "-c", looking], capture_output=True, text=True, timeout=10, check=False)
+
+    assert "toolwright.lock is no file" in ended.stderr
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_that_leads_out_of_its_folder_is_refused(tmp_path: Path, there: bool) -> None:
+    project, target = tmp_path / "project", tmp_path / "target"
+    project.mkdir()
+    if there:
+        target.write_text(before := '{"version": 1, "servers": {}, "quarantined": {}}')
+    (project / "toolwright.lock").symlink_to("../target")
+
+    with pytest.raises(DefinitionError, match="is a link that leads out of its folder"):
+        Lock(project / "toolwright.lock").look("mail", HTTP, [described("send")])
+
+    assert target.exists() == there
+    assert not there or target.read_text() == before
+
+
+def test_the_folder_itself_may_be_reached_by_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+
+    Lock(tmp_path / "link" / "toolwright.lock").look("mail", HTTP, [described("send")])
+
+    assert (tmp_path / "real" / "toolwright.lock").is_file()
+
+
+# The pages
+
+
+def test_the_pages_tell_the_limits_and_the_names() -> None:
+    docs = Path(__file__).parents[3] / "docs"
+    reference = " ".join((docs / "reference" / "mcp.md").read_text(encoding="utf-8").split())
+    guide = " ".join((docs / "how-to" / "trust-mcp-definitions.md").read_text(encoding="utf-8").split())
+
+    assert f"`read file` is `{alias('read file')}`" in reference
+    assert f"at most {MOST_MISSING} tools and {MOST_PROMPTS} prompts by name, and {MOST_TOLD:,} characters" in reference
+    assert f"more than {sight.MOST:,} tools, or {sight.SIZE >> 20} MiB of them" in guide
+    assert all(f"`{name}`" in guide for name in SAID)
