@@ -94,7 +94,7 @@ async def test_a_raw_schema_is_explained_too() -> None:
     message = told(await raw(size={"type": "integer"}, tags={"type": ["array", "null"]}).run({"size": "big"}))
 
     assert '`size`: "big" is not of type "integer"' in message
-    assert '`tags` is required' in message
+    assert "`tags` is required" in message
     assert message.endswith("Expected: size (integer), tags (array or null).")
 
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,12 @@ from toolwright.providers.mcp.trust.lock import Lock
 
 
 def children() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+    """What runs of steady servers; other tests may have processes of their own."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            found += [process] if any("steady.py" in word for word in process.cmdline()) else []
+    return found
 
 
 async def pid(runtime: Runtime, **who: Any) -> int:

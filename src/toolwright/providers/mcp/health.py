@@ -56,7 +56,7 @@ class Health:
         except TimeoutError:
             self._life.leave(f"It does not answer within {PROBING:g} s.")
         except Exception as error:  # noqa: BLE001 - whatever it is
-            if not (trouble := trouble_of(error)).answered:
+            if not (trouble := trouble_of(error)).answered or trouble.status is not None:
                 self._life.leave(trouble.message)
 
     async def _ask(self, client: Client) -> None:

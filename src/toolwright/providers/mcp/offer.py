@@ -93,6 +93,7 @@ class Offer:
     def _look(self, manifest: Manifest, live: bool) -> bool:
         """Hold it against what is pinned, and build what has to be built."""
         from toolwright.providers.mcp.definition import allowed, names_of
+        from toolwright.providers.mcp.schema import allowance
 
         wires = {_wire(each): each for each in reversed(manifest.tools)}  # of two of a name the first counts
         names, allow, deny = names_of(wires.values()), self._options.allow, self._options.deny
@@ -106,8 +107,9 @@ class Offer:
         self._instructions, self._prompts = (self._trusted(each) for each in words)
         self.tools, self.definitions, self.changed, self._unusable, self._checks = [], {}, {}, {}, {}
         place = place_of(self._identity)
-        for wire in taken:
-            self._add(wires[wire], names.get(wire), place)
+        with allowance():
+            for wire in taken:
+                self._add(wires[wire], names.get(wire), place)
         self._log()
         return True
 

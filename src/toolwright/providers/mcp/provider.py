@@ -22,6 +22,7 @@ from toolwright.core.tool import Tool
 from toolwright.providers.mcp import process
 from toolwright.providers.mcp.offer import Offer
 from toolwright.providers.mcp.options import Options
+from toolwright.providers.mcp.prose import line
 from toolwright.providers.mcp.routes.route import Route, Who
 from toolwright.providers.mcp.sessions import Sessions
 
@@ -226,5 +227,4 @@ _TALKS: set[str] = set()
 
 
 def _text(server: Mapping[str, Any], key: str) -> str:
-    value = server.get(key)
-    return value if isinstance(value, str) else ""
+    return line(server.get(key))

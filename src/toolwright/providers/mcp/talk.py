@@ -19,7 +19,7 @@ from toolwright.core.errors import InvalidArguments, NotStarted, TimedOut, ToolE
 from toolwright.core.outcome import Done, Outcome, Pending
 from toolwright.providers.mcp import process
 from toolwright.providers.mcp.connection import Connection
-from toolwright.providers.mcp.content import done_of
+from toolwright.providers.mcp.content import done_of, is_heavy
 from toolwright.providers.mcp.forms import answers_of, question_of, refused
 from toolwright.providers.mcp.offer import Offer
 from toolwright.providers.mcp.request import NOW, Asked, Lost, Request
@@ -150,7 +150,7 @@ class Talk:
             connection.suspect()
             raise
         except NotStarted as error:
-            raise (_Again(str(error)) if request.began else error) from error
+            raise (_Again(str(error)) if request.began and trouble_of(error).again else error) from error
         except ToolError:
             raise
         except Exception as error:
@@ -160,18 +160,21 @@ class Talk:
 
     def _meant(self, error: Exception, request: Request) -> ToolError:
         """What an error means for the call: was it done, and is it worth another try?"""
-        if getattr(error, "code", None) == types.HEADER_MISMATCH:
-            return _Again(f"{self._server} does not accept the call: {error}", relist=True)
         trouble = _trouble(error)
+        if trouble.stale:
+            return _Again(f"{self._server} does not accept the call: {trouble.message}", relist=True)
         if trouble.gone:
             request.leave(trouble.message)
         if trouble.answered and request.resumes and "requeststate" in trouble.message.lower():
             again = "It was most likely started anew since it asked. Call the tool again."
             return ToolError(f"{self._server} does not take the answer: {trouble.message} {again}", code="interrupted")
+        if trouble.code is not None:
+            return ToolError(f"{self._server}: {trouble.message}", code=trouble.code)
         if trouble.answered:
             return ToolError(f"{self._server} says: {trouble.message}"[:2000])
         if not trouble.sent:
-            return _Again(f"{self._server} cannot be reached: {trouble.message}")
+            what = f"{self._server} cannot be reached: {trouble.message}"
+            return _Again(what) if trouble.again else NotStarted(what)
         happened = "went away while it worked on this" if trouble.gone else "gave no answer to this"
         what = f"{self._server} {happened}: {trouble.message}"
         if self._offer.is_repeatable(request.tool):
@@ -183,7 +186,7 @@ class Talk:
 
     async def _done(self, told: Any, tool: str) -> Done:
         check = self._offer.check_of(tool)
-        if len(told.get("content") or ()) > BLOCKS:
+        if is_heavy(told):
             return await asyncio.to_thread(done_of, told, check)
         return done_of(told, check)
 
