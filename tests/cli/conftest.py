@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -41,6 +42,13 @@ class Ran:
     @property
     def lines(self) -> list[Any]:
         return [json.loads(line) for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A short one, so that where a terminal breaks its lines does not depend on how often the tests have been run."""
+    with TemporaryDirectory(prefix="tw-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

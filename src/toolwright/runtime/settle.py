@@ -11,7 +11,7 @@ from toolwright.core.errors import Code, InvalidArguments
 from toolwright.core.invoke import failed
 from toolwright.core.jsontext import parse
 from toolwright.core.outcome import Done, Failed, Outcome, Pending
-from toolwright.runtime.answer import act, result_of, take_ready, unreachable
+from toolwright.runtime.answer import act, result_of, take_ready, tell_followers, unreachable
 from toolwright.runtime.approval import Approval
 from toolwright.runtime.resume import listing_of
 from toolwright.runtime.verdict import Answer, Verdict
@@ -172,6 +172,8 @@ async def _through_inner(scope: Scope, held: Held, inner: str, verdict: Verdict)
     outcome = await _answer(scope, inner, verdict)
     if isinstance(outcome, Failed) and outcome.code in ("not_found", "conflict", "expired", "invalid_arguments"):
         return outcome
+    if not isinstance(outcome, Pending):
+        await tell_followers(scope, inner)  # who waits for it may not have been told yet
     if (going := scope.parts.waits.going.get(held.call.call_id)) is not None and going.task is not None:
         await result_of(going.task)  # this runtime's own keeper has noticed the answer, and ends the call just now
     return await scope.parts.waits.state_of(held.call.call_id, scope.principal) or outcome

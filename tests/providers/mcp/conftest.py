@@ -22,3 +22,10 @@ def steady(request: pytest.FixtureRequest, tmp_path: Path) -> Steady:
 def server(tmp_path: Path) -> Steady:
     """A server whose protocol does not matter."""
     return Steady(tmp_path / "steady")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """These tests wait for processes that they start, and for several at once."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(30))

@@ -39,7 +39,25 @@ async def running(server: mcp.Server) -> AsyncIterator[Runtime]:
 
 
 def children() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE]
+    """What was started under these tests; others may have processes of their own."""
+    known = {child for each in OTHERS for child in (each, *_descendants(each))}
+    return [child for child in _descendants(psutil.Process()) if child not in known]
+
+
+def _descendants(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return [child for child in process.children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE]
+    except psutil.NoSuchProcess:
+        return []
+
+
+OTHERS: set[psutil.Process] = set()
+
+
+@pytest.fixture(autouse=True)
+def _others() -> None:
+    OTHERS.clear()
+    OTHERS.update(_descendants(psutil.Process()))
 
 
 def server_process() -> psutil.Process:
