@@ -245,12 +245,17 @@ async def test_a_start_that_fails_slowly_counts_like_any_other(server: Steady, m
 async def test_a_server_that_does_not_answer_any_more_is_found_out_and_made_anew(
     server: Steady, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "PROBING", 0.1)
-    async with Runtime(server.provider(probe_every=0.1)) as runtime:
-        await pid(runtime)
+    monkeypatch.setattr(health, "PROBING", 0.5)
+    monkeypatch.setattr(Route, "connecting", 1.0)
+    monkeypatch.setattr(backoff, "DELAYS", (0.0, 0.01))
+    provider = server.provider(probe_every=0.1)
+    async with Runtime(provider) as runtime:
+        first = await pid(runtime)
         server.say("deaf")
         await until(lambda: server.starts >= 2)
         server.say("deaf", off=True)
+        await until(lambda: [each.state for each in provider.sessions] == ["up"])
+        assert await pid(runtime) != first
 
 
 async def test_a_server_that_lets_a_call_run_out_of_time_and_is_stuck_is_made_anew(
