@@ -12,6 +12,7 @@ from bench.files import files
 from bench.imports import imports
 from bench.mcp_calls import mcp_calls
 from bench.mcp_life import mcp_life
+from bench.mcp_proxy import mcp_proxy, others
 from bench.peers.environments import peers
 from bench.queue import queue
 from bench.sandbox import sandbox
@@ -29,10 +30,10 @@ async def measured(*, quick: bool) -> list[Row]:
         rows += [*await spaces(rounds=3, count=320), *await shared(rounds=3, count=50)]
         rows += [*await files(rounds=3, megabytes=50), *await search(rounds=3, count=10_000), *await sandbox(rounds=3)]
         rows += await mcp_calls(rounds=21, web_rounds=7)
-        rows += await mcp_life(rounds=3)
+        rows += [*await mcp_life(rounds=3), *await mcp_proxy(rounds=5)]
         return [*rows, *await define(rounds=1, count=1000)]
     rows = [*await calls(), *await queue(), *await imports(), *await durable(), *await spaces(), *await shared()]
-    rows += [*await files(), *await search(), *await sandbox(), *await mcp_calls(), *await mcp_life()]
+    rows += [*await files(), *await search(), *await sandbox(), *await mcp_calls(), *await mcp_life(), *await mcp_proxy()]
     return [*rows, *await define()]
 
 
@@ -47,11 +48,11 @@ def main() -> None:
     chosen = options()
     rows = asyncio.run(measured(quick=chosen.quick))
     print(f"{versions()}\n\n{table(rows)}")
-    others = peers() if chosen.peers else []
-    if others:
-        print(table(others))
+    theirs = [*peers(), *asyncio.run(others())] if chosen.peers else []
+    if theirs:
+        print(table(theirs))
     if not chosen.quick:
-        write(rows, others)
+        write(rows, theirs)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ async def add(a: int, b: int) -> int:
 
 if __name__ == "__main__":
     listening = socket.create_server(("127.0.0.1", 0))
+    # As on a socket that uvicorn opens by itself; else what is measured is how long the kernel holds a packet back.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     print(listening.getsockname()[1], flush=True)
     config = uvicorn.Config(server.streamable_http_app(host="127.0.0.1"), log_level="error")
     asyncio.run(uvicorn.Server(config).serve([listening]))

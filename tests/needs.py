@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,8 @@ from toolwright.sandbox import bubblewrap
 
 STRICT = "TOOLWRIGHT_NO_SKIPS"
 """Set to 1: what is missing is a failure."""
+CLIENTS = Path(__file__).parents[1] / ".clients"
+INSPECTOR = node.PACKAGES / "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 
 
 def needs(what: str) -> pytest.MarkDecorator:
@@ -29,6 +32,15 @@ def needs(what: str) -> pytest.MarkDecorator:
 def _missing(what: str) -> str:
     """Why it is not there; empty if it is."""
     return _CHECKS[what]()
+
+
+def _clients() -> str:
+    installed = [folder / "installed-pins" for folder in (CLIENTS / "newer", CLIENTS / "older")]
+    return "" if all(map(Path.exists, installed)) else "scripts/clients has not installed the other MCP clients"
+
+
+def _inspector() -> str:
+    return node.missing() or ("" if INSPECTOR.exists() else "scripts/node has not installed the Inspector")
 
 
 def _bubblewrap() -> str:
@@ -49,6 +61,8 @@ def _root() -> str:
 
 _CHECKS: dict[str, Callable[[], str]] = {
     "bubblewrap": _bubblewrap,
+    "clients": _clients,
+    "inspector": _inspector,
     "node servers": node.missing,
     "python in /usr": _python,
     "root": _root,

@@ -27,7 +27,18 @@ ROOM = _in_memory()
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """In place of pytest's own, for those who import it."""
-    folder = Path(tempfile.mkdtemp(prefix="toolwright-", dir=ROOM))
+    """In memory, for those who import it."""
+    yield from _folder(ROOM)
+
+
+@pytest.fixture(name="tmp_path")
+def tmp_path_on_disk() -> Iterator[Path]:
+    """For everybody else: a sandbox has a `/dev/shm` of its own, and so sees nothing of what is in that one."""
+    yield from _folder(None)
+
+
+def _folder(room: str | None) -> Iterator[Path]:
+    """Gone after its test. Pytest would keep it, and look through those of all tests before at each further one."""
+    folder = Path(tempfile.mkdtemp(prefix="toolwright-", dir=room))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)

@@ -33,7 +33,7 @@ def peers(names: tuple[str, ...] = PEERS) -> list[Row]:
 def _row(name: str) -> Row:
     print(f"Measuring {name} ...", file=sys.stderr)
     try:
-        told = json.loads(_measured(_environment(name), name).splitlines()[-1])
+        told = json.loads(_measured(environment(name), name).splitlines()[-1])
     except subprocess.CalledProcessError as error:
         return Row(name, None, note=_last_line(error.stderr))
     except (subprocess.TimeoutExpired, IndexError, ValueError):
@@ -41,7 +41,7 @@ def _row(name: str) -> Row:
     return Row(f"{name} {told['version']}: {told['path']}", told["ratio"], note="for information")
 
 
-def _environment(name: str) -> Path:
+def environment(name: str) -> Path:
     """The environment's own Python. Once installed, an environment is kept; remove its folder for newer versions."""
     folder = FOLDER / name
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolwright import gateway as gateway
     from toolwright.builtin.clock import clock as clock
     from toolwright.builtin.data import data as data
     from toolwright.builtin.env import env as env
@@ -109,6 +110,7 @@ _HOMES = {
 }
 _MODULES = {
     "events": "core.events",
+    "gateway": "gateway",
     "mcp": "providers.mcp",
     "middleware": "runtime.middleware",
 }

@@ -356,3 +356,18 @@ def test_the_marks_that_models_put_around_names_are_seen_through(spelling):
     catalogue.add(named("send"), namespace="mail")
 
     assert catalogue.resolve(spelling).name == "mail__send"
+
+
+def test_whoever_watches_is_told_of_every_change_once_it_is_complete() -> None:
+    catalogue, seen = Catalogue(named("a")), []
+    end = catalogue.watch(lambda: seen.append(names(catalogue)))
+
+    catalogue.add(named("b"), named("c"))
+    catalogue.remove("a")
+    catalogue.remove("a")
+    catalogue.toolset("all", "*")
+    end()
+    end()
+    catalogue.add(named("a"))
+
+    assert seen == [["a", "b", "c"], ["b", "c"], ["b", "c"]]

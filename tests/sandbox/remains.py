@@ -8,8 +8,6 @@ import os
 import secrets
 from time import monotonic
 
-import psutil
-
 
 def marker() -> str:
     """A word that no other process has in its arguments or environment."""
@@ -18,14 +16,27 @@ def marker() -> str:
 
 def processes_with(word: str) -> list[str]:
     """Every process of the machine, but this one, that carries a word; and every zombie among our own children."""
-    found = []
-    for process in psutil.process_iter(["cmdline", "environ", "status", "ppid"]):
-        info = process.info
-        carried = [*(info["cmdline"] or ()), *(info["environ"] or {}).values()]
-        zombie = info["status"] == psutil.STATUS_ZOMBIE and info["ppid"] == os.getpid()
-        if process.pid != os.getpid() and (zombie or any(word in text for text in carried)):
-            found.append(f"{process.pid} {info['status']} {' '.join(info['cmdline'] or ())[:100]}")
-    return found
+    numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    looks = (_look(number, word.encode()) for number in numbers if number != os.getpid())
+    return [told for told in looks if told is not None]
+
+
+def _look(number: int, word: bytes) -> str | None:
+    """What a process is that carries the word, or that we should have waited for."""
+    command = _told(number, "cmdline")
+    if word in command or word in _told(number, "environ"):
+        return f"{number} {command[:100].replace(bytes(1), b' ').decode(errors='replace')}"
+    # Only the dead and the kernel's own have no command. After the name: the state, and whose child it is.
+    state = [] if command else _told(number, "stat").rpartition(b")")[2].split()
+    return f"{number} is a zombie" if state[:2] == [b"Z", str(os.getpid()).encode()] else None
+
+
+def _told(number: int, name: str) -> bytes:
+    try:
+        with open(f"/proc/{number}/{name}", "rb", buffering=0) as file:
+            return file.read()
+    except OSError:  # it has ended meanwhile, or is somebody else's
+        return b""
 
 
 def descriptors() -> list[str]:

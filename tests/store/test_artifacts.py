@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolwright.store.artifacts import Artifact, Artifacts
+from toolwright.store.artifacts import Artifact, Artifacts, Label
 from toolwright.store.database import Statement, Unexpected, Unstorable
 from toolwright.store.opening import open_database
 
@@ -68,8 +68,12 @@ async def test_an_artifact_is_for_its_exact_owner_alone(address):
             await artifacts.keep(f"{user}/{session}", "mine", **{**ABOUT, "user": user, "session": session})
 
         for (user, session), (somebody, somewhere) in product(owners, owners):
-            found = await artifacts.find(f"{user}/{session}", somebody, somewhere)
-            assert (found is not None) == ((user, session) == (somebody, somewhere))
+            is_owner = (user, session) == (somebody, somewhere)
+            assert (await artifacts.find(f"{user}/{session}", somebody, somewhere) is not None) == is_owner
+            assert (await artifacts.label(f"{user}/{session}", somebody, somewhere) is not None) == is_owner
+        for user, session in owners:
+            listed = await artifacts.newest(user, session, most=100)
+            assert [label.handle for label in listed] == [f"{user}/{session}"]
 
 
 async def test_what_is_no_handle_finds_nothing(address):
@@ -130,3 +134,32 @@ async def test_without_limits_nothing_is_forgotten(address):
     async with with_ages(address, 10**9, 10) as artifacts:
         assert await artifacts.prune() == 0
         assert await artifacts.count() == 2
+
+
+async def test_the_label_of_an_artifact_says_all_but_its_text(address):
+    async with artifacts_at(address) as artifacts:
+        await artifacts.keep("h1", "one\ntwo", **{**ABOUT, "lines": 2, "bytes": 7})
+        label = await artifacts.label("h1", "ada", "s")
+
+        assert label == Label("h1", "echo", "size_limit_exceeded", 7, 2, label.created_at)
+        assert [await artifacts.label(handle, "ada", "s") for handle in ("", "a\0b", "\ud800")] == [None] * 3
+
+
+async def test_artifacts_are_listed_newest_first_a_few_at_a_time(address):
+    async with with_ages(address, 50, 10, 40, 20, 30) as artifacts:
+        found, before = [], None
+        while page := await artifacts.newest("ada", "s", most=2, before=before):
+            assert len(page) <= 2
+            found += [label.handle for label in page]
+            before = page[-1].created_at, page[-1].handle
+
+    assert found == ["a1", "a3", "a4", "a2", "a0"]
+
+
+async def test_artifacts_of_one_moment_are_listed_once_each(address):
+    async with artifacts_at(address) as artifacts:
+        await artifacts._database.write([artifacts.kept(f"h{number}", "x", **ABOUT) for number in range(5)])
+        first = await artifacts.newest("ada", "s", most=3)
+        rest = await artifacts.newest("ada", "s", most=3, before=(first[-1].created_at, first[-1].handle))
+
+    assert sorted(label.handle for label in [*first, *rest]) == [f"h{number}" for number in range(5)]

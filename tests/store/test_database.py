@@ -16,12 +16,33 @@ from pathlib import Path
 
 import pytest
 
+from tests.durable.conftest import fresh
+from tests.postgres import Schemas
 from toolwright.store.database import Statement, StoreError, StoreUnavailable, Unexpected, Unstorable
 from toolwright.store.opening import AnyDatabase, migrate, open_database, schema_version
 
 TABLE = "CREATE TABLE things (name TEXT PRIMARY KEY, number BIGINT, at {real}, raw {blob}, body TEXT)"
 ADD = "INSERT INTO things (name, number) VALUES (:name, :number)"
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
+
+
+@pytest.fixture(params=["sqlite", "memory", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a database without tables: here tests make some of their own, and change what ours are like."""
+    return untouched(request, tmp_path)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def shared_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The same, for those who open it twice."""
+    return untouched(request, tmp_path)
+
+
+def untouched(request: pytest.FixtureRequest, folder: Path) -> str:
+    if request.param != "postgres":
+        return fresh(request.param, request, folder)
+    schemas: Schemas = request.getfixturevalue("schemas")
+    return schemas.address(schemas.fresh())
 
 
 @asynccontextmanager

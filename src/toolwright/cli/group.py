@@ -18,7 +18,7 @@ from toolwright.cli.exits import DONE, FAILED, INTERRUPTED, Ended, complain
 
 COMMANDS = (
     "tools", "describe", "call", "pending", "approve", "reject", "settle", "store", "audit", "lock", "login", "logout",
-    "doctor", "init",
+    "mcp", "doctor", "init",
 )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolwright.outgoing.connector import dial
 
@@ -18,9 +18,13 @@ _OPTIONS = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 async def kept_alive(address: str, port: int, timeout: float | None) -> AsyncNetworkStream:
     """Open a connection that breaks off within a minute of the other side's going silent for good."""
     stream = await dial(address, port, timeout)
-    with suppress(OSError, AttributeError):
-        opened = stream.get_extra_info("socket")
+    keep_alive(stream.get_extra_info("socket"))
+    return stream
+
+
+def keep_alive(opened: Any) -> None:
+    """Have the kernel ask, on a socket that is open."""
+    with suppress(OSError, AttributeError, TypeError):  # not every event loop gives the socket away
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _OPTIONS.items():
             opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return stream

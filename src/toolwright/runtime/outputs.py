@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,7 +20,7 @@ from toolwright.runtime.invocation import Invocation
 
 if TYPE_CHECKING:
     from toolwright.runtime.parts import Parts
-    from toolwright.store.artifacts import Artifact
+    from toolwright.store.artifacts import Artifact, Label
     from toolwright.store.store import Store
 
 Reason = Literal["size_limit_exceeded", "token_budget"]
@@ -56,6 +58,17 @@ class Kept:
         return to_text({NAME: {**self.summary(), "preview": preview}})
 
 
+def told_of(text: str) -> dict[str, Any] | None:
+    """The summary of the artifact that a text stands for, if it is such a message."""
+    if not text.startswith(f'{{"{NAME}":'):
+        return None
+    try:
+        summary = json.loads(text)[NAME]
+    except (ValueError, RecursionError):
+        return None
+    return summary if isinstance(summary, dict) and isinstance(summary.get("handle"), str) else None
+
+
 class Outputs:
     """The artifacts of a runtime. The reader is in the catalogue only once there is something to read."""
 
@@ -63,6 +76,7 @@ class Outputs:
         self._parts, self.threads = parts, parts.threads
         self.count = 0
         """How many there are, as far as this runtime knows."""
+        self._watchers: dict[object, Callable[[], None]] = {}
 
     async def keep(self, text: str, invocation: Invocation, *, reason: Reason) -> Kept:
         """Keep a text for whoever called."""
@@ -77,7 +91,15 @@ class Outputs:
         if not self._parts.durable:
             await self._make_room(store)
         self.show_reader()
+        for watcher in list(self._watchers.values()):
+            watcher()
         return made
+
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Be told when this runtime has kept one. Gives what ends that."""
+        key = object()
+        self._watchers[key] = watcher
+        return lambda: self._watchers.pop(key, None) and None
 
     def show_reader(self) -> None:
         """Now there is something to read."""
@@ -87,6 +109,18 @@ class Outputs:
     async def _make_room(self, store: Store) -> None:
         """Memory is for the latest; a store that was asked for keeps its own time."""
         self.count -= await store.artifacts.prune(older_than=None, keep=KEPT, keep_bytes=KEPT_BYTES)
+
+    async def newest(
+        self, user: str | None, session: str | None, *, most: int, before: tuple[float, str] | None = None
+    ) -> list[Label]:
+        """What is known of an owner's artifacts, the newest first."""
+        store = self._parts.store
+        return [] if store is None else await store.artifacts.newest(user, session, most=most, before=before)
+
+    async def label(self, handle: str, user: str | None, session: str | None) -> Label | None:
+        """What is known of an artifact, for its owner alone."""
+        store = self._parts.store
+        return None if store is None else await store.artifacts.label(handle, user, session)
 
     async def find(self, handle: str, user: str | None, session: str | None) -> Artifact:
         """The artifact, for its owner alone: to others it does not exist."""

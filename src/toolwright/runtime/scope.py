@@ -25,6 +25,7 @@ from toolwright.runtime.stats import Stats
 if TYPE_CHECKING:
     from toolwright.catalogue.describe import Described
     from toolwright.runtime.form import Form
+    from toolwright.runtime.standing import Standing
     from toolwright.runtime.waiting import WaitingCall
 
 T = TypeVar("T")
@@ -149,6 +150,12 @@ class Scope:
     async def pending(self) -> list[WaitingCall]:
         """The calls that wait for somebody."""
         return await self.parts.waits.listed(self.principal)
+
+    async def standing(self, call_id: str) -> Standing | None:
+        """How a call that is remembered stands: those with an id of their own, and those that have waited."""
+        from toolwright.runtime.standing import standing  # loaded by those alone who ask
+
+        return await standing(self.parts, call_id, self.principal)
 
     async def cancel(self, call_id: str | None = None) -> bool:
         """Stop a call, or all calls of this scope's user and session; false if there was none."""

@@ -85,6 +85,11 @@ class Outgoing:
             if len(self._kept) == 1:
                 self._send()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether some of what was written has not been taken yet."""
+        return bool(self._kept)
+
     async def drain(self) -> None:
         """Wait until all that was written has been taken."""
         if self._kept and self._pipe is not None:

@@ -10,9 +10,15 @@ from toolwright.store.database import Database, Row, Statement, Unstorable, Valu
 _ARTIFACT = "handle, content, tool, reason, bytes, lines, created_at"
 _KEEP = """INSERT INTO artifacts (handle, tool, reason, user_id, session, content, bytes, lines, created_at)
     VALUES (:handle, :tool, :reason, :user, :session, :content, :bytes, :lines, {now})"""
-_FIND = f"""SELECT {_ARTIFACT} FROM artifacts WHERE handle = :handle
-    AND (user_id = :user OR (user_id IS NULL AND CAST(:user AS TEXT) IS NULL))
+_LABEL = "handle, tool, reason, bytes, lines, created_at"
+_OWN = """(user_id = :user OR (user_id IS NULL AND CAST(:user AS TEXT) IS NULL))
     AND (session = :session OR (session IS NULL AND CAST(:session AS TEXT) IS NULL))"""
+_FIND = f"SELECT {_ARTIFACT} FROM artifacts WHERE handle = :handle AND {_OWN}"
+_LABEL_OF = f"SELECT {_LABEL} FROM artifacts WHERE handle = :handle AND {_OWN}"
+_NEWEST = f"SELECT {_LABEL} FROM artifacts WHERE {_OWN}"
+# The first half is what lets the index on time be used.
+_BEFORE = " AND created_at <= :at AND (created_at < :at OR handle < :handle)"
+_IN_ORDER = " ORDER BY created_at DESC, handle DESC LIMIT :most"
 _COUNT = "SELECT count(*) AS kept FROM artifacts"
 # Nothing is more than NULL: a limit that is not given deletes nothing.
 _PRUNE = """DELETE FROM artifacts WHERE handle IN (SELECT handle FROM
@@ -33,6 +39,18 @@ class About(TypedDict):
     session: str | None
     lines: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What is known of an artifact without reading it."""
+
+    handle: str
+    tool: str
+    reason: str
+    bytes: int
+    lines: int
+    created_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +88,26 @@ class Artifacts:
         except Unstorable:  # then nothing was ever kept under it
             return None
         return _artifact(rows[0]) if rows else None
+
+    async def label(self, handle: str, user: str | None, session: str | None) -> Label | None:
+        """What is known of it, for its owner alone."""
+        try:
+            rows = await self._database.read(_LABEL_OF, {"handle": handle, "user": user, "session": session})
+        except Unstorable:
+            return None
+        return Label(**rows[0]) if rows else None
+
+    async def newest(
+        self, user: str | None, session: str | None, *, most: int, before: tuple[float, str] | None = None
+    ) -> list[Label]:
+        """An owner's artifacts, the newest first; `before` is the time and the handle of the last one before these."""
+        owner: dict[str, Value] = {"user": user, "session": session, "most": most}
+        if before is None:
+            rows = await self._database.read(_NEWEST + _IN_ORDER, owner)
+        else:
+            place: dict[str, Value] = {"at": before[0], "handle": before[1]}
+            rows = await self._database.read(_NEWEST + _BEFORE + _IN_ORDER, owner | place)
+        return [Label(**row) for row in rows]
 
     async def count(self) -> int:
         """How many there are."""

@@ -28,6 +28,7 @@ class Known(NamedTuple):
     posted: str | None = None
     outcome: str | None = None
     created_at: float = 0.0
+    ended_at: float | None = None
 
     @classmethod
     def of(cls, row: Row) -> Known:

@@ -18,6 +18,7 @@ LEASE = 30.0
 # `<> 'ended'`, though it says nothing new, is what lets SQLite use the index of calls that have not ended.
 _JOIN = """INSERT INTO owners (owner, lease_until, started_at) VALUES (:owner, {now} + :lease, {now})
     ON CONFLICT (owner) DO UPDATE SET lease_until = excluded.lease_until"""
+_AT_WORK = "SELECT 1 FROM owners WHERE owner = :owner"
 # Also those who claimed a call after they had been taken for gone, and died before they gave a sign of life.
 _OTHERS = """SELECT owner, lease_until, lease_until < {now} AS late FROM owners WHERE owner <> :owner
     UNION ALL SELECT DISTINCT owner, 0.0, 1 = 0 FROM ledger
@@ -59,6 +60,10 @@ class Owners:
     async def renew(self, owner: str, also: Sequence[Statement] = ()) -> None:
         """Give a sign of life, and renew whatever else has a lease."""
         await self._database.write([Statement(_JOIN, {"owner": owner, "lease": LEASE}), *also])
+
+    async def is_at_work(self, owner: str) -> bool:
+        """Whether it has joined, and has neither left nor been found dead."""
+        return bool(await self._database.read(_AT_WORK, {"owner": owner}))
 
     async def leave(self, owner: str) -> None:
         """Work no more; what was begun and not run is for others."""

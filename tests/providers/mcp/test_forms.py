@@ -55,7 +55,9 @@ def test_a_form_says_who_asks_and_what():
     question = question_of({"k": form()}, server="hotel")
 
     assert question.message == "hotel asks: Which room?"
-    assert question.request == {"mode": "form", "server": "hotel", "message": "Which room?", "schema": BOOKING}
+    asked = {"mode": "form", "server": "hotel", "message": "Which room?", "schema": BOOKING}
+    assert question.request == {**asked, "key": "k"}
+    assert question_of({"now": form()}, server="hotel").request == asked
     json.dumps(question.request)
 
 

@@ -71,7 +71,8 @@ def done_of(result: CallToolResult | Wire, check: Check | None = None) -> Done:
     """The outcome of a call; raises `ToolError` for an error, and for what breaks the output schema.
 
     `data` is the structured content as it was sent, else the text, else a list with a line on each block. `content`
-    is what a model is shown. What blocks say beside (annotations, titles, links) is under `blocks` in the metadata.
+    is what a model is shown. What blocks say beside (annotations, titles, links) is under `blocks` in the metadata, and
+    where `data` is no object, `structured` says whether it was sent as it is (`plain`) or under `result` (`wrapped`).
     """
     wire = _wire(result)
     given = wire.get("content") or ()
@@ -89,6 +90,9 @@ def done_of(result: CallToolResult | Wire, check: Check | None = None) -> Done:
     if wire.get("structuredContent") is None and (blocks or "structuredContent" not in wire):
         return _of_blocks(sent, blocks, metadata)
     data = _unwrapped(wire, check)
+    if not isinstance(data, dict):  # how it was sent, for those who hand it on
+        how = "plain" if data is wire["structuredContent"] else "wrapped"
+        metadata = {**(metadata or {}), "structured": how}
     return Done(data, content=blocks or _shown(data), metadata=metadata)
 
 
@@ -141,8 +145,8 @@ def _of_blocks(sent: list[dict[str, Any]], blocks: list[Block], metadata: dict[s
     if not all(block["type"] == "text" and isinstance(block.get("text"), str) for block in sent):
         return Done([_summary(*pair) for pair in zip(sent, blocks, strict=True)], content=blocks, metadata=metadata)
     data = "\n".join(block["text"] for block in sent)
-    same = "\n".join(map(block_text, blocks)) == data
-    return Done(data, content=None if same else blocks, metadata=metadata)
+    is_all = len(blocks) == 1 and block_text(blocks[0]) == data
+    return Done(data, content=None if is_all else blocks, metadata=metadata)
 
 
 def _summary(sent: Wire, block: Block) -> Any:
@@ -178,9 +182,20 @@ def _beside(block: dict[str, Any]) -> dict[str, Any]:
 
 def _error(wire: Wire, sent: list[dict[str, Any]], blocks: list[Block]) -> ToolError:
     beside = {"structuredContent": wire.get("structuredContent"), "_meta": _meta(wire)}
-    payload = {"content": sent, **{name: value for name, value in beside.items() if value}}
+    said = [_seen(*pair) for pair in zip(sent, blocks, strict=True)]
+    payload = {"content": said, **{name: value for name, value in beside.items() if value}}
     message = "\n".join(filter(None, map(block_text, blocks))).strip() or NO_REASON
     return ToolError(message, data=payload if len(_json(payload)) <= MOST_KEPT else wire.get("structuredContent"))
+
+
+def _seen(sent: dict[str, Any], block: Block) -> dict[str, Any]:
+    """A block as it was sent, but for what its text hides."""
+    match sent, block:
+        case {"type": "text"}, Text(text=text):
+            return {**sent, "text": text}
+        case {"resource": Mapping() as inner}, Resource(text=text) if "text" in inner:
+            return {**sent, "resource": {**inner, "text": text}}
+    return sent
 
 
 def _json(value: Any) -> str:

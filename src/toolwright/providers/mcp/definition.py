@@ -44,9 +44,11 @@ def tool_of(
         raise Unusable("It runs as a task only, and tasks are not supported.")
     sent = object_schema(definition.get("inputSchema"), where)
     Schema(sent).bound()
-    options: Options = {"category": "mcp", "visible": False, **_safety(definition, wire, ours, effects)}
+    declared = _declared(wire, ours, effects)
+    options: Options = {"category": "mcp", "visible": False, **_safety(definition, declared)}
     if timeout is not None:
         options["timeout"] = timeout
+    options["provider_options"] = {"mcp": _passed_on(definition, wire, hints=declared is None)}
     made = tool.provided(ours, _description(definition, server, wire), **options)
     face = replace(made.face, version=_version(identity, wire))
     return made.evolve(kind="mcp", parameters=Schema(cleaned(sent), where=where), where=where, face=face)
@@ -61,15 +63,60 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _safety(
-    definition: Mapping[str, Any], wire: str, ours: str, effects: Mapping[str, Iterable[str]] | None
-) -> Options:
-    """The developer's word counts; else it writes and uses the network, and a hint can only make it ask a person."""
+def _declared(wire: str, ours: str, effects: Mapping[str, Iterable[str]] | None) -> Iterable[str] | None:
+    """What the developer says that a tool does."""
     for glob, declared in (effects or {}).items():
         if fnmatchcase(wire, glob) or fnmatchcase(ours, glob):
-            return {"effects": declared}
+            return declared
+    return None
+
+
+def _safety(definition: Mapping[str, Any], declared: Iterable[str] | None) -> Options:
+    """The developer's word counts; else it writes and uses the network, and a hint can only make it ask a person."""
+    if declared is not None:
+        return {"effects": declared}
     hints = _mapping(definition.get("annotations"))
     return {"effects": EFFECTS, "confirm": True} if hints.get("destructiveHint") else {"effects": EFFECTS}
+
+
+def _passed_on(definition: Mapping[str, Any], wire: str, *, hints: bool) -> dict[str, Any]:
+    """What a client of ours is shown in the server's own words: what it means to the runtime is not its to say.
+
+    Args:
+        hints: whether the server's hints count; where the developer says what a tool does, they do not.
+    """
+    annotations = _mapping(definition.get("annotations"))
+    kept: dict[str, Any] = {key: annotations[key] for key in _HINTS if hints and isinstance(annotations.get(key), bool)}
+    if title := line(annotations.get("title")):
+        kept["title"] = title
+    found = {
+        "name": wire,
+        "title": line(definition.get("title")),
+        "description": told(definition.get("description")),
+        "annotations": kept if any(key in kept for key in _HINTS) else None,
+        "outputSchema": _output(definition.get("outputSchema")),
+        "execution": _execution(definition),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+
+
+def _output(given: Any) -> dict[str, Any] | None:
+    """The schema of its results, with its prose cleaned; None where there is none, or none that can be shown."""
+    if not isinstance(given, Mapping) or not given:
+        return None
+    try:
+        Schema(given).bound()
+        return cleaned(dict(given))
+    except Unusable:
+        return None
+
+
+def _execution(definition: Mapping[str, Any]) -> dict[str, Any] | None:
+    optional = _mapping(definition.get("execution")).get("taskSupport") == "optional"
+    return {"taskSupport": "optional"} if optional else None
 
 
 def _description(definition: Mapping[str, Any], server: str, wire: str) -> str:

@@ -19,6 +19,8 @@ Requests: TypeAlias = Mapping[str, Wire]
 """Requests as on the wire, `{"method": ..., "params": ...}`, each under the key that its answer goes by."""
 
 MOST_REQUESTS, MOST_FIELDS, MOST_URL = 20, 100, 8_000
+NOW = "now"
+"""The key of a question that the server waits for at this very moment."""
 ACTIONS = ("accept", "decline", "cancel")
 _ELICIT, _ROOTS, _SAMPLE = "elicitation/create", "roots/list", "sampling/createMessage"
 
@@ -29,7 +31,8 @@ class Question:
 
     A form is `{"mode": "form", "server", "message", "schema"}`; an address that the person shall open in a browser is
     `{"mode": "url", "server", "message", "url", "host"}`, and has `looks_like` where the host is not spelt in plain
-    ASCII; several at once are `{"mode": "several", "server", "requests": {key: one of those}}`.
+    ASCII; each has a `key` where the server gave it one; several at once are
+    `{"mode": "several", "server", "requests": {key: one of those}}`.
     """
 
     message: str
@@ -46,7 +49,8 @@ def question_of(requests: Requests, *, server: str = "") -> Question | None:
     message = "\n".join(_sentence(form) for form in forms.values())
     named = f"{server} asks: {message}" if server else message
     if len(forms) == 1:
-        return Question(named, next(iter(forms.values())))
+        [(key, form)] = forms.items()
+        return Question(named, form if key == NOW else {**form, "key": key})
     return Question(named, {"mode": "several", "server": server, "requests": forms})
 
 

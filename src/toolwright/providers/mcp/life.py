@@ -13,6 +13,7 @@ import mcp_types as types
 from mcp import Client
 
 from toolwright.core.errors import Unavailable
+from toolwright.providers.mcp.calls import SCATTERED
 from toolwright.providers.mcp.chores import Chores
 from toolwright.providers.mcp.health import Health
 from toolwright.providers.mcp.listed import listed
@@ -57,6 +58,8 @@ class Life:
         self._gone = ""
         self._unsent: list[Request] = []
         self._target: Any = None
+        self._weir: Weir | None = None
+        self._older = False
         self._chores, self._turnstile = Chores(name), Turnstile(self._begin)
         self._patience = Patience(options.patience)
         self._news = News(log, self._chores, self.relist)
@@ -84,6 +87,8 @@ class Life:
             await self._chores.ended()
             for request in list(self.requests):
                 await request.ended()
+            if self._weir is not None and self._weir.calls is not None:
+                await self._weir.calls.ended()
 
     def leave(self, reason: str = "") -> None:
         """Have it end."""
@@ -106,7 +111,7 @@ class Life:
         """Send a request, or let it wait until one before it has asked or ended."""
         assert self.client is not None
         self._health.used()
-        if self.client.protocol_version < "2026":
+        if self._older:
             self._turnstile.enter(request)
         else:
             self._begin(request)
@@ -114,7 +119,9 @@ class Life:
     def _begin(self, request: Request) -> None:
         assert self.client is not None
         self.requests[request] = None
-        request.begin(self.client.session, self._patience, ended=self._ended, leave=self.leave)
+        calls = self._weir.calls if self._weir is not None else None
+        way = calls if calls is not None and calls.ready else self.client.session
+        request.begin(way, self._patience, ended=self._ended, leave=self.leave)
 
     def _ended(self, request: Request) -> None:
         self.requests.pop(request, None)
@@ -158,7 +165,10 @@ class Life:
     async def _come_up(self, stack: AsyncExitStack, who: Who) -> Client:
         async with asyncio.timeout(self._route.connecting):  # a cancel scope would have to outlive what is entered here
             client = await self._entered(stack, who)
+            self._older = client.protocol_version < "2026"
             _scatter(client)
+            if self._weir is not None and self._weir.calls is not None:
+                self._weir.calls.belong_to(client.session)
             await self._offers(await listed(client, self._log))
         return client
 
@@ -177,8 +187,9 @@ class Life:
     def _made(self, target: Any) -> Client:
         modern = self._options.protocol not in ("auto", "legacy")
         carries = hasattr(type(target), "__aenter__")  # else it is a server of this very process
+        self._weir = Weir(target, self._log, self._news.changed, modern=modern) if carries else None
         return Client(
-            Weir(target, self._log, self._news.changed, modern=modern) if carries else target,
+            self._weir or target,
             mode=self._options.protocol,
             elicitation_callback=self._asked,
             message_handler=self._news.noticed,
@@ -202,7 +213,7 @@ def _scatter(client: Client) -> None:
     """An answer to a question must not come under the id that the question was asked under, also after a restart."""
     dispatcher = client.session._dispatcher
     if hasattr(dispatcher, "_next_id"):
-        dispatcher._next_id = randbelow(1 << 31)
+        dispatcher._next_id = randbelow(SCATTERED)
 
 
 def _ourselves() -> types.Implementation:

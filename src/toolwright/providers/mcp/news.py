@@ -36,8 +36,7 @@ class News:
         self._attends = True
         if self._stale:
             self.changed()
-        tools = client.server_capabilities.tools
-        if client.protocol_version >= "2026" and tools is not None and tools.list_changed:
+        if client.protocol_version >= "2026" and _tells(client):
             self._chores.start("listen", self._listen(client))
 
     async def noticed(self, message: Any) -> None:
@@ -84,6 +83,12 @@ class News:
             except Exception as error:  # noqa: BLE001 - the old list holds
                 self._log.warning("It does not say what it offers now: %s", trouble_of(error).message)
             await asyncio.sleep(RELISTING)
+
+
+def _tells(client: Client) -> bool:
+    """Whether it says that it tells of changes. Where it was not asked, because its protocol is known, it may."""
+    can = client.server_capabilities
+    return can == types.ServerCapabilities() or bool(can.tools is not None and can.tools.list_changed)
 
 
 _LEVELS = {

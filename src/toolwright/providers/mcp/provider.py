@@ -148,10 +148,11 @@ class Server(Provider):
 
     async def invoke(self, call: Call, context: Context) -> Any:
         """Have the server do the work."""
-        if await self._offer.look_again(call.tool):
+        if call.tool in self._offer.changed and await self._offer.look_again(call.tool):
             self.changed()
         wire = self._offer.wire_name(call.tool)
-        await loaded()
+        if self._talk is None:
+            await loaded()
         return await self._talking().call(call, wire, self.sessions.who(call), context)
 
     async def resume(self, call: Call, state: Any, answer: Any) -> Outcome | Any:

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from toolwright.core.errors import TimedOut, ToolError
+from toolwright.providers.mcp.calls import Calls
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
@@ -70,7 +71,11 @@ class Request:
         self._report, self._permit = report, permit
         self._turn: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
+        self._calls: Calls | None = None
+        self._ended: Callable[[Request], None] | None = None
         self._patience: Patience | None = None
+        self.number: int | None = None
+        """Under which it was written, past the library's session."""
         self.leave: Callable[[str], None] = _nowhere
         """Has the connection that it was sent through made anew."""
         self.asked: Asked | None = None
@@ -92,7 +97,7 @@ class Request:
     @property
     def began(self) -> bool:
         """Whether it was handed to a connection that was up."""
-        return self._task is not None
+        return self._task is not None or self._calls is not None
 
     @property
     def news(self) -> bool:
@@ -115,13 +120,13 @@ class Request:
 
     def begin(
         self,
-        session: ClientSession,
+        way: Calls | ClientSession,
         patience: Patience,
         *,
         ended: Callable[[Request], None],
         leave: Callable[[str], None],
     ) -> None:
-        """Send it. From now on the server may be silent for as long as there is patience."""
+        """Have it sent. From now on the server may be silent for as long as there is patience."""
         self.leave = leave
         if self.over:
             ended(self)
@@ -134,28 +139,46 @@ class Request:
             self.tell(error)
             ended(self)
             return
-        self._task = asyncio.get_running_loop().create_task(self._run(session, ended), name=f"mcp: {self.tool}")
-        self._patience = patience
+        self._ended, self._patience = ended, patience
         patience.watch(self)
+        if isinstance(way, Calls):
+            self._calls = way
+            way.send(self, self._params())
+        else:
+            self._task = asyncio.get_running_loop().create_task(self._run(way), name=f"mcp: {self.tool}")
 
-    async def _run(self, session: ClientSession, ended: Callable[[Request], None]) -> None:
+    async def _run(self, session: ClientSession) -> None:
+        """Through the library's session, which waits in a task for as long as it takes."""
         try:
-            result = await self.send(session)
-            self.answered = True
-            self.tell(result)
+            message: Any = _Message("tools/call", self._params())
+            self.succeed(await session.send_request(message, _ANSWER, progress_callback=self._progress))
         except Exception as error:  # noqa: BLE001 - whoever waits decides what it means
-            self.tell(error)
+            self.fail(error)
         finally:
-            self.over = True
-            self._still()
-            ended(self)
+            self._end()
 
-    async def send(self, session: ClientSession) -> Any:
+    def _params(self) -> dict[str, Any]:
         """The library's own `call_tool` would check the answer with a validator that a hostile schema can stall."""
         given = {"arguments": self.arguments, "inputResponses": self._inputs, "requestState": self._state}
-        params = {"name": self.tool, **{key: value for key, value in given.items() if value is not None}}
-        message: Any = _Message("tools/call", params)
-        return await session.send_request(message, _ANSWER, progress_callback=self._progress)
+        return {"name": self.tool, **{key: value for key, value in given.items() if value is not None}}
+
+    def succeed(self, result: Any) -> None:
+        """The server has answered."""
+        self.answered = True
+        self.tell(result)
+        self._end()
+
+    def fail(self, error: Exception) -> None:
+        """It has come to nothing; whoever waits decides what that means."""
+        self.tell(error)
+        self._end()
+
+    def _end(self) -> None:
+        self.over = True
+        self._still()
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended(self)
 
     def tell(self, what: Any) -> None:
         """Let whoever waits know; what comes after that is kept for who asks next."""
@@ -189,6 +212,9 @@ class Request:
         self._still()
         if self._task is not None:
             self._task.cancel()
+        elif self._calls is not None:
+            self._calls.cancel(self)
+            self._end()
 
     async def ended(self) -> None:
         """Wait until nothing of it runs."""
@@ -198,6 +224,10 @@ class Request:
     # Time
 
     async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
+        self.progress(progress, total, message)
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """The server works on it."""
         if self._patience is not None:
             self._patience.heard(self)
         if self._report is not None and not self.over:

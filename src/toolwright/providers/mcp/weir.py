@@ -22,6 +22,7 @@ from mcp_types.methods import parse_server_notification, validate_server_result
 from pydantic import ValidationError
 
 from toolwright.core.explain import preview
+from toolwright.providers.mcp.calls import Calls
 from toolwright.providers.mcp.content import MOST_BLOCKS
 from toolwright.providers.mcp.listed import MOST
 from toolwright.providers.mcp.routes.bulk import bulky
@@ -45,10 +46,13 @@ class Weir:
         self._carrier, self._log, self._changed = carrier, log, changed
         self._version = "2026-07-28" if modern else "2025-11-25"
         self._asked: set[Any] = set()
+        self.calls: Calls | None = None
+        """Of the connection, once there is one."""
         self._since = self._passed = self._left_out = 0.0
 
     async def __aenter__(self) -> tuple[Reading, Writing]:
         read, write = await self._carrier.__aenter__()
+        self.calls = Calls(write)
         return Reading(read, self), Writing(write, self)
 
     async def __aexit__(self, *error: Any) -> Any:
@@ -61,14 +65,28 @@ class Weir:
             return self._is_readable(message) if self._few() else self._noted(message)
         if isinstance(message, JSONRPCRequest):
             return self._may_ask(message)
+        if isinstance(message, JSONRPCError):
+            return not self._is_ours(message)
         if isinstance(message, JSONRPCResponse):
-            if len(_list(message.result, "content")) > MOST_BLOCKS:
-                item.message = _too_large(message)
-                return True
-            self._looked_at(message.result)
-            if self._version >= "2026":  # a server may leave this out; the library wants to read it
-                message.result.setdefault("resultType", "complete")
+            return self._may_be_read(item, message)
         return True
+
+    def _may_be_read(self, item: Any, message: JSONRPCResponse) -> bool:
+        if len(_list(message.result, "content")) > MOST_BLOCKS:
+            item.message = _too_large(message)
+            return not self._is_ours(item.message)
+        self._looked_at(message.result)
+        if self._version >= "2026":  # a server may leave this out; the library wants to read it
+            message.result.setdefault("resultType", "complete")
+        return not self._is_ours(message)
+
+    def _is_ours(self, message: JSONRPCResponse | JSONRPCError) -> bool:
+        return self.calls is not None and self.calls.answered(message)
+
+    def ended(self) -> None:
+        """Nothing more will be read."""
+        if self.calls is not None:
+            self.calls.close()
 
     def sent(self, item: Any) -> None:
         """A message of ours: perhaps the answer to one of the server's requests."""
@@ -99,7 +117,9 @@ class Weir:
         except (ValueError, OverflowError):
             self._left_out += 1
             return False
-        return not isinstance(read, ProgressNotification) or _is_finite(read.params)
+        if not isinstance(read, ProgressNotification):
+            return True
+        return _is_finite(read.params) and not (self.calls is not None and self.calls.progressed(read.params))
 
     def _may_ask(self, message: JSONRPCRequest) -> bool:
         if not self._few() or len(self._asked) >= OPEN:
@@ -199,6 +219,7 @@ class Reading:
         return self
 
     async def __aexit__(self, *error: Any) -> Any:
+        self._weir.ended()
         return await self._stream.__aexit__(*error)
 
 

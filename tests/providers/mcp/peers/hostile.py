@@ -7,25 +7,33 @@
 token, `$COUNT` for how often the method was asked for, and `$OTHER` for the id of the first call of `bad`. An answer of
 ours is the method `answer`. A method that is not in the file is answered as it should be.
 The tool `bad` takes such steps as its argument, `effect` leaves a line in `effects`, and `echo` is well-behaved.
+It is started hundreds of times, and so imports little: neither `pathlib` nor `typing`.
 """
+
+from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
-from typing import Any
 
-FOLDER, ERA = Path(sys.argv[1]), (sys.argv[2:] or ["legacy"])[0]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FOLDER, ERA = sys.argv[1], (sys.argv[2:] or ["legacy"])[0]
 MODERN = "2026-07-28"
 CAPABILITIES = {"tools": {"listChanged": True}, "logging": {}}
 ANY = {"type": "object"}
 TOOLS = [{"name": name, "inputSchema": ANY} for name in ("bad", "effect", "echo")]
 COUNTS: dict[str, int] = {}
 CALLS: list[Any] = []
+
+
+def trace(name: str, line: object) -> None:
+    with open(os.path.join(FOLDER, name), "a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
 
 
 def write(data: bytes) -> None:
@@ -45,12 +53,16 @@ def close_stdout() -> None:
 
 def leave_a_child() -> None:
     """Ends; its child, in a session of its own, keeps the pipe."""
+    import subprocess
+
     subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"], start_new_session=True)
     os._exit(3)
 
 
 def cling() -> None:
     """Does not end when it is asked to."""
+    import signal
+
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=lambda: time.sleep(60)).start()
@@ -75,8 +87,7 @@ def die() -> None:
 
 
 def note() -> None:
-    with open(FOLDER / "effects", "a", encoding="utf-8") as file:
-        file.write("noted\n")
+    trace("effects", "noted")
 
 
 STEPS = {step.__name__: step for step in (note, close_stdout, leave_a_child, cling, shout, start_shouting, hang, die)}
@@ -115,21 +126,25 @@ def usual(message: dict[str, Any]) -> dict[str, Any] | None:
 
 def called(name: str, given: dict[str, Any]) -> dict[str, Any]:
     if name == "effect":
-        with open(FOLDER / "effects", "a", encoding="utf-8") as file:
-            file.write(f"{given['text']}\n")
+        trace("effects", given["text"])
     return {"content": [{"type": "text", "text": str(given.get("text"))}]}
+
+
+def said() -> dict[str, Any]:
+    if not os.path.exists(os.path.join(FOLDER, "said.json")):
+        return {}
+    with open(os.path.join(FOLDER, "said.json"), encoding="utf-8") as file:
+        return json.load(file)
 
 
 def heard(message: dict[str, Any]) -> None:
     if "method" not in message:
-        with open(FOLDER / "heard", "a", encoding="utf-8") as file:
-            file.write(json.dumps(message) + "\n")
+        trace("heard", json.dumps(message))
     if "id" not in message:
         return None
     method, params = message.get("method", "answer"), message.get("params") or {}
-    said = json.loads((FOLDER / "said.json").read_text()) if (FOLDER / "said.json").exists() else {}
-    if method in said:
-        return act(said[method], message)
+    if method in (instead := said()):
+        return act(instead[method], message)
     if method == "answer":
         return None
     if method == "tools/call" and params["name"] == "bad":
@@ -142,7 +157,6 @@ def heard(message: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    with open(FOLDER / "starts", "a", encoding="utf-8") as file:
-        file.write(f"{os.getpid()}\n")
+    trace("starts", os.getpid())
     for line in sys.stdin.buffer:
         heard(json.loads(line))

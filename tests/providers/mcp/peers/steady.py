@@ -4,16 +4,21 @@
 
 `starts`, `effects` and `cancelled` are lists of what happened, one line each; `tools.json`, if it is there, is what it
 offers; `down` keeps it from starting, `deaf` from answering. It speaks both protocols unless it is told which.
+It is started hundreds of times, and so imports little: neither `pathlib` nor `typing`.
 """
+
+from __future__ import annotations
 
 import json
 import os
 import sys
 import threading
-from pathlib import Path
-from typing import Any
 
-FOLDER, ERA = Path(sys.argv[1]), (sys.argv[2:] or ["both"])[0]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FOLDER, ERA = sys.argv[1], (sys.argv[2:] or ["both"])[0]
 OUT, LOCK = sys.stdout.buffer, threading.Lock()
 WAITING: dict[Any, tuple[threading.Event, list[Any]]] = {}
 STOPPED: dict[Any, threading.Event] = {}
@@ -27,8 +32,12 @@ FORM = {
 }
 
 
+def place(name: str) -> str:
+    return os.path.join(FOLDER, name)
+
+
 def trace(name: str, line: object) -> None:
-    with LOCK, open(FOLDER / name, "a", encoding="utf-8") as file:
+    with LOCK, open(place(name), "a", encoding="utf-8") as file:
         file.write(f"{line}\n")
 
 
@@ -52,8 +61,10 @@ TOOLS = [
 
 
 def offered() -> list[dict[str, Any]]:
-    given = FOLDER / "tools.json"
-    return json.loads(given.read_text()) if given.exists() else TOOLS
+    if not os.path.exists(place("tools.json")):
+        return TOOLS
+    with open(place("tools.json"), encoding="utf-8") as file:
+        return json.load(file)
 
 
 def text(said: object) -> dict[str, Any]:
@@ -72,7 +83,7 @@ def is_modern(message: dict[str, Any]) -> bool:
 def asked(number: object, message: dict[str, Any], params: dict[str, Any]) -> Any:
     """Ask in the middle of the work, as it was done before 2026."""
     key = f"question-{message['id']}-{number}"
-    event, given = WAITING[key] = threading.Event(), list[Any]()
+    event, given = WAITING[key] = threading.Event(), []
     send({"id": key, "method": "elicitation/create", "params": params})
     event.wait()
     return given[0]
@@ -129,7 +140,7 @@ def called(message: dict[str, Any]) -> None:
         ask(message, [form])
     elif name == "ask_late":
         trace("late", given["text"])
-        while not (FOLDER / "ask now").exists():
+        while not os.path.exists(place("ask now")):
             stopped.wait(0.01)
         ask(message, [form])
     elif name == "ask_briefly":
@@ -145,7 +156,8 @@ def called(message: dict[str, Any]) -> None:
     elif name == "environment":
         answer(message, text(os.environ.get(given["name"])))
     elif name == "change":
-        (FOLDER / "tools.json").write_text(given["text"])
+        with open(place("tools.json"), "w", encoding="utf-8") as file:
+            file.write(given["text"])
         if not is_modern(message):
             send({"method": "notifications/tools/list_changed"})
         for key in LISTENING:
@@ -168,7 +180,7 @@ def heard(message: dict[str, Any]) -> None:
     elif method == "notifications/cancelled":
         if (stopped := STOPPED.get(params.get("requestId"))) is not None:
             stopped.set()
-    elif "id" not in message or (FOLDER / "deaf").exists():
+    elif "id" not in message or os.path.exists(place("deaf")):
         pass
     elif method == "tools/call":
         threading.Thread(target=called, args=(message,), daemon=True).start()
@@ -203,7 +215,7 @@ def heard(message: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     trace("starts", os.getpid())
-    if (FOLDER / "down").exists():
+    if os.path.exists(place("down")):
         print("it is down today", file=sys.stderr)
         sys.exit(1)
     for line in sys.stdin.buffer:

@@ -6,19 +6,22 @@ Imported when a connection is opened, and not before: the library takes a second
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from contextvars import copy_context
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
+from anyio import BrokenResourceError, ClosedResourceError, WouldBlock
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import HEADER_MISMATCH, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from toolwright.outgoing.transport import guarded
 from toolwright.providers.mcp.auth.oauth import STEPS
 from toolwright.providers.mcp.prose import line
-from toolwright.providers.mcp.routes.bulk import Gathered, bulky, too_bulky
+from toolwright.providers.mcp.routes.bulk import bulky, too_bulky
+from toolwright.providers.mcp.routes.pieces import Pieces
 from toolwright.providers.mcp.routes.route import Ended, Who, resolved
 from toolwright.providers.mcp.routes.trouble import (
     CONNECTION_CLOSED,
@@ -63,14 +66,41 @@ class Streamed:
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(await client_for(self._route, self._who))
             self._exchange = Exchange(client, self._ended)
+            stack.push_async_callback(self._exchange.settle)
             options: Any = {"http_client": self._exchange, "max_sse_event_size": self._route.max_frame}
-            streams = await stack.enter_async_context(streamable_http_client(self._route.url, **options))
+            read, write = await stack.enter_async_context(streamable_http_client(self._route.url, **options))
             self._stack = stack.pop_all()
-        return streams
+        return read, Writing(write)
 
     async def __aexit__(self, *error: Any) -> bool | None:
         self._exchange.leave()
         return await self._stack.__aexit__(*error)
+
+
+class Writing:
+    """The library's stream of messages to the server, with a way to hand one over at once."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def send_now(self, item: Any) -> bool:
+        """Hand a message over if somebody waits for it."""
+        try:
+            self._stream._inner.send_nowait((copy_context(), item))
+        except (AttributeError, WouldBlock, BrokenResourceError, ClosedResourceError):
+            return False
+        return True
+
+    async def send(self, item: Any) -> None:
+        """Hand a message over."""
+        await self._stream.send(item)
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> Any:
+        return await self._stream.__aexit__(*error)
 
 
 class Exchange:
@@ -82,6 +112,7 @@ class Exchange:
     def __init__(self, client: httpx2.AsyncClient, ended: Ended) -> None:
         self._client, self._tell_ended = client, ended
         self._left = False
+        self._beside: set[asyncio.Task[None]] = set()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
@@ -89,6 +120,18 @@ class Exchange:
     def leave(self) -> None:
         """From now on the end is ours, and nobody is told of it."""
         self._left = True
+
+    def _do_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name="mcp: the rest of an answer")
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+
+    async def settle(self) -> None:
+        """Wait for no more ends of answers."""
+        for task in self._beside:
+            task.cancel()
+        if self._beside:
+            await asyncio.wait(self._beside)
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; what goes wrong with a message becomes its answer."""
@@ -113,7 +156,8 @@ class Exchange:
             raise
         if response.status_code >= 400:
             self._end(refused(request.url.host, response.status_code, session=_SESSION in request.headers))
-        return _weighed(response)
+        Pieces(response)
+        return response
 
     def _end(self, met: Trouble) -> None:
         if met.gone and not self._left:
@@ -128,7 +172,9 @@ class Exchange:
             if json and too_bulky(response.content):
                 return _instead(request, response.status_code, INTERNAL_ERROR, bulky())
             if response.status_code < 400:
-                return _weighed(response)
+                if not json:
+                    Pieces(response, self._do_beside)
+                return response
             if json and not _lost(request, response) and (error := _error(response.content)) is not None:
                 return response if error.code != HEADER_MISMATCH else _stale(request, response, error.message)
         except BaseException:
@@ -136,21 +182,6 @@ class Exchange:
             raise
         await response.aclose()
         return _instead(request, response.status_code, *_refusal(request, response))
-
-
-def _weighed(response: httpx2.Response) -> httpx2.Response:
-    """The same; a stream of events in it breaks off at one that has too many values to be read."""
-    whole = response.aiter_text
-
-    async def pieces(chunk_size: int | None = None) -> AsyncIterator[str]:
-        gathered = Gathered()
-        async for piece in whole(chunk_size):
-            if gathered.too_bulky(piece):
-                raise httpx2.SSEError(bulky().message)
-            yield piece
-
-    response.aiter_text = pieces  # type: ignore[method-assign]
-    return response
 
 
 def _lost(request: httpx2.Request, response: httpx2.Response) -> bool:

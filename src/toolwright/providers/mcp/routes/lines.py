@@ -142,6 +142,14 @@ class Lines:
             await asyncio.sleep(0)  # a million empty lines are there at once, and others have their turn
         return []
 
+    def put_now(self, frame: str) -> bool:
+        """Write a line if none before it waits to be taken."""
+        stdin = self._child.stdin
+        if stdin.waiting:
+            return False
+        stdin.write(frame.encode() + b"\n")
+        return True
+
     async def put(self, frame: str) -> None:
         """Write a line, once those before it have been taken: so no more than one waits, however slow the server."""
         stdin = self._child.stdin

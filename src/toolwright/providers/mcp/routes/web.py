@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 from toolwright.core.durations import size
 from toolwright.core.errors import DefinitionError, Denied, ToolError
 from toolwright.outgoing.guard import PORTS, Private
-from toolwright.outgoing.keepalive import kept_alive
 from toolwright.outgoing.settings import Settings
 from toolwright.outgoing.target import Target, target_of
 from toolwright.providers.mcp.routes.label import namespace_of_url, plain_url
@@ -170,8 +169,14 @@ def reaching(settings: Settings | None, target: Target, max_frame: int) -> Setti
         allow_hosts=(*hosts, target.host) if hosts else (),
         ports=ports if ports is None or ports == "any" else {*ports, target.port},
         max_bytes=max_frame,
-        dialer=settings.dialer or kept_alive,
+        dialer=settings.dialer or _dial,
     )
+
+
+async def _dial(address: str, port: int, timeout: float | None) -> Any:
+    from toolwright.outgoing.prompt import prompt  # loads an extra
+
+    return await prompt(address, port, timeout)
 
 
 def query_mark(url: str) -> str:

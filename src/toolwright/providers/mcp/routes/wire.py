@@ -80,6 +80,19 @@ class Wire:
         """From now on the end is ours, and nobody is told of it."""
         self._left = True
 
+    def send_now(self, message: Any) -> bool:
+        """Write one message if it can be written at once; what stands in the way is for `send` to find out."""
+        put_now = getattr(self._line, "put_now", None)
+        if put_now is None or self._reason is not None or self._left:
+            return False
+        try:
+            written: bool = put_now(message.model_dump_json(by_alias=True, exclude_unset=True))
+        except OSError:
+            return False
+        if written:
+            self._remember(message)
+        return written
+
     async def send(self, message: Any) -> None:
         """Write one message, once those before it have been taken."""
         if self._reason is not None or self._left:
@@ -239,6 +252,10 @@ class Writing:
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._closed = False
+
+    def send_now(self, item: SessionMessage) -> bool:
+        """Write one message if it can be written at once."""
+        return not self._closed and self._wire.send_now(item.message)
 
     async def send(self, item: SessionMessage) -> None:
         """Write one message."""

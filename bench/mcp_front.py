@@ -1,0 +1,40 @@
+"""Our proxy in front of an MCP server, which is named by its URL or its command.
+
+python mcp_front.py stdio|http URL|COMMAND...    over HTTP it prints its port, and serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from typing import Any
+
+from toolwright import Runtime, gateway, mcp
+
+
+def runtime(target: str, *arguments: str) -> Runtime:
+    kept: dict[str, Any] = {"namespace": "behind", "manifest": False}
+    if target.startswith("http://"):
+        return Runtime(mcp.http(target, **kept))
+    return Runtime(mcp.stdio(target, *arguments, **kept))
+
+
+async def serve(front: str, proxied: Runtime) -> None:
+    if front == "stdio":
+        await gateway.mcp.serve(proxied, short_names=True)
+    else:
+        await over_http(gateway.mcp.app(proxied, short_names=True))
+
+
+async def over_http(app: Any) -> None:
+    import uvicorn
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as uvicorn does where it opens the socket itself
+    print(listening.getsockname()[1], flush=True)
+    await uvicorn.Server(uvicorn.Config(app, log_level="error")).serve([listening])
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(sys.argv[1], runtime(*sys.argv[2:])))

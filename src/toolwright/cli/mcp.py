@@ -1,0 +1,199 @@
+"""`toolwright mcp`: the tools as an MCP server, over stdin and stdout or over HTTP."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import shlex
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+
+import click
+
+from toolwright.cli.exits import FAILED, USAGE, Ended
+from toolwright.cli.options import Given, shown, with_tools_and_store
+from toolwright.cli.run import run
+from toolwright.cli.screen import is_person
+from toolwright.core.errors import DefinitionError, Unavailable
+from toolwright.runtime.runtime import Runtime
+from toolwright.store.errors import StoreError
+
+HOST, PORT, PATH = "127.0.0.1", 8765, "/mcp"
+_LIBRARIES = ("mcp", "uvicorn", "sse_starlette", "starlette")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the server is reached over HTTP."""
+
+    host: str
+    port: int
+    path: str
+    token_env: str | None
+    """The environment variable that holds the token which clients have to show."""
+
+    @property
+    def token(self) -> str | None:
+        """What clients have to show; nobody but this machine may do without."""
+        if self.token_env is None:
+            if not self.is_loopback:
+                told = f"{self.host} can be reached from other machines, so clients have to show a token."
+                raise Ended(USAGE, f"{told} Name the variable that holds it with --token-env NAME.")
+            return None
+        if not (found := os.environ.get(self.token_env)):
+            raise Ended(USAGE, f"The variable {self.token_env} that holds the token is not set, or empty.")
+        return found
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return self.host == "localhost" or (_is_address(self.host) and ip_address(self.host).is_loopback)
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names that it is reached by; any where it listens everywhere, as the token keeps strangers out."""
+        return ["*"] if _is_address(self.host) and ip_address(self.host).is_unspecified else [self._named]
+
+    @property
+    def _named(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+    def url(self, port: int) -> str:
+        """The address that clients use."""
+        return f"http://{self._named}:{port}{self.path}"
+
+    def bound(self) -> list[socket.socket]:
+        """Its sockets."""
+        from toolwright.gateway.mcp.port import bound
+
+        try:
+            return bound(self.host, self.port)
+        except (OSError, UnicodeError, OverflowError) as error:
+            raise Ended(USAGE, self._taken(error)) from error
+
+    def _taken(self, error: Exception) -> str:
+        code = getattr(error, "errno", None)
+        if code == errno.EADDRINUSE:
+            return f"Port {self.port} on {self.host} is in use. Choose another with --port; 0 is any that is free."
+        if code == errno.EACCES:
+            return f"Port {self.port} may only be used by administrators. Choose one from 1024 on with --port."
+        if isinstance(error, socket.gaierror | UnicodeError) or code == errno.EADDRNOTAVAIL:
+            return f"{self.host!r} is no address of this machine. Choose one with --host."
+        return f"Nothing can be served on {self.host}, port {self.port}: {error}"
+
+
+@click.command("mcp")
+@click.option("--http", "over_http", is_flag=True, help="Serve over HTTP, and not over stdin and stdout.")
+@click.option("--host", metavar="ADDRESS", help=f"Where to listen [{HOST}]. Others than this machine need a token.")
+@click.option("--port", type=click.IntRange(0, 65535), help=f"On which port [{PORT}]; 0 is any that is free.")
+@click.option("--path", metavar="PATH", help=f"At which path [{PATH}].")
+@click.option("--token-env", metavar="NAME", help="The variable with the bearer token that clients have to show.")
+@click.option("--toolset", metavar="NAME", help="Only the tools of this toolset.")
+@click.option("--user", metavar="ID", help="The user that calls are made for.")
+@click.option("--short-names", is_flag=True, help="Tools without their provider's name, where only one has the name.")
+@with_tools_and_store
+def command(
+    given: Given,
+    over_http: bool,
+    host: str | None,
+    port: int | None,
+    path: str | None,
+    token_env: str | None,
+    toolset: str | None,
+    user: str | None,
+    short_names: bool,
+) -> None:
+    """Serve the tools to MCP clients, over stdin and stdout or over HTTP, until these close or Ctrl-C is pressed."""
+    options = {"toolset": toolset, "user": user, "short_names": short_names}
+    web = {"--host": host, "--port": port, "--path": path, "--token-env": token_env}
+    if not over_http and (useless := [name for name, value in web.items() if value is not None]):
+        raise Ended(USAGE, f"{', '.join(useless)} mean something with --http only.")
+    place = Place(HOST if host is None else host, PORT if port is None else port, path or PATH, token_env)
+    with _explained(), _quiet():
+        if over_http:
+            token = place.token
+            run(_over_http(given.remembering(), place, token, options))
+        else:
+            run(_over_stdio(given, given.remembering(), options))
+
+
+async def _over_stdio(given: Given, runtime: Runtime, options: dict[str, Any]) -> None:
+    from toolwright.gateway.mcp.stdio import serve
+
+    if is_person(sys.stdin):
+        words = shlex.split(given.command("mcp"))
+        entry = json.dumps({"mcpServers": {"toolwright": {"command": words[0], "args": words[1:]}}})
+        _tell(f"This speaks MCP on stdin and stdout. A client starts it by itself: {entry}", "Ctrl-D ends it.")
+    await serve(runtime, **options)
+
+
+async def _over_http(runtime: Runtime, place: Place, token: str | None, options: dict[str, Any]) -> None:
+    from toolwright.gateway.mcp.port import listen
+    from toolwright.gateway.mcp.web import app
+
+    sockets = place.bound()
+    url = place.url(sockets[0].getsockname()[1])
+
+    def ready() -> None:
+        number = len(runtime.describe("mcp", toolset=options["toolset"]))
+        header = f' --header "Authorization: Bearer ${place.token_env}"' if token else ""
+        _tell(f"Serving {number} tool{'s' * (number != 1)} over MCP at {url} until Ctrl-C.")
+        _tell(f"Connect a client, for example: claude mcp add --transport http toolwright {url}{header}")
+
+    with ExitStack() as closing:
+        for each in sockets:
+            closing.enter_context(each)
+        await listen(app(runtime, path=place.path, token=token, hosts=place.hosts, **options), sockets, ready=ready)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _tell(*lines: str) -> None:
+    sys.stderr.write("".join(f"{line}\n" for line in lines))
+    sys.stderr.flush()
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Why nothing could be served, as the end of the command."""
+    try:
+        yield
+    except DefinitionError as error:
+        raise Ended(USAGE, shown(error)) from error
+    except StoreError as error:
+        raise Ended(USAGE, f"The store cannot be used: {shown(error)}") from error
+    except Unavailable as error:
+        raise Ended(USAGE, f"The tools cannot be started: {error}") from error
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        raise Ended(USAGE, f"Serving over MCP needs {missing}: pip install 'toolwright[mcp]'") from error
+    except BaseExceptionGroup as error:
+        raise Ended(FAILED, f"The server ended: {error.exceptions[0]}") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What clients do wrong is told to them, and no news here; those who debug see all of it."""
+    logs = [logging.getLogger(name) for name in _LIBRARIES]
+    before = [log.level for log in logs]
+    if not click.get_current_context().obj["debug"]:
+        for log in logs:
+            log.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for log, level in zip(logs, before, strict=True):
+            log.setLevel(level)

@@ -1,0 +1,21 @@
+"""MCP: a runtime as an MCP server, in both protocols, over a pipe, over HTTP, or for a transport of your own."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolwright.gateway.mcp.runtime_server import server as server
+    from toolwright.gateway.mcp.stdio import serve as serve
+    from toolwright.gateway.mcp.web import app as app
+
+__all__ = ["app", "serve", "server"]
+
+_HOMES = {"app": "web", "serve": "stdio", "server": "runtime_server"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,54 @@
+"""Caller: who sent a request, and what can be asked of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+    from mcp_types import ClientCapabilities
+
+TASKS = "io.modelcontextprotocol/tasks"
+
+
+class Caller(NamedTuple):
+    """Who sent a request."""
+
+    user: str | None
+    modern: bool
+    """Whether the protocol is one without sessions, where nothing is asked within a request."""
+    form: bool
+    """Whether its person can be shown a form."""
+    url: bool
+    """Whether its person can be sent to an address."""
+    tasks: bool
+    """Whether it may be given a task in place of a result."""
+
+
+def caller_of(ctx: ServerRequestContext[Any, Any], user: str | None) -> Caller:
+    """Who sent a request; `user` where it does not say."""
+    modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+    known = ctx.session.client_capabilities
+    form, url = _asked(known) if modern or ctx.session.can_send_request else (False, False)
+    return Caller(user_of(ctx) or user, modern, form, url, modern and known is not None and _has_tasks(known))
+
+
+def user_of(ctx: ServerRequestContext[Any, Any]) -> str | None:
+    """Whom the token of a request stands for; None if there was none."""
+    scope = getattr(ctx.request, "scope", None)
+    token = getattr(scope.get("user"), "access_token", None) if scope is not None else None
+    return None if token is None else token.subject or token.client_id
+
+
+def _asked(known: ClientCapabilities | None) -> tuple[bool, bool]:
+    """Forms and addresses; a client that says no more than that it can be asked means forms."""
+    if known is None or known.elicitation is None:
+        return False, False
+    can = known.elicitation
+    return can.form is not None or can.url is None, can.url is not None
+
+
+def _has_tasks(known: ClientCapabilities) -> bool:
+    return TASKS in (known.extensions or {})

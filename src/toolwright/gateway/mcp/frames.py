@@ -1,0 +1,99 @@
+"""Frames: one line of a pipe, as a message of the protocol, or as what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from toolwright.gateway.mcp.lines import Overlong
+
+Message: TypeAlias = JSONRPCRequest | JSONRPCNotification | JSONRPCResponse | JSONRPCError
+
+_ID = rb'"id"\s*:\s*("[^"\\]{0,100}"|\d{1,18})\s*'
+_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
+_METHOD = rb'"method"\s*:\s*"[^"\\]{0,100}"\s*'
+_FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb",\s*|" + _METHOD + rb",\s*)*" + _ID + rb",")
+_LAST = re.compile(rb",\s*" + _ID + rb"(?:,\s*" + _VERSION + rb")?\}\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """What came is no message; whoever sent it is told."""
+
+    code: int
+    problem: str
+    id: RequestId | None = None
+
+    def message(self) -> JSONRPCError:
+        """The answer to it."""
+        return JSONRPCError(jsonrpc="2.0", id=self.id, error=ErrorData(code=self.code, message=self.problem))
+
+
+def read(line: bytes | Overlong) -> Message | Wrong:
+    """A line as a message."""
+    if isinstance(line, Overlong):
+        return Wrong(INVALID_REQUEST, f"The message is longer than {line.most} bytes, and was not read.", _id_at(line))
+    try:
+        value = from_json(line, allow_inf_nan=False)
+    except ValueError as error:
+        return Wrong(PARSE_ERROR, f"Parse error: {error}")
+    if not isinstance(value, dict):
+        what = "a batch" if isinstance(value, list) else "no object"
+        return Wrong(INVALID_REQUEST, f"This is {what}. Send one request, notification or response per line.")
+    return _message(value)
+
+
+def _message(value: dict[str, Any]) -> Message | Wrong:
+    # The kind is plain from the keys. Letting the library's union try all four would take five times as long.
+    kind: type[Message]
+    if "method" in value:
+        kind = JSONRPCRequest if "id" in value else JSONRPCNotification
+    else:
+        kind = JSONRPCError if "error" in value else JSONRPCResponse
+    try:
+        return kind.__pydantic_validator__.validate_python(value)  # type: ignore[no-any-return]  # one of that kind
+    except ValidationError:
+        return _malformed(value)
+
+
+def _malformed(value: dict[str, Any]) -> Message | Wrong:
+    found = value.get("id")
+    known = found if isinstance(found, str) or type(found) is int else None
+    if known is not None and "method" not in value and ("result" in value or "error" in value):
+        # It was meant as an answer: whoever waits for it is told.
+        return Wrong(INVALID_REQUEST, "The client's answer is no message of the protocol.", known).message()
+    return Wrong(INVALID_REQUEST, "This is no request, notification or response of JSON-RPC 2.0.", known)
+
+
+def _id_at(line: Overlong) -> RequestId | None:
+    """The id that stands first or last in a message that was not read."""
+    found = _FIRST.match(line.head) or _LAST.search(line.tail)
+    return json.loads(found[1]) if found else None
+
+
+def write(message: Message) -> bytes:
+    """A message as a line."""
+    try:
+        if isinstance(message, JSONRPCError):
+            return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        said = message.model_fields_set
+        value = {name: each for name, each in message.__dict__.items() if name in said}
+        return to_json(value, inf_nan_mode="null") + b"\n"
+    except (PydanticSerializationError, UnicodeEncodeError):  # a lone surrogate, which no text on a wire can hold
+        whole = message.model_dump(by_alias=True, exclude_unset=True)
+        return json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode(errors="replace") + b"\n"

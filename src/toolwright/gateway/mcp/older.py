@@ -1,0 +1,25 @@
+"""Older: a result for clients of the first protocols, who refuse it whole for one block that they do not know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
+"""Kinds of blocks that were not always there, and the first protocol that has them."""
+_LAST = max(SINCE.values())
+
+
+def fitting(result: dict[str, Any], protocol: str) -> dict[str, Any]:
+    """The same, with blocks that this protocol does not have told in words."""
+    if protocol >= _LAST:  # versions are dates, so they compare as texts
+        return result
+    return {**result, "content": [_told(block, protocol) for block in result.get("content", ())]}
+
+
+def _told(block: dict[str, Any], protocol: str) -> dict[str, Any]:
+    kind = block.get("type", "")
+    if SINCE.get(kind, "") <= protocol:
+        return block
+    data = block.get("data", "")
+    what = block.get("uri") or f"{block.get('mimeType')}, {len(data) * 3 // 4 - data.count('=')} bytes"
+    return {"type": "text", "text": f"[{kind.removesuffix('_link')}: {what}]"}

@@ -1,0 +1,50 @@
+"""Options: how a runtime is served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from toolwright.core.errors import DefinitionError
+from toolwright.core.names import nearest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a runtime is served."""
+
+    name: str = "toolwright"
+    """What clients are told that the server is called."""
+    version: str | None = None
+    """Which version of it; toolwright's own where none is given."""
+    toolset: str | None = None
+    """Only the tools of a named selection."""
+    user: str | None = None
+    """For whom calls are made that come without a token."""
+    short_names: bool = False
+    """Show tools without the names of their providers, where only one bears the name."""
+    page: int = 100
+    """Tools, or outputs, in one answer to a list request."""
+
+    def __post_init__(self) -> None:
+        if type(self.page) is not int or self.page < 1:
+            raise DefinitionError(f"page={self.page!r} is no number of tools.", fix="give a whole number from 1 on.")
+        for name in ("name", "version", "toolset", "user"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise DefinitionError(f"{name}={value!r} cannot be used.", fix="give a text.")
+        if not self.name:
+            raise DefinitionError(f"name={self.name!r} cannot be used.", fix="give a text.")
+        if not isinstance(self.short_names, bool):
+            raise DefinitionError(f"short_names={self.short_names!r} cannot be used.", fix="give True or False.")
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> Self:
+        """Options by name; raises `DefinitionError` for one that is not known."""
+        known = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in known:
+                near = nearest(name, known, 1)
+                fix = f"did you mean {near[0]!r}?" if near else f"use some of {', '.join(known)}."
+                raise DefinitionError(f"An MCP server has no option {name!r}.", fix=fix)
+        return cls(**given)

@@ -1,0 +1,132 @@
+"""Port: an app on a port of this machine, until it is to end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from uvicorn import Config, Server
+
+from toolwright.gateway.mcp.patience import Limits, Patient
+from toolwright.gateway.mcp.signals import on_signals
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+BACKLOG = 512
+_LAST = 2.0
+"""Seconds for requests that were cancelled to let go."""
+
+
+class _Listening(Server):
+    """The server underneath, with signals that are ours, and a stop that leaves nothing."""
+
+    def __init__(self, config: Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say that it has begun."""
+        await super().startup(sockets)
+        self._ready()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """It would send itself the signal again once it has ended, and so end with an error."""
+        yield
+
+    def stop(self) -> None:
+        """Accept nothing more, let what runs come to its end for a moment, and then end it."""
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Leave no task and no connection."""
+        await super().shutdown(sockets)
+        if self.server_state.tasks:
+            await asyncio.wait(set(self.server_state.tasks), timeout=_LAST)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)
+
+
+def bound(host: str, port: int) -> list[socket.socket]:
+    """The sockets of a host and port; raises `OSError` where that cannot be had."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            made = socket.socket(family, kind, protocol)
+            sockets.append(made)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            made.bind((address[0], port, *address[2:]))
+            port = made.getsockname()[1]  # 0 is any that is free, and then the same for all addresses of the host
+    except OSError:
+        for each in sockets:
+            each.close()
+        raise
+    return sockets
+
+
+async def listen(
+    app: Starlette,
+    sockets: list[socket.socket],
+    *,
+    ready: Callable[[], None] = lambda: None,
+    limits: Limits | None = None,
+) -> None:
+    """Serve an app on sockets until SIGTERM or SIGINT comes, or the task is cancelled.
+
+    Args:
+        sockets: as `bound` gives them; they are closed afterwards.
+        ready: called once the app has started and is served.
+    """
+    made, task = _Listening(_config(app, limits or Limits()), ready), asyncio.current_task()
+    assert task is not None
+
+    def stop() -> None:
+        made.stop()
+        if not made.started:  # what it serves is still starting, which may take long
+            task.cancel()
+
+    try:
+        with on_signals(stop):
+            async with app.router.lifespan_context(app):
+                await _served(made, sockets)
+    except asyncio.CancelledError:
+        if made.started or not made.should_exit or task.uncancel():
+            raise
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _config(app: Starlette, limits: Limits) -> Config:
+    protocol: Any = partial(Patient, limits=limits, open_ones={})
+    return Config(
+        app,
+        http=protocol,
+        ws="none",
+        lifespan="off",  # the app's own errors would be lost in it
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # nobody here asks where a request came from
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=limits.keep_alive,  # type: ignore[arg-type]  # any number of seconds will do
+        timeout_graceful_shutdown=limits.stopping,  # type: ignore[arg-type]
+    )
+
+
+async def _served(made: _Listening, sockets: list[socket.socket]) -> None:
+    serving = asyncio.create_task(made.serve(sockets))
+    try:
+        await asyncio.shield(serving)
+    finally:
+        made.stop()
+        await serving

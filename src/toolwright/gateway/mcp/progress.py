@@ -1,0 +1,82 @@
+"""Progress: what a call reports while a client waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from math import inf, isfinite, nextafter
+from typing import TYPE_CHECKING, Any
+
+from toolwright.core.events import CallProgress, Event
+from toolwright.gateway.mcp.result import legible
+
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+
+    from toolwright.runtime.runtime import Runtime
+
+MOST = 100
+"""Reports on their way; a client that is slower misses the oldest."""
+
+
+def wanted(ctx: ServerRequestContext[Any, Any]) -> bool:
+    """Whether the client asked to be told."""
+    if ctx.meta is not None and ctx.meta.get("progress_token") is not None:
+        return True
+    # In the same process the library hands over a function, and no token.
+    here = getattr(ctx.session._request_outbound, "_inner", None)
+    return getattr(here, "_on_progress", None) is not None
+
+
+@asynccontextmanager
+async def following(ctx: ServerRequestContext[Any, Any], runtime: Runtime, call_id: str) -> AsyncIterator[None]:
+    """Tell the client what the call reports, where it asked to be told."""
+    if not wanted(ctx):
+        yield
+        return
+    waiting: asyncio.Queue[CallProgress | None] = asyncio.Queue(MOST)
+
+    def put(event: CallProgress | None) -> None:
+        if waiting.full():
+            waiting.get_nowait()
+        waiting.put_nowait(event)
+
+    def hear(event: Event) -> None:
+        if isinstance(event, CallProgress) and event.call_id == call_id:
+            put(event)
+
+    unsubscribe = runtime.listen(hear)
+    teller = asyncio.get_running_loop().create_task(_tell(ctx, waiting), name="mcp: progress")
+    try:
+        yield
+        unsubscribe()
+        put(None)  # what was reported before the end is told before the end
+        await teller
+    finally:
+        unsubscribe()
+        teller.cancel()
+
+
+async def _tell(ctx: ServerRequestContext[Any, Any], waiting: asyncio.Queue[CallProgress | None]) -> None:
+    last, total = -1.0, None
+    while (event := await waiting.get()) is not None:
+        progress, total = _measure(event, last, total)
+        if progress <= last:  # it must not stand still or go back
+            progress = nextafter(last, inf)
+        last, message = progress, event.message or event.title
+        with suppress(Exception):  # a client that does not want to know is no reason to end its call
+            await ctx.session.report_progress(progress, total, None if message is None else legible(message))
+
+
+def _measure(event: CallProgress, last: float, total: float | None) -> tuple[float, float | None]:
+    """As the other side counts, where it is another server's; else hundredths, or steps of unknown number."""
+    if (said := _number(event.data.get("progress"))) is not None:
+        return said, _number(event.data.get("total"))
+    if (fraction := _number(event.fraction)) is not None:
+        return fraction * 100, 100
+    return (last, total) if total is not None else (int(last) + 1, None)
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value) else None

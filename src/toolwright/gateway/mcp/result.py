@@ -1,0 +1,164 @@
+"""Result: an outcome as the result of `tools/call`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR
+from pydantic_core import from_json, to_json
+
+from toolwright.core.content import Audio, Block, File, Image, Resource, block_text
+from toolwright.core.outcome import Done, Failed, Outcome, Pending
+from toolwright.runtime.outputs import NAME, told_of
+
+if TYPE_CHECKING:
+    from toolwright.gateway.mcp.served import Offered
+
+_COMPLETE = {"resultType": "complete"}
+ROOT = "toolwright://outputs/"
+"""What the addresses of artifacts begin with."""
+CODE, CALL, WAITS = "toolwright/code", "toolwright/callId", "toolwright/waitingFor"
+
+
+def result_of(outcome: Outcome, offered: Offered | None = None, *, is_modern: bool = True) -> dict[str, Any]:
+    """What a client is given; raises where the call itself came to no end that a tool could tell of."""
+    is_typed = offered is not None and offered.is_typed
+    match outcome:
+        case Done():
+            return _done(outcome, is_typed, is_modern)
+        case Failed(code="interrupted"):
+            raise MCPError(INTERNAL_ERROR, legible(outcome.message))
+        case Failed():
+            return _failed(outcome, is_foreign=offered is not None and offered.listing.kind == "mcp")
+        case Pending():
+            waits = {CALL: outcome.call_id, WAITS: outcome.waiting_for}
+            # Of a tool that says what its results look like, anything else is taken for a broken one.
+            return {**_COMPLETE, "content": [_text(outcome.text)], "isError": is_typed, "_meta": waits}
+
+
+def legible(text: str) -> str:
+    """The same without what no JSON text can carry."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def sound(value: Any) -> Any:
+    """`legible` for all texts within a value that is plain JSON otherwise."""
+    match value:
+        case str():
+            return legible(value)
+        case Mapping():
+            return {legible(str(key)): sound(each) for key, each in value.items()}
+        case list() | tuple():
+            return [sound(each) for each in value]
+    return value
+
+
+def _failed(failed: Failed, *, is_foreign: bool) -> dict[str, Any]:
+    """A failure in our words, or in those of the server that told of it."""
+    match failed.data:
+        case {"content": [_, *_] as blocks} if is_foreign and all(isinstance(block, Mapping) for block in blocks):
+            said = {key: sound(failed.data[key]) for key in ("content", "structuredContent") if key in failed.data}
+            beside = failed.data.get("_meta")
+            meta = {**(sound(beside) if isinstance(beside, Mapping) else {}), **_about(failed)}
+            if not isinstance(said.get("structuredContent", {}), dict):
+                del said["structuredContent"]
+            return {**_COMPLETE, **said, "isError": True, "_meta": meta}
+    content = [_text(failed.message), *_kept(_kept_of(failed))]
+    return {**_COMPLETE, "content": content, "isError": True, "_meta": _about(failed)}
+
+
+def _about(failed: Failed) -> dict[str, Any]:
+    again = {} if failed.retry_after is None else {"toolwright/retryAfter": failed.retry_after}
+    return {CODE: failed.code, **again}
+
+
+def _kept_of(failed: Failed) -> Any:
+    """The summary of the artifact that a failure tells of, if it does."""
+    return failed.data.get(NAME) if isinstance(failed.data, Mapping) else told_of(failed.message)
+
+
+def _kept(summary: Any) -> list[dict[str, Any]]:
+    """The link to an artifact, where there is one."""
+    match summary:
+        case {"handle": str(handle), "bytes": int(size)}:
+            link = _link(f"{ROOT}{handle}", f"output-{handle[-8:]}", "text/plain")
+            return [{**link, "title": "The whole output", "size": size}]
+    return []
+
+
+def _done(done: Done, is_typed: bool, is_modern: bool) -> dict[str, Any]:
+    beside = done.metadata.get("blocks") if done._shown is None else None
+    extras = beside if isinstance(beside, Mapping) else {}
+    blocks = [_block(block, extras.get(str(place))) for place, block in enumerate(done.content)]
+    blocks += _kept(told_of(done._shown) if done._shown is not None else None)
+    blocks += [_block(block, None) for block in done.attachments]
+    result: dict[str, Any] = {**_COMPLETE, "content": blocks, "isError": False}
+    structured = _structured(done, is_typed)
+    if isinstance(structured, dict) or (is_modern and structured is not _NOTHING):
+        result["structuredContent"] = structured
+    if isinstance(meta := done.metadata.get("_meta"), Mapping):
+        result["_meta"] = sound(meta)
+    return result
+
+
+_NOTHING = object()
+
+
+def _structured(done: Done, is_typed: bool) -> Any:
+    """The data for programs. It is left out where the text was cut, or is all there is, unless it was promised."""
+    how = done.metadata.get("structured") if is_typed or done._shown is None else None
+    if how is None and (done._shown is not None or done.data is None or isinstance(done.data, str)) and not is_typed:
+        return _NOTHING
+    try:
+        plain = from_json(done._json or to_json(done.data, bytes_mode="base64", inf_nan_mode="strings", fallback=str))
+    except ValueError:  # a number of thousands of digits, or a text that is none; what can be shown of it is shown
+        return _NOTHING
+    if isinstance(plain, dict) or how == "plain":
+        return plain
+    return _NOTHING if done.has_own_content and how is None and not is_typed else {"result": plain}
+
+
+def _block(block: Block, extras: Any) -> dict[str, Any]:
+    """A block on the wire, with what its server said beside it."""
+    more = dict(extras) if isinstance(extras, Mapping) else {}
+    about = more.pop("resource", None)
+    made = _of(block, about if isinstance(about, Mapping) else None)
+    return {**sound({key: value for key, value in more.items() if key in _BESIDE}), **made}
+
+
+_BESIDE = ("annotations", "_meta", "title", "description", "size", "icons")
+
+
+def _of(block: Block, about: Mapping[str, Any] | None) -> dict[str, Any]:
+    match block:
+        case Resource(uri=uri, text=text) if text or about is not None:
+            return _embedded({"uri": uri, "mimeType": block.mime_type or "text/plain", "text": text}, about)
+        case Resource():
+            return _link(block.uri, block.name, block.mime_type)
+        case Image() | Audio() | File() if about is not None and block.data:
+            return _embedded({"mimeType": block.mime_type, "blob": block.data}, about)
+        case Image() | Audio() if block.data:
+            return {"type": block.type, "data": block.data, "mimeType": block.mime_type}
+        case File() if block.data:
+            uri = f"file:///{quote(block.filename or 'output', errors='replace')}"
+            return _embedded({"uri": uri, "mimeType": block.mime_type, "blob": block.data}, about)
+        case Image() | Audio() | File() if block.url:
+            return _link(block.url, getattr(block, "filename", ""), block.mime_type)
+        case _:
+            return _text(block_text(block))
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": legible(text)}
+
+
+def _embedded(resource: dict[str, Any], about: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {"type": "resource", "resource": sound({**resource, **(about or {})})}
+
+
+def _link(uri: str, name: str, mime_type: str) -> dict[str, Any]:
+    kind = {"mimeType": mime_type} if mime_type else {}
+    return {"type": "resource_link", **sound({"uri": uri, "name": name or uri.rpartition("/")[2] or uri, **kind})}

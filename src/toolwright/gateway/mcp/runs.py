@@ -1,0 +1,75 @@
+"""Runs: the work of tasks, which the runtime owns and nobody has to wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from toolwright.core.outcome import Failed, Outcome
+from toolwright.runtime.standing import conclude
+
+if TYPE_CHECKING:
+    from toolwright.gateway.mcp.watch import Watch
+    from toolwright.runtime.runtime import Runtime
+
+Run: TypeAlias = asyncio.Task[Outcome | None]
+
+log = logging.getLogger("toolwright")
+MOST, MOST_OF_USER = 1_000, 200
+"""Tasks that run at the same time, in all and of one user."""
+
+
+class Runs:
+    """What runs here, by the ids of tasks. How it ends is written down, also where it came to nothing."""
+
+    def __init__(self, runtime: Runtime, watch: Watch) -> None:
+        self._runtime, self._watch = runtime, watch
+        self._running: dict[str, Run] = {}
+        self._users: Counter[str | None] = Counter()
+
+    def __contains__(self, task_id: str) -> bool:
+        return task_id in self._running
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def have_room(self, user: str | None) -> bool:
+        """Whether one more may run for a user."""
+        return len(self._running) < MOST and self._users[user] < MOST_OF_USER
+
+    def begin(self, task_id: str, user: str | None, work: Coroutine[Any, Any, Outcome | None]) -> Run:
+        """Have it done, however long that takes and whoever leaves."""
+        run = self._running[task_id] = self._runtime.parts.reaper.own(self._carried_out(task_id, work))
+        self._users[user] += 1
+        run.add_done_callback(lambda ended: self._over(task_id, user, ended))
+        return run
+
+    async def _carried_out(self, task_id: str, work: Coroutine[Any, Any, Outcome | None]) -> Outcome | None:
+        parts = self._runtime.parts
+        try:
+            outcome = await work
+        except asyncio.CancelledError:
+            if parts.open:
+                await conclude(parts, task_id, Failed("cancelled", "The task was cancelled."))
+            raise
+        if isinstance(outcome, Failed):
+            await conclude(parts, task_id, outcome)
+        return outcome
+
+    def _over(self, task_id: str, user: str | None, run: Run) -> None:
+        if self._running.get(task_id) is run:
+            del self._running[task_id]
+        self._users[user] -= 1
+        if not self._users[user]:
+            del self._users[user]
+        if not run.cancelled() and (error := run.exception()) is not None:
+            log.error("Task %s could not go on", task_id, exc_info=error)
+        self._watch.tell(task_id)
+
+    def stop(self, task_id: str) -> None:
+        """Stop what is on its way, and has not come to where the runtime stops calls."""
+        if (run := self._running.get(task_id)) is not None:
+            run.cancel()

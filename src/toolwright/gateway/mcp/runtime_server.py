@@ -1,0 +1,121 @@
+"""Server: the library's server with a runtime behind it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from mcp.server import NotificationOptions, Server
+from mcp.server.caching import CacheHint
+from mcp.server.subscriptions import ListenHandler
+
+from toolwright.core.errors import DefinitionError
+from toolwright.gateway.mcp.caller import TASKS
+from toolwright.gateway.mcp.calls import Calls
+from toolwright.gateway.mcp.life import Life
+from toolwright.gateway.mcp.listening import Listening
+from toolwright.gateway.mcp.news import News
+from toolwright.gateway.mcp.options import Options
+from toolwright.gateway.mcp.outputs import FOR_GOOD, Outputs
+from toolwright.gateway.mcp.result import legible
+from toolwright.gateway.mcp.served import Served
+from toolwright.gateway.mcp.taskparams import CancelTask, GetTask, UpdateTask
+from toolwright.gateway.mcp.tasks import Tasks
+from toolwright.gateway.mcp.tools import FRESH, Tools
+from toolwright.runtime.runtime import Runtime
+
+if TYPE_CHECKING:
+    from mcp.server.models import InitializationOptions
+    from mcp.shared._stream_protocols import ReadStream, WriteStream
+    from mcp.shared.message import SessionMessage
+
+MOST_LISTENERS = 256
+_HINTS: dict[Any, CacheHint] = {
+    "server/discover": CacheHint(FRESH, "private"),
+    "tools/list": CacheHint(FRESH, "private"),
+    "resources/list": CacheHint(0, "private"),  # it is looked at after a call, which may have added to it
+    "resources/templates/list": CacheHint(FOR_GOOD, "public"),
+    "resources/read": CacheHint(FOR_GOOD, "private"),
+}
+
+
+class RuntimeServer(Server[Any]):
+    """A runtime as an MCP server. It is given a running runtime, or starts it as long as it is served."""
+
+    def __init__(self, runtime: Runtime, options: Options) -> None:
+        self.runtime, self.news = runtime, News()
+        self.served = Served(runtime, options)
+        self.tasks, tools, outputs = Tasks(self.served), Tools(self.served), Outputs(self.served)
+        self.listening = ListenHandler(self.news.bus, max_subscriptions=MOST_LISTENERS)
+        self.life = Life(self.served, self.news, self.listening)
+        super().__init__(
+            options.name,
+            version=options.version or _our_version(),
+            lifespan=_lifespan,
+            cache_hints=_HINTS,
+            get_tool_input_schema=tools.schema,
+            on_list_tools=tools,  # type: ignore[arg-type]  # a dict is as good as the model that it would be made of
+            on_call_tool=Calls(self.served, self.tasks),  # type: ignore[arg-type]
+            on_list_resources=outputs.list,  # type: ignore[arg-type]
+            on_list_resource_templates=outputs.templates,  # type: ignore[arg-type]
+            on_read_resource=outputs.read,  # type: ignore[arg-type]
+            on_subscriptions_listen=Listening(self.listening, self.tasks),
+        )
+        self.extensions = {TASKS: {}}
+        self.add_request_handler("tasks/get", GetTask, self.tasks.get)
+        self.add_request_handler("tasks/update", UpdateTask, self.tasks.update)
+        self.add_request_handler("tasks/cancel", CancelTask, self.tasks.cancel)
+        self.middleware = [self.news.meet]  # spans are the runtime's own
+
+    @property
+    def instructions(self) -> str | None:
+        """What all providers want a model to know, as it is now."""
+        return legible(self.runtime.instructions()) or None
+
+    @instructions.setter
+    def instructions(self, given: str | None) -> None:
+        """The library sets what it was given, which is nothing."""
+
+    async def run(
+        self,
+        read_stream: ReadStream[SessionMessage | Exception],
+        write_stream: WriteStream[SessionMessage],
+        initialization_options: InitializationOptions,
+        raise_exceptions: bool = False,
+    ) -> None:
+        """Serve one connection. What its client is told was written before the runtime had to run."""
+        async with self.life:
+            told = initialization_options.model_copy(update={"instructions": self.instructions})
+            await super().run(read_stream, write_stream, told, raise_exceptions)
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        """What clients of the older protocol are told."""
+        told = notification_options or NotificationOptions(tools_changed=True, resources_changed=True)
+        # Tasks are an extension of the newer protocol alone.
+        return super().create_initialization_options(told, experimental_capabilities, extensions or {})
+
+
+def _our_version() -> str:
+    # Not by import: the root package knows the names of all layers, and this one is not to know its neighbours.
+    return str(sys.modules["toolwright"].__version__)
+
+
+@asynccontextmanager
+async def _lifespan(server: Server[Any]) -> AsyncIterator[None]:
+    assert isinstance(server, RuntimeServer)
+    async with server.life:
+        yield
+
+
+def server(runtime: Runtime, **options: Any) -> RuntimeServer:
+    """The library's server object for a runtime, for those who bring their own transport."""
+    if not isinstance(runtime, Runtime):
+        raise DefinitionError(f"{type(runtime).__name__} cannot be served.", fix="give a Runtime.")
+    return RuntimeServer(runtime, Options.of(options))

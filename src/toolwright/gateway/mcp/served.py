@@ -1,0 +1,136 @@
+"""Served: a runtime as the clients of a server see it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakMethod, finalize
+
+from toolwright.core.errors import DefinitionError
+from toolwright.core.names import nearest
+from toolwright.gateway.mcp.result import sound
+from toolwright.runtime.outputs import NAME as READER
+
+if TYPE_CHECKING:
+    from toolwright.catalogue.listing import Listing
+    from toolwright.gateway.mcp.options import Options
+    from toolwright.runtime.runtime import Runtime
+    from toolwright.runtime.scope import Scope
+
+MOST_SCOPES = 1_000
+LONGEST = 200
+"""Characters of a name that is looked for among others like it."""
+
+
+class Offered(NamedTuple):
+    """A tool as it is offered."""
+
+    entry: dict[str, Any]
+    """What a client is shown of it."""
+    listing: Listing
+
+    @property
+    def task_support(self) -> str:
+        """Whether it runs as a task: never by itself, where it can, or always."""
+        execution = self.entry.get("execution")
+        said = execution.get("taskSupport") if isinstance(execution, Mapping) else None
+        return said if said in ("optional", "required") else "forbidden"
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether it says what its results look like."""
+        return "outputSchema" in self.entry
+
+
+class Served:
+    """What there is to call, and for whom."""
+
+    def __init__(self, runtime: Runtime, options: Options) -> None:
+        self.runtime, self.options = runtime, options
+        self._offered: dict[str, Offered] | None = None
+        self._named: dict[str, Offered] | None = None
+        self._scopes: dict[str | None, Scope] = {}
+        forget = WeakMethod(self._forget)
+        finalize(self, runtime.catalogue.watch(lambda: (found := forget()) and found()))
+
+    def check(self) -> None:
+        """Raises `DefinitionError` if there is no such selection of tools."""
+        try:
+            if self.options.toolset is not None:
+                self.runtime.catalogue.toolset(self.options.toolset)
+        except KeyError as error:
+            raise DefinitionError(error.args[0], fix="serve one that there is, or leave it out.") from None
+
+    def _forget(self) -> None:
+        self._offered = self._named = None
+
+    @property
+    def offered(self) -> dict[str, Offered]:
+        """Every tool that a model may see, by the name that clients use; worked out once per change."""
+        if self._offered is None:
+            self._offered = self._made()
+        return self._offered
+
+    def _made(self) -> dict[str, Offered]:
+        found = [
+            (entry, listing)
+            for entry in self._described()
+            if (listing := self.runtime.catalogue.find(entry.get("name", ""))) is not None
+        ]
+        bearers = Counter(_own_name(listing) for _, listing in found)
+        taken = {entry["name"] for entry, _ in found}
+        made: dict[str, Offered] = {}
+        for entry, listing in found:
+            own = _own_name(listing)
+            short = self.options.short_names and bearers[own] == 1 and (own == entry["name"] or own not in taken)
+            name = own if short else entry["name"]
+            made[name] = Offered({**sound(entry), "name": name}, listing)
+        return made
+
+    def _described(self) -> list[dict[str, Any]]:
+        toolset = self.options.toolset
+        try:
+            chosen = self.runtime.describe("mcp", toolset=toolset)
+        except KeyError:  # the last of its tools has gone
+            return []
+        if toolset is None or any(entry.get("name") == READER for entry in chosen):
+            return chosen
+        # Whoever is given an output that was cut has to be able to read the rest.
+        return [*chosen, *(entry for entry in self.runtime.describe("mcp") if entry.get("name") == READER)]
+
+    def find(self, name: str) -> Offered | None:
+        """The tool of that name."""
+        return self.offered.get(name)
+
+    def named(self, tool: str) -> Offered | None:
+        """The tool that the runtime knows by that name."""
+        offered = self.offered
+        if self._named is None:
+            self._named = {each.listing.name: each for each in offered.values()}
+        return self._named.get(tool)
+
+    def nearest(self, name: str) -> str:
+        """A sentence about the names that were most likely meant; empty if there are none."""
+        known = [shown for shown, each in self.offered.items() if each.listing.name == name]
+        near = known or nearest(name[:LONGEST], self.offered)
+        return f" Did you mean {', '.join(near)}?" if near else ""
+
+    def scope(self, user: str | None) -> Scope:
+        """The runtime for one user."""
+        if (scope := self._scopes.get(user)) is None:
+            if len(self._scopes) >= MOST_SCOPES:
+                self._scopes.clear()
+            scope = self._scopes[user] = self.runtime.scope(user=user) if user is not None else self.runtime
+        return scope
+
+
+_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+
+
+def _own_name(listing: Listing) -> str:
+    """What whoever provides a tool calls it, where any client can take that; else our name for it."""
+    said = listing.tool.face.provider_options.get("mcp")
+    name = said.get("name") if isinstance(said, Mapping) else None
+    return name if isinstance(name, str) and _NAME.fullmatch(name) else listing.tool.name

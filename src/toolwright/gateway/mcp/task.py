@@ -1,0 +1,59 @@
+"""Task: a call as the tasks extension shows it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR
+
+from toolwright.core.outcome import Failed, Outcome, Pending
+from toolwright.gateway.mcp.questions import Question
+from toolwright.gateway.mcp.result import legible, result_of
+
+if TYPE_CHECKING:
+    from toolwright.gateway.mcp.served import Offered
+    from toolwright.runtime.standing import Standing
+
+POLL = 500
+"""Milliseconds between two looks of a client."""
+OVER = ("completed", "cancelled", "failed")
+"""What a task never leaves again."""
+
+
+def task_of(
+    standing: Standing, outcome: Outcome | None, question: Question | None, *, ttl: int | None, offered: Offered | None
+) -> dict[str, Any]:
+    """All that `tasks/get` says of a call, but for the `resultType`."""
+    about = {
+        "taskId": standing.call_id,
+        "createdAt": _moment(standing.created_at),
+        "lastUpdatedAt": _moment(max(standing.changed_at, standing.created_at)),
+        "ttlMs": ttl,
+        "pollIntervalMs": POLL,
+    }
+    match outcome:
+        case None:
+            return {**about, "status": "working"}
+        case Pending() if question is not None and question.requests:
+            asks = {"statusMessage": legible(outcome.message), "inputRequests": question.wire}
+            return {**about, "status": "input_required", **asks}
+        case Pending():
+            return {**about, "status": "working", "statusMessage": legible(outcome.message)}
+        case Failed(code="cancelled"):
+            return {**about, "status": "cancelled", "statusMessage": legible(outcome.message)}
+        case Failed(code="crashed"):  # what broke is no answer of the tool
+            return {**about, **_failed(INTERNAL_ERROR, legible(outcome.message))}
+    try:
+        return {**about, "status": "completed", "result": result_of(outcome, offered)}
+    except MCPError as error:
+        return {**about, **_failed(error.code, error.message)}
+
+
+def _failed(code: int, message: str) -> dict[str, Any]:
+    return {"status": "failed", "statusMessage": message, "error": {"code": code, "message": message}}
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

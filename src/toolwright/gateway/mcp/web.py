@@ -1,0 +1,115 @@
+"""Web: a runtime served over HTTP, as an ASGI app: streamable HTTP, in both eras of the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import RequestBodyLimitMiddleware
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Mount
+
+from toolwright.core.errors import DefinitionError
+from toolwright.gateway.mcp.bodies import Bodies
+from toolwright.gateway.mcp.contained import contain
+from toolwright.gateway.mcp.flights import Flights
+from toolwright.gateway.mcp.hosts import Hosts
+from toolwright.gateway.mcp.reading import MOST
+from toolwright.gateway.mcp.runtime_server import server
+from toolwright.gateway.mcp.token import Guarded, Token
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from toolwright.runtime.runtime import Runtime
+
+SESSIONS = 1_000
+"""Sessions of the older protocol at one time."""
+IDLE = 30 * 60.0
+"""Seconds after which one that nobody uses is ended."""
+_METHODS = ("GET", "POST", "DELETE")
+
+
+def app(
+    runtime: Runtime,
+    *,
+    path: str = "/mcp",
+    token: Token | None = None,
+    hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    **options: Any,
+) -> Starlette:
+    """An ASGI app that serves a runtime, which is started with it if it does not run.
+
+    Args:
+        path: where; all other paths are not found.
+        token: the bearer token that every request has to show; or a function, maybe async, from the token that was
+            shown to the name of the user whom the request is for, or None if it is not good.
+        hosts: names that this server is reached by, besides those of this machine alone; `"*"` for any.
+        origins: pages of browsers that may talk to it, as `"https://example.org"`, besides those of this machine.
+        options: those of `server`.
+    """
+    made = server(runtime, **options)
+    contain(made)
+    made.middleware.append(Flights())
+    # Whoever serves the app has checked the hosts by then.
+    sessions = StreamableHTTPSessionManager(made, session_idle_timeout=IDLE, max_sessions=SESSIONS)
+    inner: ASGIApp = RequestBodyLimitMiddleware(Bodies(sessions.handle_request), MOST)
+    if token is not None:
+        inner = Guarded(inner, token)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with _nothing_left(), sessions.run():
+            yield
+
+    return Starlette(routes=[Mount("/", Hosts(_At(_checked(path), inner), hosts, origins))], lifespan=lifespan)
+
+
+class _At:
+    """An app at one path, for the methods that it has."""
+
+    def __init__(self, path: str, app: ASGIApp) -> None:
+        self._path, self._app = path, app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return  # the server refuses a websocket that nobody takes
+        path = scope["path"].removeprefix(scope.get("root_path", ""))  # it may be mounted in another app
+        if path.rstrip("/") != self._path:
+            await JSONResponse({"error": "There is nothing here."}, 404)(scope, receive, send)
+        elif scope["method"] not in _METHODS:
+            allowed = {"Allow": ", ".join(_METHODS)}
+            await JSONResponse({"error": "This method is not allowed."}, 405, headers=allowed)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+def _checked(path: str) -> str:
+    if not path.startswith("/") or any(each in path for each in "?#\0 "):
+        raise DefinitionError(f"path={path!r} is no path.", fix="begin it with a slash, as in '/mcp'.")
+    return path.rstrip("/")
+
+
+@asynccontextmanager
+async def _nothing_left() -> AsyncIterator[None]:
+    """End what the library behind event streams leaves running for as long as the loop does."""
+    from sse_starlette import sse
+
+    before = asyncio.all_tasks()
+    try:
+        yield
+    finally:
+        watching = [
+            task
+            for task in asyncio.all_tasks() - before
+            if getattr(task.get_coro(), "cr_code", None) is sse._shutdown_watcher.__code__
+        ]
+        for task in watching:
+            task.cancel()
+        if watching:
+            await asyncio.wait(watching)

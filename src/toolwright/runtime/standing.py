@@ -1,0 +1,98 @@
+"""Standing: how a call stands that is remembered under its id."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from toolwright.core.call import Principal
+from toolwright.core.outcome import Failed, Outcome
+from toolwright.runtime.plain import plain_of
+from toolwright.runtime.waits import shown
+from toolwright.store import ledger as rows
+from toolwright.store.database import StoreError, Unexpected, Unstorable
+from toolwright.store.ledger import State
+from toolwright.store.outcomes import outcome_text
+
+if TYPE_CHECKING:
+    from toolwright.runtime.parts import Parts
+    from toolwright.store.ledger import Known
+    from toolwright.store.pending import Held
+
+log = logging.getLogger("toolwright")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A call that is remembered: what came of it, or what it waits for."""
+
+    call_id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    outcome: Outcome | None
+    """None while it runs, or is about to."""
+    round: int
+    """Which of its questions is open; 0 if none is."""
+    created_at: float
+    changed_at: float
+    """When it last began to wait, was answered, or ended."""
+    state: State
+    """The ledger's own word."""
+
+
+async def standing(parts: Parts, call_id: str, viewer: Principal) -> Standing | None:
+    """How a call stands, for those who may know of it: to a stranger it looks like an unknown id."""
+    if parts.store is None:
+        return None
+    if (held := await parts.waits.find(call_id, viewer)) is not None:
+        return _of_wait(parts, held)
+    try:
+        call = await parts.ledger.find(call_id)
+    except Unstorable:  # nothing was ever kept under such a name
+        return None
+    if call is None or not _may_see(call, viewer):
+        return None
+    return _made(parts, call, call.created_at)
+
+
+def _of_wait(parts: Parts, held: Held) -> Standing:
+    call, wait, last = held.call, held.wait, held.rounds[-1]
+    changed = last.answered_at or last.created_at
+    if wait is None or call.call_id in parts.waits.going:
+        return _made(parts, call, changed)
+    return _made(parts, call, changed, shown(held, wait).pending(), wait.round)
+
+
+def _made(parts: Parts, call: Known, changed: float, outcome: Outcome | None = None, round: int = 0) -> Standing:
+    if call.state in ("ended", "unknown"):
+        outcome, round, changed = parts.ledger.said(call), 0, call.ended_at or changed
+    return Standing(
+        call.call_id, call.tool, plain_of(call.arguments), outcome, round, call.created_at, changed, call.state
+    )  # fmt: skip
+
+
+def _may_see(call: Known, viewer: Principal) -> bool:
+    return viewer.user in (None, call.user_id) and (viewer.session is None or call.session in (None, viewer.session))
+
+
+async def conclude(parts: Parts, call_id: str, outcome: Failed) -> None:
+    """Write how a call under an id of its own came to nothing, which the ledger leaves open for another try."""
+    try:
+        store = await parts.remembered()
+        await store.write([rows.ended_unclaimed(call_id, outcome_text(outcome))])
+    except Unexpected:
+        return  # it was never remembered, or its end is written already
+    except StoreError as error:
+        log.warning("How call %s ended could not be written down: %s", call_id, error)
+
+
+async def is_at_work(parts: Parts, owner: str) -> bool:
+    """Whether a runtime is at work: this one, or another on the same store."""
+    if owner == parts.owner:
+        return parts.open
+    if not parts.durable or not owner:
+        return False
+    store = await parts.remembered()
+    return await store.owners.is_at_work(owner)

@@ -1,0 +1,203 @@
+"""`toolwright mcp`, as clients start it and as people do."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from tests.gateway.mcp import processes
+from tests.gateway.mcp.lines_peer import SOON, call, line, message
+from tests.gateway.mcp.processes import INSIDE, on_a_port, piped
+from tests.gateway.mcp.talking import ERAS
+from tests.gateway.mcp.web_peer import calling, request
+
+pytestmark = pytest.mark.timeout(20)  # processes take their time on a busy machine
+toolwright = processes.toolwright  # a fixture
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_starts_it_and_calls_its_tools(toolwright, era):
+    program = StdioServerParameters(command=toolwright[0], args=[*toolwright[1:], "mcp", "--tools", INSIDE])
+    async with Client(program, mode=era) as client:
+        names = [each.name for each in (await client.list_tools()).tools]
+        called = await client.call_tool("add", {"a": 1, "b": 2})
+
+    assert names == ["add", "state", "wait", "block", "run", "delete"]
+    assert called.structured_content == {"result": 3}
+
+
+async def test_nothing_but_the_protocol_is_written_to_stdout(toolwright):
+    async with piped(toolwright, stderr=PIPE) as (peer, process):
+        assert (await peer.ask(call(1, "run", True)))["result"]["content"][0]["text"] == "ran"
+        peer.close()
+        rest, told = await process.communicate()
+
+    assert rest == b""
+    assert told.decode().splitlines() == ["printed by a handler", "printed by a child", "ended"]
+
+
+@pytest.mark.parametrize("how", ["end of input", signal.SIGTERM, signal.SIGINT])
+async def test_it_ends_soon_and_in_order_whatever_runs(toolwright, how):
+    async with piped(toolwright, stderr=PIPE) as (peer, process):
+        inside = (await peer.ask(call(0, "state", True)))["result"]["structuredContent"]["pid"]
+        await peer.send(call(1, "wait", True), call(2, "block", True), message("ping", 3))
+        await peer.receive()
+        began = time.monotonic()
+        if isinstance(how, str):
+            peer.close()
+        else:
+            os.kill(inside, how)
+        _, told = await asyncio.wait_for(process.communicate(), SOON)
+
+    assert time.monotonic() - began < 3
+    assert process.returncode == 0
+    assert told == b""
+
+
+def test_files_do_for_streams(toolwright, tmp_path):
+    asked, answered = tmp_path / "asked", tmp_path / "answered"
+    asked.write_bytes(b"".join(line(call(number, "add", True, a=number, b=1)) for number in range(2000)))
+    with asked.open("rb") as source, answered.open("wb") as target:
+        ended = subprocess.run(
+            [*toolwright, "mcp", "--tools", INSIDE], stdin=source, stdout=target, stderr=PIPE, timeout=15, check=False
+        )
+
+    answers = [json.loads(each) for each in answered.read_text().splitlines()]
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert {each["id"]: each["result"]["structuredContent"]["result"] for each in answers} == {
+        number: number + 1 for number in range(2000)
+    }
+
+
+def test_without_input_there_is_nothing_to_do(toolwright):
+    ended = subprocess.run(
+        [*toolwright, "mcp", "--tools", INSIDE], stdin=subprocess.DEVNULL, capture_output=True, timeout=15, check=False
+    )
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+
+
+async def test_over_http_it_says_where_and_wants_the_token(toolwright):
+    with on_a_port(toolwright, "--path", "/tools", "--token-env", "OUR_TOKEN", OUR_TOKEN="s3cret") as (site, _):
+        asked = calling("add", a=1, b=2).replace(b" /mcp ", b" /tools ")
+        refused = await site.ask(asked)
+        served = await site.ask(asked.replace(b"\r\n", b"\r\nAuthorization: Bearer s3cret\r\n", 1))
+        lost = await site.ask(calling("add", a=1, b=2))
+
+    assert (refused.status, served.status, lost.status) == (401, 200, 404)
+
+
+def test_over_http_it_tells_how_to_connect(toolwright):
+    command = [*toolwright, "mcp", "--http", "--port", "0", "--tools", INSIDE, "--token-env", "OUR_TOKEN"]
+    process = subprocess.Popen(command, stderr=PIPE, stdout=PIPE, text=True, env={**os.environ, "OUR_TOKEN": "s3cret"})
+    assert process.stderr is not None
+    told = [process.stderr.readline() for _ in range(2)]
+    process.kill()
+    out, _ = process.communicate()
+
+    assert told[0].startswith("Serving 6 tools over MCP at http://127.0.0.1:")
+    assert "claude mcp add --transport http toolwright http://127.0.0.1:" in told[1]
+    assert told[1].endswith('--header "Authorization: Bearer $OUR_TOKEN"\n')
+    assert "s3cret" not in "".join(told)
+    assert out == ""
+
+
+async def test_what_the_configuration_asks_for_is_asked(toolwright, tmp_path):
+    (tmp_path / "toolwright.yaml").write_text(
+        "policy: [{tools: add, decision: deny, reason: never}]\nstore: calls.db\n"
+    )
+    with on_a_port(toolwright, "--config", str(tmp_path / "toolwright.yaml")) as (site, _):
+        denied = await site.ask(calling("add", a=1, b=2))
+        allowed = await site.ask(calling("delete", name="x"))
+
+    assert denied.json["result"]["isError"] is True
+    assert "never" in denied.json["result"]["content"][0]["text"]
+    assert allowed.json["result"]["content"][0]["text"] == "x is gone"
+
+
+async def test_without_rules_it_asks_before_anything_but_reading(toolwright):
+    with on_a_port(toolwright) as (site, _):
+        answer = await site.ask(calling("delete", name="x"))
+
+    assert '"waiting_for":"approval"' in answer.json["result"]["content"][0]["text"]
+
+
+async def test_the_sample_workspace_can_be_worked_on(toolwright, tmp_path):
+    shutil.copytree(EXAMPLES / "workspace", tmp_path / "workspace")
+    shutil.copy(EXAMPLES / "serve.yaml", tmp_path)
+    with on_a_port(toolwright, "--config", str(tmp_path / "serve.yaml")) as (site, _):
+        read = await site.ask(calling("read", file_path="notes/plan.md"))
+        edited = await site.ask(calling("edit", file_path="notes/plan.md", old_string="teh", new_string="the"))
+        asked = await site.ask(calling("bash", command="python3 shop.py", description="Add up the orders"))
+        outside = await site.ask(calling("read", file_path="../serve.yaml"))
+
+    assert "Order more of it" in read.json["result"]["content"][0]["text"]
+    assert edited.json["result"]["isError"] is False
+    assert '"waiting_for":"approval"' in asked.json["result"]["content"][0]["text"]
+    assert outside.json["result"]["isError"] is True
+    assert "to the customers" in (tmp_path / "workspace/notes/plan.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--port", "9000"], "--port mean something with --http only."),
+        (
+            ["--http", "--host", "0.0.0.0"],
+            "0.0.0.0 can be reached from other machines, so clients have to show a token.",
+        ),
+        (["--http", "--host", "example.org"], "--token-env NAME"),
+        (["--http", "--token-env", "NOT_SET"], "The variable NOT_SET that holds the token is not set, or empty."),
+        (["--http", "--host", "::1", "--port", "70000"], "70000"),
+        (["--http", "--path", "x"], "begin it with a slash"),
+        (["--http", "--host", "203.0.113.7", "--token-env", "HOME"], "is no address of this machine"),
+        (["--http", "--host", "no such host", "--token-env", "HOME"], "is no address of this machine"),
+        (["--toolset", "no_such"], "no_such"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(run, options, told):
+    ended = run("mcp", "--tools", INSIDE, *options)
+
+    assert ended.code == 2
+    assert told in ended.err
+    assert ended.out == ""
+    assert "Traceback" not in ended.err
+
+
+def test_a_port_that_is_in_use_is_told_of(run):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ended = run("mcp", "--tools", INSIDE, "--http", "--port", port)
+
+    assert ended.code == 2
+    assert f"Port {port} on 127.0.0.1 is in use. Choose another with --port" in ended.err
+
+
+def test_without_tools_there_is_nothing_to_serve(run):
+    ended = run("mcp")
+
+    assert ended.code == 2
+    assert "There are no tools here" in ended.err
+
+
+def test_a_person_is_told_what_this_is(terminal):
+    screen = terminal("mcp", "--tools", INSIDE)
+    screen.sees("A client starts it by itself")
+    screen.sees("Ctrl-D ends it")
+    screen.types("\x04", enter=False)
+
+    assert screen.ends() == 0
+
+
+def test_a_request_of_ours_is_well_formed():
+    assert request(b"x").endswith(b"Content-Length: 1\r\n\r\nx")

@@ -1,0 +1,15 @@
+"""Our own server: a `Runtime` with the tools that the suite expects, as an application would define them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.fixture_answers import ANSWERS, Changing
+from tests.conformance.fixture_jobs import JOBS
+from tests.conformance.fixture_questions import Questions
+from toolwright import Runtime, gateway
+
+
+def app() -> Any:
+    """Over streamable HTTP, at `/mcp`; tools of providers go by their own names."""
+    return gateway.mcp.app(Runtime(*ANSWERS, *JOBS, Changing(), Questions()), short_names=True)

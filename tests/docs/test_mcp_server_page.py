@@ -1,0 +1,109 @@
+"""The reference of serving over MCP says what the code does."""
+
+import inspect
+import re
+from ast import literal_eval
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from toolwright import Runtime, gateway
+from toolwright.gateway.mcp import (
+    calls,
+    gate,
+    listening,
+    news,
+    outlet,
+    outputs,
+    progress,
+    questions,
+    reading,
+    runs,
+    runtime_server,
+    task,
+    tasks,
+    web,
+)
+from toolwright.gateway.mcp.options import Options
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "mcp-server.md").read_text(encoding="utf-8")
+NAMES = (Path(__file__).parents[2] / "docs" / "reference" / "names.md").read_text(encoding="utf-8")
+
+
+def rows(heading: str, page: str = PAGE) -> list[list[str]]:
+    """The rows of the table whose first column is called so."""
+    table = page.partition(f"| {heading} |")[2].partition("\n\n")[0]
+    lines = [line for line in table.splitlines()[2:] if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def row(heading: str, start: str) -> str:
+    [found] = [" ".join(cells) for cells in rows(heading) if cells[0].startswith(start)]
+    return found
+
+
+def test_every_option_stands_with_its_default():
+    told = {name.strip("`"): literal_eval(default.strip("`")) for name, default, *_ in rows("option")}
+
+    assert told == {field.name: field.default for field in fields(Options)}
+
+
+def test_every_function_stands_with_its_parameters():
+    told = {re.search(r"gateway\.mcp\.(\w+)\(", cells[0])[1]: cells[0] for cells in rows("function")}
+
+    assert sorted(told) == sorted(gateway.mcp.__all__)
+    for name, told_of in told.items():
+        taken = set(inspect.signature(getattr(gateway.mcp, name)).parameters)
+        assert taken <= set(re.findall(r"\w+", told_of)), name
+
+
+def test_every_parameter_of_the_app_is_told():
+    taken = [name for name in inspect.signature(gateway.mcp.app).parameters if name not in ("runtime", "options")]
+
+    assert [cells[0].strip("`") for cells in rows("of `app`")] == taken
+
+
+def test_every_name_of_the_module_has_a_row():
+    told = sorted(cells[0].strip("`") for cells in rows("inside `gateway`", NAMES))
+
+    assert told == sorted(f"gateway.mcp.{name}" for name in gateway.mcp.__all__)
+
+
+def test_every_method_that_is_served_is_in_the_table():
+    served = gateway.mcp.server(Runtime())._request_handlers
+    told = re.findall(r"`([\w/]+)`", " ".join(cells[0] for cells in rows("method")))
+
+    assert sorted(set(told) - {"initialize", "notifications/cancelled"}) == sorted(served)
+
+
+def test_the_statuses_of_a_task_are_those_of_the_code():
+    told = [cells[0].strip("`") for cells in rows("`status`")]
+
+    assert set(re.findall(r'"status": "(\w+)"', inspect.getsource(task))) == set(told)
+
+
+@pytest.mark.parametrize(
+    ("start", "numbers"),
+    [
+        ("bytes of a message", [reading.MOST >> 20]),
+        ("bytes of an output", [outputs.LARGEST >> 20]),
+        ("requests of a connection", [gate.AT_ONCE]),
+        ("sessions", [web.SESSIONS, web.IDLE / 60]),
+        ("streams", [runtime_server.MOST_LISTENERS, listening.MOST_IDS]),
+        ("tasks that run", [runs.MOST, runs.MOST_OF_USER]),
+        ("reports", [progress.MOST]),
+        ("questions", [calls.ROUNDS]),
+        ("characters", [questions.LONGEST]),
+        ("seconds", [outlet.PATIENCE]),
+    ],
+)
+def test_the_limits_are_those_of_the_code(start, numbers):
+    assert [float(each) for each in re.findall(r"\d+", row("what", start))] == numbers
+
+
+def test_times_are_those_of_the_code():
+    assert f"within {tasks.AT_ONCE * 1000:g} ms" in PAGE
+    assert f"within {news.BUNDLE * 1000:g} ms" in PAGE
+    assert f"else {tasks.IN_MEMORY / 60_000:g} minutes" in PAGE
+    assert outputs.FOR_GOOD == 24 * 3_600_000

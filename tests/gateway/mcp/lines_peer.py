@@ -1,0 +1,123 @@
+"""A client that writes and reads lines, and keeps to no rules: over pipes in this process, or over a process's own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from toolwright import Runtime, gateway
+from toolwright.gateway.mcp.eras import converse
+from toolwright.gateway.mcp.stdio import pipe
+
+SOON = 4.0
+"""Seconds within which what has to happen happens."""
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": {"name": "lines", "version": "1"},
+}
+
+
+def message(method: str, id: Any = None, /, **params: Any) -> dict[str, Any]:
+    """A request, or a notification where no id is given."""
+    named = {} if id is None else {"id": id}
+    return {"jsonrpc": "2.0", **named, "method": method, "params": params}
+
+
+def call(id: Any, tool: str, modern: bool = False, /, **arguments: Any) -> dict[str, Any]:
+    """A call of a tool."""
+    return message("tools/call", id, name=tool, arguments=arguments, **({"_meta": META} if modern else {}))
+
+
+def line(value: Any) -> bytes:
+    return json.dumps(value).encode() + b"\n"
+
+
+class Peer:
+    """One end of a conversation in lines."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.server: asyncio.Task[None] | None = None
+
+    async def send(self, *values: Any) -> None:
+        """Messages, or bytes as they are, at once."""
+        self.writer.write(b"".join(each if isinstance(each, bytes) else line(each) for each in values))
+        await asyncio.wait_for(self.writer.drain(), SOON)
+
+    async def receive(self) -> dict[str, Any]:
+        """The next message."""
+        came = await asyncio.wait_for(self.reader.readline(), SOON)
+        if not came:
+            raise EOFError
+        found: dict[str, Any] = json.loads(came)
+        return found
+
+    async def answers(self, number: int) -> dict[Any, dict[str, Any]]:
+        """So many messages, by their ids."""
+        return {each.get("id"): each for each in [await self.receive() for _ in range(number)]}
+
+    async def ask(self, value: Any) -> dict[str, Any]:
+        """Send one, and take the next."""
+        await self.send(value)
+        return await self.receive()
+
+    async def shake_hands(self, **capabilities: Any) -> dict[str, Any]:
+        """Begin as clients of the older protocol do."""
+        about = {"name": "lines", "version": "1"}
+        hello = message(
+            "initialize", "hello", protocolVersion="2025-11-25", capabilities=capabilities, clientInfo=about
+        )
+        answer = await self.ask(hello)
+        await self.send(message("notifications/initialized"))
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def close(self) -> None:
+        """Say that nothing more comes."""
+        self.writer.close()
+
+
+async def peer_on(reading: int, writing: int) -> Peer:
+    """A peer that reads and writes descriptors, which it closes in the end."""
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=1 << 24)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb", 0))
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(writing, "wb", 0))
+    return Peer(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+
+
+@asynccontextmanager
+async def connected(*tools: Any, limits: dict[str, Any] | None = None, **options: Any) -> AsyncIterator[Peer]:
+    """A peer of a runtime with these tools, over two pipes."""
+    runtime = tools[0] if tools and isinstance(tools[0], Runtime) else Runtime(*tools)
+    there, ours = os.pipe()
+    mine, theirs = os.pipe()
+
+    async def serve() -> None:
+        async with pipe((there, theirs), **(limits or {})) as (reading, writing):
+            await converse(gateway.mcp.server(runtime, **options), reading, writing)
+
+    peer = await peer_on(mine, ours)
+    peer.server = asyncio.create_task(serve())
+    try:
+        yield peer
+    finally:
+        peer.close()
+        unread = asyncio.create_task(_read_on(peer.reader))
+        try:
+            await asyncio.wait_for(peer.server, SOON)
+        finally:
+            os.close(there)
+            os.close(theirs)
+            await unread
+
+
+async def _read_on(reader: asyncio.StreamReader) -> None:
+    """To the end: a server that is asked to end may still write what it was asked for."""
+    reader._transport.resume_reading()  # type: ignore[attr-defined]
+    while await reader.read(1 << 20):
+        pass

@@ -1,0 +1,22 @@
+"""Providers with tools of any name."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolwright import Call, Context, Provider, Tool, tool
+
+
+class Shop(Provider):
+    """Says which tool it did."""
+
+    def __init__(self, namespace: str, *names: str, says: str = "") -> None:
+        self.namespace, self.names, self.says = namespace, names, says
+
+    async def tools(self) -> Sequence[Tool[..., Any]]:
+        return [tool.provided(name, f"Do {name}.") for name in self.names]
+
+    async def invoke(self, call: Call, context: Context) -> str:
+        return f"{self.namespace} did {call.tool}"
+
+    def instructions(self) -> str:
+        return self.says

@@ -1,0 +1,60 @@
+"""How a runtime is served."""
+
+import pytest
+
+from toolwright import DefinitionError, Runtime, __version__, gateway
+
+
+def test_without_options_a_server_is_called_as_we_are():
+    server = gateway.mcp.server(Runtime())
+
+    assert (server.name, server.version) == ("toolwright", __version__)
+
+
+def test_options_are_taken_by_name():
+    server = gateway.mcp.server(Runtime(), name="shop", version="1.2", page=7, user="ada", short_names=True)
+
+    assert (server.name, server.version) == ("shop", "1.2")
+    assert (server.served.options.page, server.served.options.user) == (7, "ada")
+
+
+@pytest.mark.parametrize(("name", "meant"), [("pages", "page"), ("shortnames", "short_names"), ("tool_set", "toolset")])
+def test_an_option_that_there_is_not_is_refused_with_the_nearest(name, meant):
+    with pytest.raises(DefinitionError, match=f"did you mean '{meant}'"):
+        gateway.mcp.server(Runtime(), **{name: 1})
+
+
+@pytest.mark.parametrize("page", [0, -1, 1.5, "10", True, None])
+def test_a_page_has_at_least_one_entry(page):
+    with pytest.raises(DefinitionError, match="page="):
+        gateway.mcp.server(Runtime(), page=page)
+
+
+@pytest.mark.parametrize("option", ["name", "version", "toolset", "user"])
+def test_texts_are_texts(option):
+    with pytest.raises(DefinitionError, match=f"{option}=3"):
+        gateway.mcp.server(Runtime(), **{option: 3})
+
+
+@pytest.mark.parametrize("value", [None, "yes", 1])
+def test_short_names_are_wanted_or_not(value):
+    with pytest.raises(DefinitionError, match="short_names="):
+        gateway.mcp.server(Runtime(), short_names=value)
+
+
+@pytest.mark.parametrize("name", ["", None])
+def test_a_server_has_a_name(name):
+    with pytest.raises(DefinitionError, match="name="):
+        gateway.mcp.server(Runtime(), name=name)
+
+
+def test_nothing_but_a_runtime_is_served():
+    with pytest.raises(DefinitionError, match="Runtime"):
+        gateway.mcp.server([])
+
+
+def test_names_that_there_are_not_are_no_names():
+    with pytest.raises(AttributeError):
+        gateway.mcp.client  # noqa: B018
+    with pytest.raises(AttributeError):
+        gateway.grpc  # noqa: B018

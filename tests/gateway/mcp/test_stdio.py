@@ -1,0 +1,385 @@
+"""A runtime over pipes: what a client may send, how much of it at once, and how the connection ends."""
+
+import asyncio
+import os
+from typing import Any
+
+import pytest
+from mcp_types import INVALID_REQUEST, PARSE_ERROR
+
+from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, connected, line, message
+from toolwright import Context, Runtime, tool
+from toolwright.gateway.mcp.diversion import diverted
+from toolwright.gateway.mcp.lines import Lines, Overlong
+
+MODERN = [False, True]
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+async def say(text: str) -> str:
+    """Say it."""
+    return text
+
+
+@tool
+async def odd() -> str:
+    """Give what no text on a wire can hold."""
+    return "a\ud800b"
+
+
+@tool
+async def crash() -> str:
+    """Go wrong."""
+    raise RuntimeError("/home/somebody/secret.py")
+
+
+class Gates:
+    """Tools that run until they are let go."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.ended: list[str] = []
+        self.open = asyncio.Event()
+
+    @property
+    def tool(self) -> Any:
+        @tool
+        async def wait(name: str = "") -> str:
+            """Wait."""
+            self.begun.append(name)
+            try:
+                await self.open.wait()
+            finally:
+                self.ended.append(name)
+            return name
+
+        return wait
+
+    async def until(self, condition: Any) -> None:
+        for _ in range(int(SOON * 200)):
+            if condition():
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError("It has not happened.")
+
+
+def result(answer: dict[str, Any]) -> Any:
+    return answer["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("modern", MODERN)
+async def test_a_client_of_either_protocol_is_served(modern):
+    async with connected(add) as peer:
+        if not modern:
+            assert (await peer.shake_hands())["serverInfo"]["name"] == "toolwright"
+        listed = await peer.ask(message("tools/list", 1, **({"_meta": META} if modern else {})))
+        called = await peer.ask(call(2, "add", modern, a=1, b=2))
+
+    assert [each["name"] for each in listed["result"]["tools"]] == ["add"]
+    assert called["result"]["structuredContent"] == {"result": 3}
+
+
+async def test_many_messages_in_one_piece_and_one_message_in_many_pieces():
+    async with connected(add) as peer:
+        await peer.send(b"".join(line(call(number, "add", True, a=number, b=1)) for number in range(300)))
+        answers = await peer.answers(300)
+        for piece in (b"\n", b"\r\n", *(bytes([each]) for each in line(call("slow", "add", True, a=1, b=1)))):
+            await peer.send(piece)
+
+        assert {number: answer["result"]["structuredContent"]["result"] for number, answer in answers.items()} == {
+            number: number + 1 for number in range(300)
+        }
+        assert (await peer.receive())["id"] == "slow"
+
+
+NONSENSE = [
+    (b"nonsense", PARSE_ERROR, None),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "ping"', PARSE_ERROR, None),
+    (b"\xff\xfe\x00", PARSE_ERROR, None),
+    (b"\x00", PARSE_ERROR, None),
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":"\\ud800"}}', PARSE_ERROR, None),
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":"\xff"}}', PARSE_ERROR, None),
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":NaN}}', PARSE_ERROR, None),
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":' + b"[" * 100_000, PARSE_ERROR, None),
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":' + b"9" * 10_000 + b"}}", PARSE_ERROR, None),
+    (b"[]", INVALID_REQUEST, None),
+    (line([message("ping", 1), message("ping", 2)])[:-1], INVALID_REQUEST, None),
+    (b"17", INVALID_REQUEST, None),
+    (b'"text"', INVALID_REQUEST, None),
+    (b"null", INVALID_REQUEST, None),
+    (b"{}", INVALID_REQUEST, None),
+    (b'{"jsonrpc":"1.0","id":7,"method":"ping"}', INVALID_REQUEST, 7),
+    (b'{"id":"x","method":"ping"}', INVALID_REQUEST, "x"),
+    (b'{"jsonrpc":"2.0","id":7,"method":9}', INVALID_REQUEST, 7),
+    (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":[1]}', INVALID_REQUEST, 7),
+    (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', INVALID_REQUEST, None),
+    (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', INVALID_REQUEST, None),
+    (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', INVALID_REQUEST, None),
+    (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', INVALID_REQUEST, None),
+    (b'{"jsonrpc":"2.0","id":9}', INVALID_REQUEST, 9),
+]
+
+
+@pytest.mark.parametrize("modern", MODERN)
+async def test_nonsense_is_answered_with_what_is_wrong_and_the_connection_goes_on(modern):
+    async with connected(add) as peer:
+        if not modern:
+            await peer.shake_hands()
+        for sent, code, id in NONSENSE:
+            answer = await peer.ask(sent + b"\n")
+
+            assert (answer["error"]["code"], answer["id"]) == (code, id), sent[:80]
+            assert len(answer["error"]["message"]) < 200
+            assert (await peer.ask(call("good", "add", modern, a=1, b=1)))["id"] == "good"
+
+
+async def test_answers_that_nobody_asked_for_are_passed_over():
+    async with connected(add) as peer:
+        await peer.shake_hands()
+        await peer.send({"jsonrpc": "2.0", "id": 1, "result": {}}, {"jsonrpc": "2.0", "id": 1, "result": 5})
+        await peer.send({"jsonrpc": "2.0", "id": None, "error": {"code": 1, "message": ""}})
+
+        assert (await peer.ask(call("good", "add", a=1, b=1)))["id"] == "good"
+
+
+async def test_unknown_methods_and_tools_are_errors_of_that_request():
+    async with connected(add) as peer:
+        await peer.shake_hands()
+
+        assert (await peer.ask(message("no/such", 1)))["error"]["code"] == -32601
+        assert (await peer.ask(message("tools/call", 2)))["error"]["code"] == -32602
+        assert (await peer.ask(call(3, "sub", a=1)))["error"]["code"] == -32602
+        assert (await peer.ask(call(4, "add", True, a=1, b=1)))["error"]["code"] == INVALID_REQUEST
+        assert (await peer.ask(call(5, "add", a=1, b=1)))["result"]["isError"] is False
+
+
+async def test_a_handshake_is_refused_after_requests_without_one():
+    async with connected(add) as peer:
+        await peer.ask(call(1, "add", True, a=1, b=1))
+
+        refused = await peer.ask(message("initialize", 2, protocolVersion="2025-11-25"))
+
+    assert refused["error"]["code"] == -32022
+    assert refused["error"]["data"] == {"supported": ["2026-07-28"], "requested": "2025-11-25"}
+
+
+async def test_nobody_is_told_where_something_crashed():
+    runtime = Runtime(crash, crash_details=False)
+    async with connected(runtime) as peer:
+        answer = await peer.ask(call(1, "crash", True))
+
+    assert "secret" not in str(answer)
+
+
+@pytest.mark.parametrize(
+    "sent", [call("big", "say", text="x" * 5000), {**call("big", "say", text="x" * 5000), "id": 4}]
+)
+@pytest.mark.parametrize("last", [False, True])
+async def test_a_line_that_is_too_long_is_skipped_and_told_of_by_its_id(sent, last):
+    async with connected(say, limits={"most": 1000}) as peer:
+        await peer.shake_hands()
+        told = await peer.ask({**{key: sent[key] for key in sent if key != "id"}, "id": sent["id"]} if last else sent)
+
+        assert told["error"]["code"] == INVALID_REQUEST
+        assert told["id"] == sent["id"]
+        assert result(await peer.ask(call(5, "say", text="short"))) == "short"
+
+
+async def test_a_hundred_megabytes_in_one_line_are_not_kept():
+    async with connected(say) as peer:
+        await peer.shake_hands()
+        for _ in range(100):
+            await peer.send(b"x" * (1 << 20))
+        told = await peer.ask(b"\n")
+
+        assert told["error"]["code"] == INVALID_REQUEST
+        assert result(await peer.ask(call(5, "say", text="short"))) == "short"
+
+
+def test_lines_that_are_too_long_take_no_room():
+    lines = Lines(100)
+
+    assert lines.split(b"x" * 90) == []
+    assert lines.split(b"y" * 10_000_000) == []
+    assert lines.split(b"z" * 10_000_000) == []
+    held = lines._begun, lines._skipped
+    assert lines.split(b"end\nnext\nbeg") == [Overlong(b"x" * 90 + b"y" * 422, b"z" * 509 + b"end", 100), b"next"]
+
+    assert held[0] == []
+    assert lines.split(b"un\n") == [b"begun"]
+
+
+@pytest.mark.parametrize("again", [1, "1"])
+async def test_an_id_that_is_in_use_is_refused_and_the_first_request_is_still_answered(again):
+    gates = Gates()
+    async with connected(gates.tool, add) as peer:
+        await peer.shake_hands()
+        await peer.send(call(1, "wait", name="first"))
+        await gates.until(lambda: gates.begun)
+        refused = await peer.ask(call(again, "wait", name="second"))
+        gates.open.set()
+        answer = await peer.receive()
+
+        assert (refused["id"], refused["error"]["code"]) == (again, INVALID_REQUEST)
+        assert (answer["id"], result(answer)) == (1, "first")
+        assert result(await peer.ask(call(1, "add", a=1, b=1))) == "2"
+
+
+async def test_requests_beyond_what_may_run_wait_for_their_turn_in_order():
+    gates = Gates()
+    async with connected(gates.tool, limits={"at_once": 2}) as peer:
+        await peer.shake_hands()
+        await peer.send(*(call(number, "wait", name=str(number)) for number in range(5)))
+        await gates.until(lambda: len(gates.begun) == 2)
+        assert (await peer.ask(message("ping", "p")))["id"] == "p"
+        assert gates.begun == ["0", "1"]
+
+        gates.open.set()
+        await peer.answers(5)
+
+    assert gates.begun == ["0", "1", "2", "3", "4"]
+
+
+async def test_a_request_that_waits_for_its_turn_can_be_cancelled_and_so_can_those_before_it():
+    gates = Gates()
+    async with connected(gates.tool, add, limits={"at_once": 1}) as peer:
+        await peer.shake_hands()
+        await peer.send(*(call(number, "wait", name=str(number)) for number in range(3)), call("sum", "add", a=1, b=1))
+        await gates.until(lambda: gates.begun)
+        for number in (1, 0, 2):
+            await peer.send(message("notifications/cancelled", requestId=number))
+
+        assert (await peer.receive())["id"] == "sum"
+        assert gates.begun in (["0"], ["0", "2"])
+        assert gates.ended == gates.begun
+
+
+async def test_answers_get_through_to_requests_that_take_all_the_room():
+    @tool(confirm=True)
+    async def delete(name: str) -> str:
+        """Delete a file."""
+        return f"{name} is gone"
+
+    async with connected(delete, limits={"at_once": 1}) as peer:
+        await peer.shake_hands(elicitation={"form": {}})
+        await peer.send(*(call(name, "delete", name=name) for name in "abc"))
+        told = {}
+        while len(told) < 3:
+            came = await peer.receive()
+            if came.get("method") == "elicitation/create":
+                await peer.send({"jsonrpc": "2.0", "id": came["id"], "result": {"action": "accept", "content": {}}})
+            else:
+                told[came["id"]] = result(came)
+
+    assert told == {name: f"{name} is gone" for name in "abc"}
+
+
+async def test_requests_beyond_what_may_wait_are_refused():
+    gates = Gates()
+    async with connected(gates.tool, limits={"at_once": 1, "held": 1000}) as peer:
+        await peer.shake_hands()
+        await peer.send(*(call(number, "wait", name=str(number)) for number in range(50)))
+        refused = await peer.receive()
+        gates.open.set()
+
+        answers = await peer.answers(49)
+
+    assert refused["error"]["code"] == -32000
+    assert "Try again" in refused["error"]["message"]
+    assert 5 < sum("result" in answer for answer in answers.values()) < 15
+
+
+@pytest.mark.parametrize("asked", [call(1, "say", True, text="x" * 100_000), b"nonsense\n"])
+async def test_a_client_that_does_not_read_is_given_up(asked):
+    async with connected(say, limits={"patience": 0.3}) as peer:
+        peer.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        talking = asyncio.create_task(on_and_on(peer, asked))
+
+        await asyncio.wait_for(asyncio.shield(peer.server), SOON)
+
+        talking.cancel()
+        await asyncio.wait({talking})
+
+
+async def on_and_on(peer: Peer, asked: Any) -> None:
+    for number in range(100_000):
+        await peer.send({**asked, "id": number} if isinstance(asked, dict) else asked * 1000)
+        await asyncio.sleep(0)
+
+
+async def test_a_client_that_sends_all_before_it_reads_any_is_served():
+    async with connected(say) as peer:
+        peer.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        await peer.send(*(call(number, "say", True, text="x" * 10_000) for number in range(400)))
+        peer.reader._transport.resume_reading()  # type: ignore[attr-defined]
+
+        assert len(await peer.answers(400)) == 400
+
+
+async def test_what_no_text_can_hold_is_replaced():
+    async with connected(odd) as peer:
+        assert result(await peer.ask(call(1, "odd", True))) in ("a?b", "a\ufffdb", "a\\ud800b")
+
+
+async def test_when_the_client_says_no_more_what_is_quick_is_answered_and_what_is_not_is_cancelled():
+    gates = Gates()
+    runtime = Runtime(gates.tool, add)
+    async with connected(runtime) as peer:
+        await peer.send(call(1, "wait", True, name="slow"), call(2, "add", True, a=1, b=2))
+        peer.close()
+        answers = await peer.answers(2)
+        await asyncio.wait_for(asyncio.shield(peer.server), SOON)
+
+    assert answers[2]["result"]["structuredContent"] == {"result": 3}
+    assert answers[1]["error"]["code"] == -32000
+    assert gates.ended == ["slow"]
+    assert not runtime.parts.open
+
+
+async def test_a_runtime_that_runs_already_goes_on_afterwards():
+    async with Runtime(add) as runtime:
+        async with connected(runtime) as peer:
+            assert (await peer.ask(call(1, "add", True, a=1, b=1)))["id"] == 1
+
+        assert (await runtime.call("add", {"a": 1, "b": 1})).ok
+
+
+async def test_no_descriptor_is_left():
+    before = set(os.listdir("/proc/self/fd"))
+    async with connected(add) as peer:
+        await peer.ask(call(1, "add", True, a=1, b=1))
+    await asyncio.sleep(0)
+
+    assert set(os.listdir("/proc/self/fd")) <= before
+
+
+def test_the_streams_of_a_process_are_served_once_at_a_time(capfd):
+    with diverted() as (reading, writing):
+        os.write(writing, b"the protocol\n")
+        os.write(1, b"a child\n")
+        print("a handler")
+        assert os.read(0, 10) == b""
+        with pytest.raises(RuntimeError, match="already"), diverted():
+            pass
+    print("afterwards", flush=True)
+
+    told = capfd.readouterr()
+    assert told.out == "the protocol\nafterwards\n"
+    assert told.err == "a child\na handler\n"
+    assert reading not in (0, 1, 2)
+
+
+async def test_the_user_of_calls_is_who_was_named():
+    @tool
+    async def who(ctx: Context) -> str:
+        """Say who asks."""
+        return str(ctx.user)
+
+    async with connected(who, user="ada") as peer:
+        assert result(await peer.ask(call(1, "who", True))) == "ada"

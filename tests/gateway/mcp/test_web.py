@@ -1,0 +1,545 @@
+"""A runtime over HTTP: who may ask, what may be sent and how slowly, and how it ends."""
+
+import asyncio
+import os
+import signal
+import time
+from functools import partial
+
+import pytest
+from mcp import Client
+from mcp_types import ElicitResult
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from tests.gateway.mcp.lines_peer import META, SOON, call, message
+from tests.gateway.mcp.talking import ERAS
+from tests.gateway.mcp.web_peer import LEGACY, MODERN, Site, calling, listening, modern, on_port, request
+from toolwright import Context, DefinitionError, Runtime, gateway, tool
+from toolwright.gateway.mcp import web
+from toolwright.gateway.mcp.flights import Flights
+from toolwright.gateway.mcp.patience import Limits
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+async def who(ctx: Context) -> str:
+    """Say who asks."""
+    return str(ctx.user)
+
+
+ENDED: list[str] = []
+
+
+@tool
+async def wait(name: str = "") -> str:
+    """Wait for long."""
+    try:
+        await asyncio.sleep(60)
+    finally:
+        ENDED.append(name)
+    return name
+
+
+def bearer(token: str) -> tuple[str, str]:
+    return "Authorization", f"Bearer {token}"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_of_either_protocol_is_served(era):
+    async with listening(add) as site, Client(site.url, mode=era) as client:
+        listed = await client.list_tools()
+        called = await client.call_tool("add", {"a": 1, "b": 2})
+
+    assert [each.name for each in listed.tools] == ["add"]
+    assert called.structured_content == {"result": 3}
+
+
+async def test_head_and_body_of_an_answer_come_at_once_and_again_over_the_same_connection():
+    async with listening(add) as site:
+        connection = await site.connect()
+        for number in range(5):
+            await connection.send(calling("add", id=number, a=1, b=number))
+            came = await asyncio.wait_for(connection.reader.read(1 << 16), SOON)
+
+            assert came.startswith(b"HTTP/1.1 200")
+            assert b'"structuredContent"' in came
+            assert b"uvicorn" not in came
+        await connection.close()
+
+
+REFUSED = [
+    [],
+    [("Authorization", "")],
+    [("Authorization", "Bearer")],
+    [("Authorization", "Bearer ")],
+    [("Authorization", "Basic czNjcmV0")],
+    [("Authorization", "s3cret")],
+    [bearer("s3cre")],
+    [bearer("s3crets")],
+    [bearer("S3CRET")],
+    [bearer("s3cret"), bearer("s3cret")],
+    [bearer("s3cret\xff")],
+]
+
+
+@pytest.mark.parametrize(
+    "token", ["s3cret", lambda shown: "ada" if shown == "s3cret" else None], ids=["text", "function"]
+)
+async def test_only_who_shows_the_token_is_served_and_others_learn_nothing(token):
+    async with listening(add, token=token) as site:
+        answers = [await site.ask(calling("add", *headers, a=1, b=1)) for headers in REFUSED]
+        answers += [await site.ask(request(b"", method=method)) for method in ("GET", "DELETE")]
+        served = await site.ask(calling("add", ("Authorization", "bearer s3cret"), a=1, b=1))
+
+    assert {(each.status, each.headers["www-authenticate"], each.body) for each in answers} == {
+        (401, "Bearer", b'{"error":"A valid bearer token is needed."}')
+    }
+    assert served.status == 200
+
+
+async def test_calls_are_made_for_the_user_whom_the_token_stands_for():
+    async def asked(shown: str) -> str | None:
+        await asyncio.sleep(0)
+        return shown.removesuffix("-token") if shown.endswith("-token") else None
+
+    async with listening(who, token=asked, user="nobody") as site:
+        ada = await site.ask(calling("who", bearer("ada-token")))
+        bob = await site.session(bearer("bob-token"))
+
+        assert ada.json["result"]["content"][0]["text"] == "ada"
+        assert (await site.calls(bob, "who")).json["result"]["content"][0]["text"] == "bob"
+
+
+async def test_one_token_for_all_makes_calls_for_whom_the_server_names():
+    async with listening(who, token="s3cret", user="ada") as site:
+        answer = await site.ask(calling("who", bearer("s3cret")))
+
+    assert answer.json["result"]["content"][0]["text"] == "ada"
+
+
+async def test_a_session_is_for_those_alone_who_opened_it():
+    async with listening(who, token=lambda shown: shown) as site:
+        ada = await site.session(bearer("ada"))
+        others = (bearer("bob"), *ada[1:])
+
+        assert (await site.calls(others, "who")).status == 404
+        assert (await site.ask(request(b"", *others, method="DELETE"))).status == 404
+        assert (await site.calls(ada, "who")).status == 200
+
+
+async def test_a_token_that_cannot_be_checked_is_no_good_and_no_crash():
+    def broken(shown: str) -> str:
+        raise RuntimeError("the database at 10.0.0.1 is away")
+
+    async with listening(add, token=broken) as site:
+        answer = await site.ask(calling("add", bearer("x"), a=1, b=1))
+
+    assert answer.status == 503
+    assert b"10.0.0.1" not in answer.body
+
+
+@pytest.mark.parametrize("token", ["", " x", "a\nb", "é"])
+def test_a_token_that_no_header_could_hold_is_refused_at_once(token):
+    with pytest.raises(DefinitionError, match="token"):
+        gateway.mcp.app(Runtime(add), token=token)
+
+
+@pytest.mark.parametrize("options", [{"path": "mcp"}, {"hosts": "example.org"}, {"hosts": ["a b"]}, {"origins": ["x"]}])
+def test_mistakes_in_options_are_told_at_once(options):
+    with pytest.raises(DefinitionError):
+        gateway.mcp.app(Runtime(add), **options)
+
+
+HOSTS = {
+    "localhost": 200, "LOCALHOST:99": 200, "127.0.0.1": 200, "127.0.0.1:8765": 200, "[::1]:1": 200, "tools.test": 200,
+    "tools.test:81": 200, "api.test:8443": 200, "api.test": 421, "evil.test": 421, "localhost.evil.test": 421,
+    "127.0.0.1@evil.test": 421, "127.0.0.1.": 421, "127.0.0.1:x": 421, "localhost:123456": 421, "0.0.0.0": 421,
+}  # fmt: skip
+ORIGINS = {
+    "http://localhost": 200, "http://localhost:3000": 200, "https://127.0.0.1:1": 200, "https://tools.test": 200,
+    "http://tools.test": 403, "https://tools.test.evil.test": 403, "null": 403, "http://evil.test": 403,
+    "http://localhost.evil.test": 403, "http://localhost:3000/": 403, "file://": 403, "http://localhost@evil.test": 403,
+}  # fmt: skip
+
+
+async def test_other_hosts_and_origins_than_known_ones_are_refused():
+    async with listening(add, hosts=["tools.test", "api.test:8443"], origins=["https://tools.test"]) as site:
+        hosts = {each: (await site.ask(calling("add", ("Host", each), a=1, b=1))).status for each in HOSTS}
+        origins = {each: (await site.ask(calling("add", ("Origin", each), a=1, b=1))).status for each in ORIGINS}
+        twice = await site.ask(calling("add", ("Host", "localhost"), ("Host", "evil.test"), a=1, b=1))
+        both = await site.ask(calling("add", ("Origin", "http://localhost"), ("Origin", "http://evil.test"), a=1, b=1))
+        unknown = await site.ask(request(b"", ("Mcp-Session-Id", "x"), method="GET", host="evil.test"))
+
+    assert hosts == HOSTS
+    assert origins == ORIGINS
+    assert (twice.status, both.status, unknown.status) == (400, 403, 421)
+
+
+async def test_any_host_can_be_let_in():
+    async with listening(add, hosts=["*"], origins=["*"], token="x") as site:
+        answer = await site.ask(calling("add", ("Host", "a.test"), ("Origin", "http://b.test"), bearer("x"), a=1, b=1))
+
+    assert answer.status == 200
+
+
+async def test_other_paths_and_methods_are_told_apart():
+    async with listening(add, path="/tools/mcp") as site:
+        statuses = {
+            path: (await site.ask(request(b"{}", path=path))).status
+            for path in ("/", "/mcp", "/tools/mcp/x", "/tools/../mcp", "//tools/mcp", "/tools/mcp/", "/tools/mcp?x=1")
+        }
+        methods = {
+            method: await site.ask(request(b"", method=method, path="/tools/mcp"))
+            for method in ("PUT", "PATCH", "OPTIONS", "TRACE", "NONSENSE")
+        }
+
+    assert statuses == dict.fromkeys(
+        ("/", "/mcp", "/tools/mcp/x", "/tools/../mcp", "//tools/mcp"), 404
+    ) | dict.fromkeys(("/tools/mcp/", "/tools/mcp?x=1"), 400)
+    assert {each.status for each in methods.values()} == {405}
+    assert methods["PUT"].headers["allow"] == "GET, POST, DELETE"
+
+
+WRONG = [
+    b"",
+    b"nonsense",
+    b"\xff",
+    b"[]",
+    b"{}",
+    b'{"jsonrpc":"2.0","id":1}',
+    b'{"jsonrpc":"2.0","id":{},"method":"ping"}',
+]
+
+
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+async def test_what_is_no_message_is_refused_without_a_word_about_this_machine(era):
+    async with listening(add) as site:
+        known = await site.session() if era == LEGACY else (("MCP-Protocol-Version", MODERN), ("Mcp-Method", "ping"))
+        for body in WRONG:
+            answer = await site.ask(request(body, *known))
+
+            if body == b"{}" and era == MODERN:  # a notification without a method is one that nobody answers
+                continue
+            assert answer.status == 400, body
+            assert answer.error in (-32700, -32600), body
+            for word in (b"pydantic", b"/", b"python", b"line 1 column 1 (char 0)"):
+                assert word not in answer.body.lower().replace(b"json-rpc", b""), answer.body
+
+
+async def test_what_is_too_large_is_refused_however_it_comes():
+    async with listening(add) as site:
+        large = await site.ask(request(b"x" * (4 << 20) + b"x"))
+        claimed = await site.ask(request(b"", ("Content-Length", str(10**15))))
+        chunks = request(b"", ("Transfer-Encoding", "chunked")).replace(b"Content-Length: 0\r\n", b"")
+        chunked = await site.ask(chunks + (b"100000\r\n" + b"x" * (1 << 20) + b"\r\n") * 5 + b"0\r\n\r\n")
+        served = await site.ask(calling("add", a=1, b=1))
+
+    assert (large.status, claimed.status, chunked.status, served.status) == (413, 413, 413, 200)
+
+
+async def test_the_header_that_names_a_task_has_to_name_the_one_that_is_asked_for():
+    meta = {**META, "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
+    async with listening(add) as site:
+        for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+            wrong = await site.ask(modern(method, 5, ("Mcp-Name", "other"), taskId="one", _meta=meta))
+            twice = await site.ask(
+                modern(method, 5, ("Mcp-Name", "one"), ("Mcp-Name", "one"), taskId="one", _meta=meta)
+            )
+            missing = await site.ask(modern(method, 5, taskId="", _meta=meta))
+            right = await site.ask(modern(method, 5, taskId="one", inputResponses={}, _meta=meta))
+            coded = await site.ask(
+                modern(method, 5, ("Mcp-Name", "=?base64?b25l?="), taskId="one", inputResponses={}, _meta=meta)
+            )
+
+            for refused in (wrong, twice, missing):
+                assert (refused.status, refused.error, refused.json["id"]) == (400, -32020, 5)
+            assert (right.error, coded.error) == (-32602, -32602)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "error"),
+    [
+        ([("Mcp-Method", "tools/list")], 400, -32020),
+        ([("Mcp-Name", "sub")], 400, -32020),
+        ([("Mcp-Name", "add"), ("Mcp-Name", "add")], 400, -32020),
+        ([("MCP-Protocol-Version", "2099-01-01")], 400, -32020),
+        ([("Accept", "application/json")], 406, None),
+        ([("Content-Type", "text/plain")], 400, None),
+    ],
+)
+async def test_headers_that_do_not_fit_are_refused(headers, status, error):
+    async with listening(add) as site:
+        answer = await site.ask(calling("add", *headers, a=1, b=1))
+
+    assert answer.status == status
+    assert error is None or answer.error == error
+
+
+async def test_unknown_and_ended_sessions_are_not_found():
+    async with listening(add) as site:
+        known = await site.session()
+        unknown = (("Mcp-Session-Id", "x" * 32), ("MCP-Protocol-Version", LEGACY))
+
+        assert (await site.calls(unknown, "add", a=1, b=1)).status == 404
+        assert (await site.ask(request(call(1, "add", a=1, b=1)))).status == 400
+        assert (await site.ask(request(b"", *known, method="DELETE"))).status == 200
+        assert (await site.calls(known, "add", a=1, b=1)).status == 404
+
+
+async def test_there_are_only_so_many_sessions_and_room_again_once_one_has_ended(monkeypatch):
+    monkeypatch.setattr(web, "SESSIONS", 2)
+    about = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    async with listening(add) as site:
+        first, second = await site.session(), await site.session()
+        refused = await site.ask(request(message("initialize", 0, **about)))
+
+        assert refused.status == 503
+        assert (await site.calls(second, "add", a=1, b=1)).status == 200
+        assert (await site.ask(calling("add", a=1, b=1))).status == 200
+        assert (await site.ask(request(b"", *first, method="DELETE"))).status == 200
+        assert await site.session()
+
+
+async def test_a_session_that_nobody_uses_is_ended(monkeypatch):
+    monkeypatch.setattr(web, "IDLE", 0.1)
+    async with listening(add) as site:
+        known = await site.session()
+        await asyncio.sleep(0.3)
+
+        assert (await site.calls(known, "add", a=1, b=1)).status == 404
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_person_is_asked_over_http(era):
+    @tool(confirm=True)
+    async def delete(name: str) -> str:
+        """Delete a file."""
+        return f"{name} is gone"
+
+    async def yes(*_: object) -> ElicitResult:
+        return ElicitResult(action="accept", content={})
+
+    async with listening(delete) as site, Client(site.url, mode=era, elicitation_callback=yes) as client:
+        assert (await client.call_tool("delete", {"name": "x"})).content[0].text == "x is gone"
+
+
+async def test_a_stream_that_broke_off_is_begun_anew():
+    async with listening(add) as site:
+        known = await site.session()
+        connection = await site.connect()
+        await connection.send(request(b"", ("Last-Event-ID", "7"), *known, method="GET"))
+        head = await asyncio.wait_for(connection.reader.readuntil(b"\r\n\r\n"), SOON)
+        await connection.close()
+
+    assert head.startswith(b"HTTP/1.1 200")
+
+
+async def test_an_id_that_is_in_use_in_a_session_is_refused():
+    async with listening(wait, add) as site:
+        known = await site.session()
+        connection = await site.connect()
+        await connection.send(request(call(1, "wait", name="first"), *known))
+        await asyncio.wait_for(connection.reader.readuntil(b"\r\n\r\n"), SOON)
+        refused = await site.calls(known, "add", a=1, b=1)
+        await connection.close()
+
+    assert (refused.status, refused.error) == (400, -32600)
+
+
+async def test_a_session_cannot_have_any_number_of_requests_run(monkeypatch):
+    monkeypatch.setattr(web, "Flights", partial(Flights, 3))
+    async with listening(wait, add) as site:
+        known = await site.session()
+        for number in range(3):
+            connection = await site.connect()
+            await connection.send(request(call(f"call {number}", "wait"), *known))
+            await asyncio.wait_for(connection.reader.readuntil(b"\r\n\r\n"), SOON)
+            await connection.close()
+
+        refused = await site.calls(known, "add", a=1, b=1)
+
+        assert refused.error == -32000
+        assert (await site.calls(await site.session(), "add", a=1, b=1)).json["result"]["isError"] is False
+        assert (await site.ask(calling("add", a=1, b=1))).status == 200
+
+
+PROMPT = Limits(head=0.2, body=0.3, linger=0.2, keep_alive=0.2, unread=0.3, stopping=0.2)
+
+
+async def dribble(site: Site, data: bytes) -> bool:
+    """Whether the connection of a client that sends a byte at a time is closed before it is through."""
+    connection = await site.connect()
+    began = time.monotonic()
+    try:
+        for each in data:
+            await connection.send(bytes([each]))
+            await asyncio.sleep(0.02)
+            if time.monotonic() - began > 2:
+                return False
+    except ConnectionError:
+        return True
+    finally:
+        await connection.close()
+    return await connection.ends()
+
+
+async def test_clients_that_take_their_time_are_not_waited_for():
+    whole = calling("add", a=1, b=1)
+    async with listening(add, limits=PROMPT) as site:
+        silent, part, idle = await site.connect(), await site.connect(), await site.connect()
+        await part.send(whole[:-5])
+        await idle.send(whole)
+        assert (await idle.answer()).status == 200
+
+        ended = await asyncio.gather(
+            silent.ends(), part.ends(), idle.ends(), dribble(site, whole), dribble(site, whole[:300] + whole)
+        )
+        for each in (silent, part, idle):
+            await each.close()
+
+        assert ended == [True] * 5
+
+        late = await site.connect()
+        await late.send(whole + whole[:-5])  # the second one comes with the first, but not all of it
+        assert (await late.answer()).status == 200
+        assert await late.ends()
+        await late.close()
+        assert (await site.ask(whole)).status == 200
+
+
+async def test_a_client_that_does_not_read_its_answer_is_given_up():
+    @tool
+    async def much() -> str:
+        """Say much."""
+        return "x" * 50_000_000
+
+    async with listening(Runtime(much, defaults={"max_output": 100_000_000}), limits=PROMPT) as site:
+        connection = await site.connect()
+        connection.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        await connection.send(calling("much"))
+        await asyncio.sleep(1.0)
+        connection.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        got = 0
+        try:
+            while data := await asyncio.wait_for(connection.reader.read(1 << 20), SOON):
+                got += len(data)
+        except ConnectionError:
+            pass
+        await connection.close()
+
+    assert 10_000 < got < 50_000_000
+
+
+async def test_when_all_connections_are_taken_the_longest_idle_one_makes_room():
+    limits = Limits(connections=3, stopping=0.2)
+    async with listening(add, wait, limits=limits) as site:
+        busy = await site.connect()
+        await busy.send(calling("wait"))
+        idle = [await site.connect() for _ in range(4)]
+        served = await site.ask(calling("add", a=1, b=1))
+
+        assert served.status == 200
+        assert all(await asyncio.gather(*(each.ends() for each in idle[:2])))
+        assert not busy.reader.at_eof()
+        for each in (busy, *idle):
+            await each.close()
+
+
+async def test_when_all_connections_wait_for_answers_no_more_are_taken():
+    async with listening(wait, limits=Limits(connections=2, stopping=0.2)) as site:
+        busy = [await site.connect() for _ in range(2)]
+        for each in busy:
+            await each.send(calling("wait"))
+        await asyncio.sleep(0.1)
+        another = await site.connect()
+
+        assert await another.ends()
+        for each in (*busy, another):
+            await each.close()
+
+
+async def test_closing_the_stream_of_an_answer_cancels_the_call():
+    ENDED.clear()
+    async with listening(wait, add) as site:
+        connection = await site.connect()
+        await connection.send(calling("wait", name="left"))
+        await site.ask(calling("add", a=1, b=1))
+        await connection.close()
+        for _ in range(200):
+            await asyncio.sleep(0.01)
+            if ENDED:
+                break
+
+    assert ENDED == ["left"]
+
+
+async def test_a_signal_ends_streams_and_calls_soon_and_leaves_nothing():
+    ENDED.clear()
+    runtime = Runtime(wait, add)
+    before = set(os.listdir("/proc/self/fd"))
+    async with listening(runtime) as site:
+        streams = [await site.connect() for _ in range(3)]
+        await streams[0].send(calling("wait", name="running"))
+        await streams[1].send(modern("subscriptions/listen", 2, notifications={"toolsListChanged": True}))
+        await streams[2].send(request(b"", *await site.session(), method="GET"))
+        for each in streams[1:]:
+            await asyncio.wait_for(each.reader.readuntil(b"\r\n\r\n"), SOON)
+        await site.ask(calling("add", a=1, b=1))
+        began = time.monotonic()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+        assert site.task is not None
+        await asyncio.wait_for(asyncio.shield(site.task), SOON)
+
+        assert time.monotonic() - began < 3
+        assert all([await each.ends() for each in streams])
+        for each in streams:
+            await each.close()
+    await asyncio.sleep(0)
+    assert ENDED == ["running"]
+    assert not runtime.parts.open
+    assert set(os.listdir("/proc/self/fd")) <= before
+
+
+async def test_a_runtime_that_runs_already_goes_on_afterwards():
+    async with Runtime(add) as runtime:
+        async with listening(runtime) as site:
+            assert (await site.ask(calling("add", a=1, b=1))).status == 200
+
+        assert (await runtime.call("add", {"a": 1, "b": 1})).ok
+
+
+async def test_it_can_be_mounted_in_another_app():
+    inner = gateway.mcp.app(Runtime(add))
+    outer = Starlette(routes=[Mount("/tools", inner)], lifespan=lambda _: inner.router.lifespan_context(inner))
+    async with on_port(outer) as site:
+        statuses = [
+            (await site.ask(calling("add", a=1, b=1).replace(b" /mcp ", path))).status
+            for path in (b" /tools/mcp ", b" /mcp ", b" /tools/tools/mcp ")
+        ]
+
+    assert statuses == [200, 404, 404]
+
+
+async def test_a_websocket_is_not_taken():
+    async with listening(add) as site:
+        upgrade = [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Key", "x" * 22 + "==")]
+        answer = await site.ask(request(b"", *upgrade, ("Sec-WebSocket-Version", "13"), method="GET"))
+
+    assert answer.status == 400
+    assert "Missing session" in answer.body.decode() or answer.error
+
+
+async def test_notifications_of_the_newer_protocol_are_taken_note_of():
+    async with listening(add) as site:
+        told = await site.ask(
+            request(message("notifications/cancelled", requestId=1), ("MCP-Protocol-Version", MODERN))
+        )
+
+    assert told.status == 202

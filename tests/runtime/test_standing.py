@@ -1,0 +1,138 @@
+"""How a call stands that is remembered under its id."""
+
+import asyncio
+
+import pytest
+
+from toolwright import Done, Failed, Pending, Runtime, tool
+from toolwright.runtime.standing import conclude, is_at_work
+from toolwright.testing import ManualClock
+
+
+class Work:
+    """A tool that works until it is let go."""
+
+    def __init__(self, effects: str = "write", **more) -> None:
+        self.runs, self.may_end = asyncio.Event(), asyncio.Event()
+
+        @tool(effects={effects}, timeout="off", **more)
+        async def work(what: str = "it") -> str:
+            """Work."""
+            self.runs.set()
+            await self.may_end.wait()
+            return f"did {what}"
+
+        self.tool = work
+
+
+@pytest.fixture(params=[None, "calls.db"])
+def store(request, tmp_path):
+    return None if request.param is None else tmp_path / request.param
+
+
+async def test_nothing_is_known_of_an_id_that_was_never_used(store):
+    async with Runtime(Work().tool, store=store) as runtime:
+        for strange in ("none", "", "\x00", "x" * 10_000, "\ud800"):
+            assert await runtime.standing(strange) is None
+
+
+@pytest.mark.parametrize("effects", ["read", "write"])
+async def test_a_call_runs_and_then_has_ended(store, effects):
+    work = Work(effects)
+    async with Runtime(work.tool, store=store) as runtime:
+        calling = asyncio.create_task(runtime.call("work", {"what": "more"}, call_id="c1"))
+        await work.runs.wait()
+        running = await runtime.standing("c1")
+        work.may_end.set()
+        await calling
+        ended = await runtime.standing("c1")
+
+    assert (running.tool, running.arguments, running.outcome) == ("work", {"what": "more"}, None)
+    assert running.state == ("idle" if effects == "read" else "running")
+    assert (ended.state, ended.outcome, ended.round) == ("ended", Done("did more"), 0)
+    assert ended.created_at == running.created_at <= ended.changed_at
+
+
+async def test_a_call_that_waits_stands_at_its_question(store):
+    work = Work(confirm=True, confirm_message="Work?")
+    work.may_end.set()
+    async with Runtime(work.tool, store=store) as runtime:
+        pending = await runtime.call("work")
+        waiting = await runtime.standing(pending.call_id)
+        await runtime.approve(pending.call_id)
+        ended = await runtime.standing(pending.call_id)
+
+    assert isinstance(waiting.outcome, Pending)
+    assert (waiting.state, waiting.round, waiting.outcome.message) == ("waiting", 1, "Work?")
+    assert (ended.state, ended.round, ended.outcome) == ("ended", 0, Done("did it"))
+
+
+async def test_a_call_that_was_answered_goes_on(store):
+    work = Work(confirm=True)
+    async with Runtime(work.tool, store=store) as runtime:
+        pending = await runtime.call("work")
+        answering = asyncio.create_task(runtime.approve(pending.call_id))
+        await work.runs.wait()
+        going = await runtime.standing(pending.call_id)
+        work.may_end.set()
+        await answering
+
+    assert (going.outcome, going.round) == (None, 0)
+
+
+async def test_times_are_those_of_the_clock():
+    clock, work = ManualClock(start=1000.0), Work(confirm=True)
+    work.may_end.set()
+    async with Runtime(work.tool, clock=clock) as runtime:
+        pending = await runtime.call("work")
+        await clock.advance(5)
+        await runtime.approve(pending.call_id)
+        standing = await runtime.standing(pending.call_id)
+
+    assert (standing.created_at, standing.changed_at) == (1000.0, 1005.0)
+
+
+async def test_only_its_own_user_and_session_know_of_a_call(store):
+    asking = Work(confirm=True)
+    working = Work(name="other")
+    working.may_end.set()
+    async with Runtime(asking.tool, working.tool, store=store) as runtime:
+        ann = runtime.scope(user="ann", session="s1")
+        waits = (await ann.call("work")).call_id
+        await ann.call("other", call_id="c1")
+        for call_id in (waits, "c1"):
+            assert await ann.standing(call_id) is not None
+            assert await runtime.standing(call_id) is not None
+            assert await runtime.scope(user="ann").standing(call_id) is not None
+            assert await runtime.scope(user="bob").standing(call_id) is None
+            assert await runtime.scope(user="ann", session="s2").standing(call_id) is None
+
+
+async def test_what_came_to_nothing_can_be_written_down_once(store):
+    work = Work("read")
+    async with Runtime(work.tool, store=store) as runtime:
+        calling = asyncio.create_task(runtime.call("work", call_id="c1"))
+        await work.runs.wait()
+        await runtime.cancel("c1")
+        stopped = await calling
+        open_yet = await runtime.standing("c1")
+        await conclude(runtime.parts, "c1", stopped)
+        await conclude(runtime.parts, "c1", Failed("failed", "something else"))
+        await conclude(runtime.parts, "never used", Failed("failed", "something else"))
+        ended = await runtime.standing("c1")
+
+    assert (open_yet.state, open_yet.outcome) in (("idle", None), ("ended", stopped))
+    assert (ended.state, ended.outcome.code) == ("ended", "cancelled")
+
+
+async def test_a_runtime_is_at_work_until_it_leaves(tmp_path):
+    async with Runtime(store=tmp_path / "calls.db") as one:
+        async with Runtime(store=tmp_path / "calls.db") as two:
+            assert await is_at_work(one.parts, one.parts.owner)
+            assert await is_at_work(one.parts, two.parts.owner)
+        assert not await is_at_work(one.parts, two.parts.owner)
+        assert not await is_at_work(one.parts, "nobody")
+        assert not await is_at_work(one.parts, "")
+    async with Runtime() as alone:
+        assert await is_at_work(alone.parts, alone.parts.owner)
+        assert not await is_at_work(alone.parts, one.parts.owner)
