@@ -33,7 +33,14 @@ async def measured(*, quick: bool) -> list[Row]:
         rows += [*await mcp_life(rounds=3), *await mcp_proxy(rounds=5)]
         return [*rows, *await define(rounds=1, count=1000)]
     rows = [*await calls(), *await queue(), *await imports(), *await durable(), *await spaces(), *await shared()]
-    rows += [*await files(), *await search(), *await sandbox(), *await mcp_calls(), *await mcp_life(), *await mcp_proxy()]
+    rows += [
+        *await files(),
+        *await search(),
+        *await sandbox(),
+        *await mcp_calls(),
+        *await mcp_life(),
+        *await mcp_proxy(),
+    ]
     return [*rows, *await define()]
 
 

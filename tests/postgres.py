@@ -18,9 +18,11 @@ import psycopg
 from tests.room import ROOM
 
 CACHE = Path(__file__).parents[1] / ".pytest_cache"
-_EMPTY = """SET lock_timeout = '2s'; DO $$ DECLARE name text; BEGIN FOR name IN SELECT tablename FROM pg_tables
-    WHERE schemaname = '{schema}' AND tablename <> 'schema_versions'
-    LOOP EXECUTE 'DELETE FROM {schema}.' || name; END LOOP; END $$"""
+_EMPTY = """SET lock_timeout = '2s'; DO $$ DECLARE name text; rows bigint;
+    BEGIN FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = '{schema}' AND tablename <> 'schema_versions'
+    LOOP EXECUTE 'DELETE FROM {schema}.' || name; GET DIAGNOSTICS rows = ROW_COUNT;
+    IF rows > 500 THEN RAISE 'so much that was deleted would be in the way of the next one'; END IF;
+    END LOOP; END $$"""
 
 
 def serving(folder: Path) -> Any:
@@ -74,7 +76,7 @@ class Schemas:
 
     def give_back(self, name: str) -> None:
         """Empty it for the next one."""
-        with suppress(psycopg.Error):  # somebody still uses it, so nobody else shall
+        with suppress(psycopg.Error):  # somebody still uses it, or has left too much in it: nobody else shall
             self._execute(_EMPTY.format(schema=name))
             self._emptied.append(name)
 

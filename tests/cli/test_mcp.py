@@ -64,6 +64,42 @@ async def test_it_ends_soon_and_in_order_whatever_runs(toolwright, how):
     assert told == b""
 
 
+SLOW = """
+import asyncio
+from toolwright import Provider
+
+
+class Slow(Provider):
+    namespace = "slow"
+
+    async def start(self):
+        print("starting", flush=True)
+        await asyncio.sleep(60)
+
+    async def tools(self):
+        return []
+
+
+slow = Slow()
+"""
+
+
+@pytest.mark.parametrize("over", [[], ["--http", "--port", "0"]])
+async def test_a_signal_ends_it_while_its_tools_are_starting(toolwright, tmp_path, over):
+    (tmp_path / "slow.py").write_text(SLOW)
+    others = toolwright.running()
+    process = await asyncio.create_subprocess_exec(
+        *toolwright, "mcp", "--tools", str(tmp_path / "slow.py"), *over, stdin=PIPE, stdout=PIPE, stderr=PIPE
+    )
+    assert process.stderr is not None
+    assert await asyncio.wait_for(process.stderr.readline(), SOON) == b"starting\n"
+    (inside,) = toolwright.running() - others
+    os.kill(inside, signal.SIGTERM)
+    ended = await asyncio.wait_for(process.communicate(), SOON)
+
+    assert (process.returncode, *ended) == (0, b"", b"")
+
+
 def test_files_do_for_streams(toolwright, tmp_path):
     asked, answered = tmp_path / "asked", tmp_path / "answered"
     asked.write_bytes(b"".join(line(call(number, "add", True, a=number, b=1)) for number in range(2000)))
@@ -159,7 +195,7 @@ async def test_the_sample_workspace_can_be_worked_on(toolwright, tmp_path):
         (["--http", "--host", "example.org"], "--token-env NAME"),
         (["--http", "--token-env", "NOT_SET"], "The variable NOT_SET that holds the token is not set, or empty."),
         (["--http", "--host", "::1", "--port", "70000"], "70000"),
-        (["--http", "--path", "x"], "begin it with a slash"),
+        (["--http", "--port", "0", "--path", "x"], "begin it with a slash"),
         (["--http", "--host", "203.0.113.7", "--token-env", "HOME"], "is no address of this machine"),
         (["--http", "--host", "no such host", "--token-env", "HOME"], "is no address of this machine"),
         (["--toolset", "no_such"], "no_such"),

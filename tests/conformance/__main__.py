@@ -23,7 +23,7 @@ def options() -> Namespace:
     parser.add_argument("--server", action="store_true", help="only our servers")
     parser.add_argument("--target", choices=("own", "library", "proxy"), help="only this kind of server")
     parser.add_argument("--scenario", help="only this one, with everything that is said about it")
-    parser.add_argument("--write", action="store_true", help=f"write the results to docs/reference/{PAGE.name}")
+    parser.add_argument("--write", action="store_true", help=f"write docs/reference/{PAGE.name}, if nothing is wrong")
     given = parser.parse_args()
     if given.client and (given.server or given.target):
         parser.error("either the client or servers")
@@ -84,7 +84,7 @@ def main() -> int:
         return 0
     explained = {"client": CLIENT, **{name: target.explained for name, target in TARGETS.items()}}
     wrong = [name for name, found in report.items() if judge(name, found, explained[name])]
-    if given.write:
+    if given.write and not wrong:
         PAGE.write_text(page(report), encoding="utf-8")
     return int(bool(wrong))
 

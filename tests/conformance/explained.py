@@ -43,7 +43,7 @@ SERVER_NOT_RUN: Mapping[str, str] = {
 
 _NO_PROMPTS = "A runtime has tools; it has no prompts."
 _NO_FIXED = "The resources of a runtime are the outputs that it keeps; none has an address of the suite's."
-_NO_LOG = "What tools write to a log stays in ours; the newer protocol has no log any more (SEP-2577)."
+_NO_LOG = "What tools write to a log stays in ours; the newer protocol is giving up the one of clients (SEP-2577)."
 _NO_WATCH = "Outputs never change, so there is nothing to subscribe to."
 _NO_MODEL = "Tools here do not use the client's model (sampling), which the newer protocol is giving up (SEP-2577)."
 _NO_ROOTS = "Tools here do not ask for the client's folders (roots), which the newer protocol is giving up (SEP-2577)."

@@ -10,7 +10,7 @@ import shlex
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
@@ -147,7 +147,7 @@ async def _over_http(runtime: Runtime, place: Place, token: str | None, options:
         _tell(f"Serving {number} tool{'s' * (number != 1)} over MCP at {url} until Ctrl-C.")
         _tell(f"Connect a client, for example: claude mcp add --transport http toolwright {url}{header}")
 
-    with ExitStack() as closing:
+    with ExitStack() as closing, redirect_stdout(sys.stderr):  # what tools print is no part of our output
         for each in sockets:
             closing.enter_context(each)
         await listen(app(runtime, path=place.path, token=token, hosts=place.hosts, **options), sockets, ready=ready)

@@ -12,6 +12,7 @@ from toolwright.core.outcome import Failed, Outcome
 from toolwright.runtime.plain import plain_of
 from toolwright.runtime.waits import shown
 from toolwright.store import ledger as rows
+from toolwright.store import pending
 from toolwright.store.database import StoreError, Unexpected, Unstorable
 from toolwright.store.ledger import State
 from toolwright.store.outcomes import outcome_text
@@ -40,6 +41,8 @@ class Standing:
     """When it last began to wait, was answered, or ended."""
     state: State
     """The ledger's own word."""
+    noted: str = ""
+    """What is known of an answer to the open question that is not whole yet, as whoever collects it wrote it down."""
 
 
 async def standing(parts: Parts, call_id: str, viewer: Principal) -> Standing | None:
@@ -62,19 +65,31 @@ def _of_wait(parts: Parts, held: Held) -> Standing:
     changed = last.answered_at or last.created_at
     if wait is None or call.call_id in parts.waits.going:
         return _made(parts, call, changed)
-    return _made(parts, call, changed, shown(held, wait).pending(), wait.round)
+    return _made(parts, call, changed, shown(held, wait).pending(), wait.round, wait.value or "")
 
 
-def _made(parts: Parts, call: Known, changed: float, outcome: Outcome | None = None, round: int = 0) -> Standing:
+def _made(
+    parts: Parts, call: Known, changed: float, outcome: Outcome | None = None, round: int = 0, noted: str = ""
+) -> Standing:
     if call.state in ("ended", "unknown"):
-        outcome, round, changed = parts.ledger.said(call), 0, call.ended_at or changed
+        outcome, round, noted, changed = parts.ledger.said(call), 0, "", call.ended_at or changed
     return Standing(
-        call.call_id, call.tool, plain_of(call.arguments), outcome, round, call.created_at, changed, call.state
+        call.call_id, call.tool, plain_of(call.arguments), outcome, round, call.created_at, changed, call.state, noted
     )  # fmt: skip
 
 
 def _may_see(call: Known, viewer: Principal) -> bool:
     return viewer.user in (None, call.user_id) and (viewer.session is None or call.session in (None, viewer.session))
+
+
+async def note(parts: Parts, standing: Standing, noted: str) -> bool:
+    """Write down what is known of an answer; false if somebody else has since the call was looked at."""
+    store = await parts.remembered()
+    try:
+        await store.write([pending.noted(standing.call_id, standing.round, noted, before=standing.noted)])
+    except Unexpected:
+        return False
+    return True
 
 
 async def conclude(parts: Parts, call_id: str, outcome: Failed) -> None:

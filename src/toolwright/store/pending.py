@@ -106,6 +106,8 @@ _ANSWER = f"""UPDATE pending SET state = 'answered', answer = :answer, weight = 
     WHERE call_id = :call_id AND round = :round AND state = 'open'
     AND (expires_at IS NULL OR expires_at > {{now}} OR :answer IN ('expire', 'cancel'))
     AND EXISTS (SELECT 1 FROM ledger WHERE ledger.call_id = pending.call_id AND {_MAY_SEE})"""
+_NOTE = """UPDATE pending SET value = :value WHERE call_id = :call_id AND round = :round AND state = 'open'
+    AND coalesce(value, '') = :before"""
 _LATE = f"""SELECT call_id, expires_at AS until FROM pending WHERE state = 'open' AND expires_at <= {{now}}
     UNION ALL SELECT ledger.call_id, {_READY_UNTIL} AS until {_READY} AND {_READY_UNTIL} <= {{now}}
     ORDER BY until LIMIT :most"""
@@ -136,6 +138,11 @@ def asked(
         "patience": patience,
     }  # fmt: skip
     return Statement(_ASK, params, expect=1)
+
+
+def noted(call_id: str, round: int, value: str, *, before: str) -> Statement:
+    """What is known of an answer as long as it is not whole, in place of what was known before."""
+    return Statement(_NOTE, {"call_id": call_id, "round": round, "value": value, "before": before}, expect=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,8 @@ CREATE TABLE IF NOT EXISTS pending (
     state       TEXT NOT NULL,            -- open | answered
     answer      TEXT,                     -- approve | reject | settle | cancel | expire
     weight      TEXT,                     -- digest of the answer: the same answer again changes nothing
-    value       TEXT,                     -- JSON: what the call goes on with
+    value       TEXT,                     -- JSON: what the call goes on with; as long as the wait is open, what is
+                                          -- known of an answer that is not whole yet
     answered_by TEXT,
     created_at  {real} NOT NULL,
     expires_at  {real},

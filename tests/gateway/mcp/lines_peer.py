@@ -47,11 +47,13 @@ class Peer:
     async def send(self, *values: Any) -> None:
         """Messages, or bytes as they are, at once."""
         self.writer.write(b"".join(each if isinstance(each, bytes) else line(each) for each in values))
-        await asyncio.wait_for(self.writer.drain(), SOON)
+        async with asyncio.timeout(SOON):
+            await self.writer.drain()
 
     async def receive(self) -> dict[str, Any]:
         """The next message."""
-        came = await asyncio.wait_for(self.reader.readline(), SOON)
+        async with asyncio.timeout(SOON):
+            came = await self.reader.readline()
         if not came:
             raise EOFError
         found: dict[str, Any] = json.loads(came)

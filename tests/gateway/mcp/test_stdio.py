@@ -280,6 +280,22 @@ async def test_answers_get_through_to_requests_that_take_all_the_room():
     assert told == {name: f"{name} is gone" for name in "abc"}
 
 
+async def test_an_answer_that_is_none_ends_the_question():
+    @tool(confirm=True)
+    async def delete(name: str) -> str:
+        """Delete a file."""
+        return f"{name} is gone"
+
+    async with connected(delete) as peer:
+        await peer.shake_hands(elicitation={"form": {}})
+        question = await peer.ask(call(1, "delete", name="x"))
+        answer = await peer.ask({"jsonrpc": "2.0", "id": question["id"], "result": "yes"})
+
+    assert question["method"] == "elicitation/create"
+    assert answer["id"] == 1
+    assert "is gone" not in str(answer)
+
+
 async def test_requests_beyond_what_may_wait_are_refused():
     gates = Gates()
     async with connected(gates.tool, limits={"at_once": 1, "held": 1000}) as peer:

@@ -16,6 +16,7 @@ from tests.gateway.mcp.talking import NEW, OLD, talking, within
 from tests.gateway.mcp.test_questions import NAME, Clerk, Till, form
 from toolwright import Runtime, Store, Tool, ToolError, gateway, tool
 from toolwright.store.retention import Retention
+from toolwright.testing import ManualClock
 
 ONLY_TASKS = {"extensions": {TASKS: {}}}
 
@@ -430,6 +431,33 @@ async def test_a_task_outlives_the_server_that_began_it(tmp_path):
         ]
 
 
+async def test_answers_that_came_first_outlive_the_server_as_well(tmp_path):
+    several, store = {"mode": "several", "requests": {"first": form(), "second": form()}}, tmp_path / "calls.db"
+    async with bare(Runtime(asking(several), store=store), WITH_TASKS) as client:
+        task_id, (first, second) = await asked(client)
+        await client.ask("tasks/update", taskId=task_id, inputResponses={second: NO})
+
+    async with bare(Runtime(asking(several), store=store), WITH_TASKS) as client:
+        left = await client.ask("tasks/get", taskId=task_id)
+        await client.ask("tasks/update", taskId=task_id, inputResponses={first: YES})
+        task = await client.task(task_id, "completed")
+
+    assert list(left["inputRequests"]) == [first]
+    assert task["result"]["structuredContent"]["heard"] == [{"first": YES, "second": NO}]
+
+
+async def test_answers_that_come_at_the_same_moment_all_count():
+    keys = [str(number) for number in range(8)]
+    several = {"mode": "several", "requests": {key: form() for key in keys}}
+    async with bare(Runtime(asking(several)), WITH_TASKS) as client:
+        task_id, requests = await asked(client)
+        updates = [client.ask("tasks/update", taskId=task_id, inputResponses={key: YES}) for key in requests]
+        await asyncio.gather(*updates)
+        task = await client.task(task_id, "completed")
+
+    assert task["result"]["structuredContent"]["heard"] == [dict.fromkeys(keys, YES)]
+
+
 @pytest.mark.parametrize("effects", ["read", "write"])
 async def test_a_task_that_was_running_when_the_server_stopped_says_so(tmp_path, effects):
     store = tmp_path / "calls.db"
@@ -498,6 +526,17 @@ async def test_a_task_says_how_long_it_is_remembered(tmp_path):
             assert (await client.call("grind"))["ttlMs"] == told
     async with bare(Runtime(Mill().tool), WITH_TASKS) as client:
         assert (await client.call("grind"))["ttlMs"] == 600_000
+
+
+async def test_without_a_store_a_task_is_remembered_for_less_when_many_follow(monkeypatch):
+    monkeypatch.setattr("toolwright.gateway.mcp.tasks.KEPT", 4)
+    clock = ManualClock()
+    async with Runtime(Mill().tool, clock=clock) as runtime, bare(runtime, WITH_TASKS) as client:
+        first = await client.call("grind")
+        await clock.advance(5)
+        second = await client.call("grind")
+
+    assert (first["ttlMs"], second["ttlMs"]) == (600_000, 5_000)
 
 
 async def test_what_is_never_fetched_leaves_nothing_behind_in_the_server():

@@ -38,9 +38,11 @@ class Wrong:
     code: int
     problem: str
     id: RequestId | None = None
+    is_answer: bool = False
+    """Whether it was meant as an answer: then whoever waits for that is told, and not who sent it."""
 
     def message(self) -> JSONRPCError:
-        """The answer to it."""
+        """What is said about it."""
         return JSONRPCError(jsonrpc="2.0", id=self.id, error=ErrorData(code=self.code, message=self.problem))
 
 
@@ -71,12 +73,11 @@ def _message(value: dict[str, Any]) -> Message | Wrong:
         return _malformed(value)
 
 
-def _malformed(value: dict[str, Any]) -> Message | Wrong:
+def _malformed(value: dict[str, Any]) -> Wrong:
     found = value.get("id")
     known = found if isinstance(found, str) or type(found) is int else None
     if known is not None and "method" not in value and ("result" in value or "error" in value):
-        # It was meant as an answer: whoever waits for it is told.
-        return Wrong(INVALID_REQUEST, "The client's answer is no message of the protocol.", known).message()
+        return Wrong(INVALID_REQUEST, "This is no answer of JSON-RPC 2.0.", known, is_answer=True)
     return Wrong(INVALID_REQUEST, "This is no request, notification or response of JSON-RPC 2.0.", known)
 
 

@@ -53,7 +53,10 @@ class Gate:
         """See what a line says, and what becomes of it."""
         message = read(line)
         if isinstance(message, Wrong):
-            self._refuse(message)
+            if message.is_answer:
+                self.ready.append(SessionMessage(message.message()))
+            else:
+                self._refuse(message)
         elif isinstance(message, JSONRPCRequest):
             self._request(message, line)
         else:

@@ -129,7 +129,7 @@ class Patient(H11Protocol):
         """It does not read what it asked for."""
         super().pause_writing()
         if self._unread is None:
-            self._unread = self.loop.call_later(self._limits.unread, self._end)
+            self._wait_for_reader()
 
     def resume_writing(self) -> None:
         """It does again."""
@@ -159,6 +159,14 @@ class Patient(H11Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else self.loop.call_later(seconds, self._end)
+
+    def _wait_for_reader(self, before: int | None = None) -> None:
+        """End the connection unless less waits to be read each time that this is looked at."""
+        waiting = self.transport.get_write_buffer_size()
+        if before is not None and waiting >= before:
+            self._end()
+        else:
+            self._unread = self.loop.call_later(self._limits.unread, self._wait_for_reader, waiting)
 
     def _take_up(self) -> None:
         if self._unread is not None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +28,19 @@ class _Listening(Server):
 
     def __init__(self, config: Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self._ready = ready
+        self._ready, self._ended = ready, asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Say that it has begun."""
         await super().startup(sockets)
         self._ready()
+
+    async def main_loop(self) -> None:
+        """Wait for the end, and set the clock of its answers each second; it would look for both ten times as often."""
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._ended.wait()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -42,6 +50,7 @@ class _Listening(Server):
     def stop(self) -> None:
         """Accept nothing more, let what runs come to its end for a moment, and then end it."""
         self.should_exit = True
+        self._ended.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Leave no task and no connection."""
@@ -54,23 +63,41 @@ class _Listening(Server):
 
 
 def bound(host: str, port: int) -> list[socket.socket]:
-    """The sockets of a host and port; raises `OSError` where that cannot be had."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    """The sockets of a host and port, on each of its addresses; raises `OSError` where none can be had."""
+    found = dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
     sockets: list[socket.socket] = []
-    try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            made = socket.socket(family, kind, protocol)
-            sockets.append(made)
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            made.bind((address[0], port, *address[2:]))
-            port = made.getsockname()[1]  # 0 is any that is free, and then the same for all addresses of the host
-    except OSError:
-        for each in sockets:
-            each.close()
-        raise
+    missing: OSError | None = None
+    for family, _, _, _, address in found:
+        try:
+            sockets.append(_bound(family, (address[0], port, *address[2:])))
+        except OSError as error:
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                _close(sockets)
+                raise
+            missing = error  # `localhost` may have an address that this machine does not have
+            continue
+        port = sockets[0].getsockname()[1]  # 0 is any that is free, and then the same for all
+    if missing is not None and not sockets:
+        raise missing
     return sockets
+
+
+def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _close(sockets: list[socket.socket]) -> None:
+    for each in sockets:
+        each.close()
 
 
 async def listen(
@@ -102,8 +129,7 @@ async def listen(
         if made.started or not made.should_exit or task.uncancel():
             raise
     finally:
-        for each in sockets:
-            each.close()
+        _close(sockets)
 
 
 def _config(app: Starlette, limits: Limits) -> Config:

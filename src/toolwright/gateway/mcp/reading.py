@@ -50,6 +50,8 @@ class Reading:
         self._given = self._complaints = 0
         self._grace: asyncio.TimerHandle | None = None
         self._until = 0.0
+        self.begun = False
+        """Whether anybody has asked for a message yet."""
         self.finished = False
         """Whether nothing more is handed on."""
         self._inlet.start()
@@ -64,6 +66,7 @@ class Reading:
 
     async def opening(self) -> JSONRPCRequest | None:
         """The first request, which is still handed on, with a few messages before it; None if no request comes."""
+        self.begun = True
         ready = self.gate.ready
         while not self.finished:
             for each in ready:

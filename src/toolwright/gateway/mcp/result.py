@@ -109,8 +109,8 @@ _NOTHING = object()
 
 def _structured(done: Done, is_typed: bool) -> Any:
     """The data for programs. It is left out where the text was cut, or is all there is, unless it was promised."""
-    how = done.metadata.get("structured") if is_typed or done._shown is None else None
-    if how is None and (done._shown is not None or done.data is None or isinstance(done.data, str)) and not is_typed:
+    how, is_text = done.metadata.get("structured"), done.data is None or isinstance(done.data, str)
+    if not is_typed and (done._shown is not None or (is_text and how is None)):
         return _NOTHING
     try:
         plain = from_json(done._json or to_json(done.data, bytes_mode="base64", inf_nan_mode="strings", fallback=str))

@@ -1,55 +1,65 @@
-"""Rounds: what has been answered of the questions of tasks, which may be answered one by one."""
+"""Rounds: the questions of tasks, which may be answered one by one, and by whatever process is asked."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from toolwright.gateway.mcp.questions import Answers, Question
 
 MOST = 1_000
-"""Rounds of which it is known here what has been answered."""
+"""Rounds of which it is known here that they were answered, until the call has gone on."""
 
 
-@dataclass(slots=True)
-class _Round:
-    answers: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+class Heard(NamedTuple):
+    """What is known of a round whose answers are not all there, or did not fit. It is kept with the wait."""
+
+    answers: Mapping[str, Mapping[str, Any]] = {}
     complaint: str = ""
     tries: int = 0
 
+    @classmethod
+    def read(cls, noted: str) -> Self:
+        """As it was written down."""
+        return cls(**json.loads(noted)) if noted else cls()
+
+    @property
+    def text(self) -> str:
+        """To be written down."""
+        return json.dumps(self._asdict())
+
+    def left(self, question: Question) -> Question:
+        """What is still asked; no two questions of a task have a key in common."""
+        left = {key: each for key, each in question.requests.items() if key not in self.answers}
+        tries = f".{self.tries}" if self.tries else ""
+        shown = question.again(self.complaint) if self.complaint else question
+        asked = {key: shown.requests[key] for key in left}
+        return question._replace(requests=asked, suffix=f"-{question.round}{tries}")
+
+    def with_more(self, question: Question, given: Answers) -> Heard:
+        """The same with answers to what was left; those that do not fit are asked for again."""
+        answers = {**self.answers, **given}
+        if complaint := question.complaint(answers):
+            return Heard(complaint=complaint, tries=self.tries + 1)
+        return self._replace(answers=answers)
+
 
 class Rounds:
-    """Answers that came before others to the same round, or that did not fit."""
+    """Rounds that were answered: nobody is asked again, whatever is read of the call until it has gone on."""
 
     def __init__(self) -> None:
-        self._rounds: dict[tuple[str, int], _Round] = {}
+        self._answered: dict[tuple[str, int], None] = {}
 
-    def open(self, question: Question) -> Question:
-        """What is left of a question; no two of a task have a key in common."""
-        found = self._rounds.get((question.call_id, question.round), _Round())
-        if found.complaint:
-            question = question.again(found.complaint)
-        left = {key: each for key, each in question.requests.items() if key not in found.answers}
-        tries = f".{found.tries}" if found.tries else ""
-        return question._replace(requests=left, suffix=f"-{question.round}{tries}")
+    def __contains__(self, question: Question) -> bool:
+        return (question.call_id, question.round) in self._answered
 
-    def take(self, question: Question, given: Answers) -> Answers | None:
-        """Answers to what is left of a question; all of them, once none is missing."""
-        place = (question.call_id, question.round)
-        found = self._rounds.setdefault(place, _Round())
-        found.answers.update({key: value for key, value in given.items() if key not in found.answers})
-        if complaint := question.complaint(found.answers):
-            self._rounds[place] = _Round(complaint=complaint, tries=found.tries + 1)
-            return None
-        if len(self._rounds) > MOST:
-            del self._rounds[next(iter(self._rounds))]
-        if not question.requests.keys() <= found.answers.keys():
-            return None
-        # Nobody asks for them again, whatever is read of the call until it has gone on.
-        self._rounds[place] = _Round({key: {} for key in found.answers})
-        return found.answers
+    def add(self, question: Question) -> None:
+        """All answers are there."""
+        self._answered[question.call_id, question.round] = None
+        if len(self._answered) > MOST:
+            del self._answered[next(iter(self._answered))]
 
-    def forget(self, call_id: str, round: int) -> None:
-        """The answers changed nothing: the same is asked once more."""
-        self._rounds.pop((call_id, round), None)
+    def remove(self, question: Question) -> None:
+        """They changed nothing: the same is asked once more."""
+        self._answered.pop((question.call_id, question.round), None)

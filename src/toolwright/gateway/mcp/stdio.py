@@ -73,7 +73,7 @@ async def serve(runtime: Runtime, **options: Any) -> None:
 
         def stop() -> None:
             reading.finish()
-            if not runtime.parts.open:  # it is still starting, which may take long
+            if not reading.begun:  # the runtime is still starting, which may take long
                 task.cancel()
 
         try:

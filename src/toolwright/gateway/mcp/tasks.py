@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +20,13 @@ from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.gateway.mcp.caller import TASKS, Caller, caller_of
 from toolwright.gateway.mcp.questions import Answers, Question, answer, question_of
 from toolwright.gateway.mcp.result import result_of
-from toolwright.gateway.mcp.rounds import Rounds
+from toolwright.gateway.mcp.rounds import Heard, Rounds
 from toolwright.gateway.mcp.runs import Run, Runs
 from toolwright.gateway.mcp.state import mark_of
 from toolwright.gateway.mcp.task import task_of
 from toolwright.gateway.mcp.watch import Watch
-from toolwright.runtime.standing import conclude, is_at_work
+from toolwright.runtime.ledger import KEPT
+from toolwright.runtime.standing import conclude, is_at_work, note
 from toolwright.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -39,10 +40,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("toolwright")
 AT_ONCE = 0.05
 """Seconds within which a call has to end so that its result is given in place of a task."""
+TRIES = 50
 LOST = 3_600.0
 """Seconds after which a call that nobody is known to run counts as lost."""
-IN_MEMORY = 600_000
-"""Milliseconds for which a task is remembered without a store, which keeps the latest of its calls, however young."""
+IN_MEMORY = 600.0
+"""Seconds for which a task is remembered without a store, unless so many follow that the oldest have to go."""
 
 
 class Tasks:
@@ -51,6 +53,8 @@ class Tasks:
     def __init__(self, served: Served) -> None:
         self._served, self.watch = served, Watch(served.runtime)
         self.runs, self._rounds = Runs(served.runtime, self.watch), Rounds()
+        self._begun: deque[float] = deque(maxlen=KEPT // 2)
+        """When the latest were, half as many as a runtime without a store remembers."""
         self.waiting: Counter[str] = Counter()
         """How many requests wait for each call that somebody was asked about."""
 
@@ -71,6 +75,7 @@ class Tasks:
         """A new call, which goes on without its caller."""
         # Whoever finds it unended later has to find out whether the runtime lives that began it.
         scope, call_id = self._served.scope(caller.user), f"{new_id()}@{self._served.runtime.parts.owner}"
+        self._begun.append(self._served.runtime.parts.clock.time())
         running = self.runs.begin(call_id, caller.user, scope.call(offered.listing.name, arguments, call_id=call_id))
         return await self._given(caller, offered, arguments, call_id, running)
 
@@ -119,20 +124,26 @@ class Tasks:
 
     async def update(self, ctx: ServerRequestContext[Any, Any], params: UpdateTask) -> dict[str, Any]:
         """Answers to what a task asks, all of them or some; those to anything else are ignored."""
-        caller, scope, standing = await self._found(ctx, params.task_id)
-        question = self._asked(standing, caller)
-        if question is None or not (given := question.fitting(params.answers)):
-            return {}
-        if (answers := self._rounds.take(question, given)) is not None:
-            _ = self.runs.begin(question.call_id, caller.user, self._answered(scope, question, answers))
-        self.watch.tell(question.call_id)
+        for _ in range(TRIES):  # somebody else may answer at the same moment
+            caller, scope, standing = await self._found(ctx, params.task_id)
+            question = self._asked(standing, caller)
+            if question is None or not (given := question.fitting(params.answers)):
+                break
+            heard = Heard.read(standing.noted).with_more(question, given)
+            if question.requests.keys() <= heard.answers.keys():
+                self._rounds.add(question)
+                _ = self.runs.begin(question.call_id, caller.user, self._answered(scope, question, heard.answers))
+                break
+            if await note(self._served.runtime.parts, standing, heard.text):
+                break
+        self.watch.tell(params.task_id)
         return {}
 
     async def _answered(self, scope: Scope, question: Question, given: Answers) -> Outcome | None:
         outcome = await answer(scope, question, given)
         standing = await scope.standing(question.call_id)
         if standing is not None and standing.round == question.round:  # it still waits for the same
-            self._rounds.forget(question.call_id, question.round)
+            self._rounds.remove(question)
         return outcome
 
     async def cancel(self, ctx: ServerRequestContext[Any, Any], params: CancelTask) -> dict[str, Any]:
@@ -181,8 +192,10 @@ class Tasks:
         return task_of(standing, outcome, question, ttl=self._ttl(), offered=offered)
 
     def _asked(self, standing: Standing, caller: Caller) -> Question | None:
-        question = question_of(standing, caller)
-        return None if question is None else self._rounds.open(question)
+        """What is open of a question."""
+        if (question := question_of(standing, caller)) is None:
+            return None
+        return question._replace(requests={}) if question in self._rounds else Heard.read(standing.noted).left(question)
 
     def _may_find_out(self, standing: Standing) -> bool:
         """Whether the tool itself may yet find out whether it has happened."""
@@ -203,9 +216,11 @@ class Tasks:
     def _ttl(self) -> int | None:
         """Milliseconds for which a task is remembered at least; None for ever."""
         parts = self._served.runtime.parts
-        if not parts.durable or parts.store is None:
-            return IN_MEMORY
-        kept = parts.store.retention.calls
+        if parts.durable and parts.store is not None:
+            kept = parts.store.retention.calls
+        else:
+            is_busy = len(self._begun) == self._begun.maxlen
+            kept = min(IN_MEMORY, parts.clock.time() - self._begun[0]) if is_busy else IN_MEMORY
         return None if kept is None else int(kept * 1000)
 
     async def until(self, scope: Scope, call_id: str, true: Callable[[Standing | None], bool]) -> Standing | None:

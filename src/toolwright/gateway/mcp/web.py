@@ -56,7 +56,7 @@ def app(
     made = server(runtime, **options)
     contain(made)
     made.middleware.append(Flights())
-    # Whoever serves the app has checked the hosts by then.
+    # The library need not look at hosts and origins: `Hosts` has done so, for every path and session.
     sessions = StreamableHTTPSessionManager(made, session_idle_timeout=IDLE, max_sessions=SESSIONS)
     inner: ASGIApp = RequestBodyLimitMiddleware(Bodies(sessions.handle_request), MOST)
     if token is not None:
