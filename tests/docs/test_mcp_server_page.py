@@ -9,23 +9,11 @@ from pathlib import Path
 import pytest
 
 from toolwright import Runtime, gateway
-from toolwright.gateway.mcp import (
-    calls,
-    gate,
-    listening,
-    news,
-    outlet,
-    outputs,
-    progress,
-    questions,
-    reading,
-    runs,
-    runtime_server,
-    task,
-    tasks,
-    web,
-)
+from toolwright.gateway.mcp import calls, news, outputs, progress, questions, runtime_server
 from toolwright.gateway.mcp.options import Options
+from toolwright.gateway.mcp.pipe import gate, outlet, reading
+from toolwright.gateway.mcp.tasks import listening, runs, task, tasks
+from toolwright.gateway.mcp.web import app as web
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "mcp-server.md").read_text(encoding="utf-8")
 NAMES = (Path(__file__).parents[2] / "docs" / "reference" / "names.md").read_text(encoding="utf-8")
@@ -105,5 +93,5 @@ def test_the_limits_are_those_of_the_code(start, numbers):
 def test_times_are_those_of_the_code():
     assert f"within {tasks.AT_ONCE * 1000:g} ms" in PAGE
     assert f"within {news.BUNDLE * 1000:g} ms" in PAGE
-    assert f"else {tasks.IN_MEMORY / 60_000:g} minutes" in PAGE
+    assert f"else {tasks.IN_MEMORY / 60:g} minutes" in PAGE
     assert outputs.FOR_GOOD == 24 * 3_600_000

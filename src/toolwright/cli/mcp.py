@@ -71,7 +71,7 @@ class Place:
 
     def bound(self) -> list[socket.socket]:
         """Its sockets."""
-        from toolwright.gateway.mcp.port import bound
+        from toolwright.gateway.mcp.web.port import bound
 
         try:
             return bound(self.host, self.port)
@@ -125,7 +125,7 @@ def command(
 
 
 async def _over_stdio(given: Given, runtime: Runtime, options: dict[str, Any]) -> None:
-    from toolwright.gateway.mcp.stdio import serve
+    from toolwright.gateway.mcp.pipe.stdio import serve
 
     if is_person(sys.stdin):
         words = shlex.split(given.command("mcp"))
@@ -135,8 +135,8 @@ async def _over_stdio(given: Given, runtime: Runtime, options: dict[str, Any]) -
 
 
 async def _over_http(runtime: Runtime, place: Place, token: str | None, options: dict[str, Any]) -> None:
-    from toolwright.gateway.mcp.port import listen
-    from toolwright.gateway.mcp.web import app
+    from toolwright.gateway.mcp.web.app import app
+    from toolwright.gateway.mcp.web.port import listen
 
     sockets = place.bound()
     url = place.url(sockets[0].getsockname()[1])

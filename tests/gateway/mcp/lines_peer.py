@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from toolwright import Runtime, gateway
-from toolwright.gateway.mcp.eras import converse
-from toolwright.gateway.mcp.stdio import pipe
+from toolwright.gateway.mcp.pipe.eras import converse
+from toolwright.gateway.mcp.pipe.stdio import pipe
 
 SOON = 4.0
 """Seconds within which what has to happen happens."""

@@ -9,7 +9,7 @@ from importlib import import_module
 from tests.cli.ready import become, forked, warm
 
 NEEDED = (
-    *(f"toolwright.gateway.mcp.{name}" for name in ("stdio", "web", "port")),
+    *(f"toolwright.gateway.mcp.{name}" for name in ("pipe.stdio", "web.app", "web.port")),
     *("mcp.server.auth.provider", "uvicorn.lifespan.off", "uvicorn.loops.asyncio", "sse_starlette"),
 )
 

@@ -9,8 +9,8 @@ from mcp_types import INVALID_REQUEST, PARSE_ERROR
 
 from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, connected, line, message
 from toolwright import Context, Runtime, tool
-from toolwright.gateway.mcp.diversion import diverted
-from toolwright.gateway.mcp.lines import Lines, Overlong
+from toolwright.gateway.mcp.pipe.diversion import diverted
+from toolwright.gateway.mcp.pipe.lines import Lines, Overlong
 
 MODERN = [False, True]
 

@@ -149,7 +149,7 @@ async def test_what_nobody_here_can_be_asked_is_a_task_that_somebody_else_answer
 
 
 async def test_a_caller_who_leaves_before_it_knows_the_task_ends_it(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.tasks.AT_ONCE", 60.0)
+    monkeypatch.setattr("toolwright.gateway.mcp.tasks.tasks.AT_ONCE", 60.0)
     mill = Mill()
     async with Runtime(mill.tool) as runtime, bare(runtime, WITH_TASKS) as client:
         number, _ = await client.begin("tools/call", name="grind", arguments={})
@@ -529,7 +529,7 @@ async def test_a_task_says_how_long_it_is_remembered(tmp_path):
 
 
 async def test_without_a_store_a_task_is_remembered_for_less_when_many_follow(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.tasks.KEPT", 4)
+    monkeypatch.setattr("toolwright.gateway.mcp.tasks.tasks.KEPT", 4)
     clock = ManualClock()
     async with Runtime(Mill().tool, clock=clock) as runtime, bare(runtime, WITH_TASKS) as client:
         first = await client.call("grind")
@@ -559,7 +559,7 @@ async def test_what_is_never_fetched_leaves_nothing_behind_in_the_server():
 
 
 async def test_too_many_tasks_of_one_user_are_no_tasks(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.runs.MOST_OF_USER", 2)
+    monkeypatch.setattr("toolwright.gateway.mcp.tasks.runs.MOST_OF_USER", 2)
     mill, must = Mill(), Mill("required", name="must")
     async with Runtime(mill.tool, must.tool) as runtime:
         server = gateway.mcp.server(runtime)

@@ -18,10 +18,10 @@ from tests.gateway.mcp.lines_peer import META, SOON, call, message
 from tests.gateway.mcp.talking import ERAS
 from tests.gateway.mcp.web_peer import LEGACY, MODERN, Site, calling, listening, modern, on_port, request
 from toolwright import Context, DefinitionError, Runtime, gateway, tool
-from toolwright.gateway.mcp import web
-from toolwright.gateway.mcp.flights import Flights
-from toolwright.gateway.mcp.patience import Limits
-from toolwright.gateway.mcp.port import bound
+from toolwright.gateway.mcp.web import app as web
+from toolwright.gateway.mcp.web.flights import Flights
+from toolwright.gateway.mcp.web.patience import Limits
+from toolwright.gateway.mcp.web.port import bound
 
 
 @tool

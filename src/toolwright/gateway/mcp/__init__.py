@@ -6,13 +6,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolwright.gateway.mcp.pipe.stdio import serve as serve
     from toolwright.gateway.mcp.runtime_server import server as server
-    from toolwright.gateway.mcp.stdio import serve as serve
-    from toolwright.gateway.mcp.web import app as app
+    from toolwright.gateway.mcp.web.app import app as app
+    from toolwright.gateway.mcp.web.port import bound as bound
+    from toolwright.gateway.mcp.web.port import listen as listen
 
-__all__ = ["app", "serve", "server"]
+__all__ = ["app", "bound", "listen", "serve", "server"]
 
-_HOMES = {"app": "web", "serve": "stdio", "server": "runtime_server"}
+_HOMES = {
+    "app": "web.app",
+    "bound": "web.port",
+    "listen": "web.port",
+    "serve": "pipe.stdio",
+    "server": "runtime_server",
+}
 
 
 def __getattr__(name: str) -> Any:

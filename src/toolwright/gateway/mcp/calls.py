@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp_types import CallToolRequestParams
 
-    from toolwright.gateway.mcp.tasks import Tasks
+    from toolwright.gateway.mcp.tasks.tasks import Tasks
     from toolwright.runtime.scope import Scope
     from toolwright.runtime.standing import Standing
 

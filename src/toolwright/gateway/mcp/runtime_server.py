@@ -15,14 +15,14 @@ from toolwright.core.errors import DefinitionError
 from toolwright.gateway.mcp.caller import TASKS
 from toolwright.gateway.mcp.calls import Calls
 from toolwright.gateway.mcp.life import Life
-from toolwright.gateway.mcp.listening import Listening
 from toolwright.gateway.mcp.news import News
 from toolwright.gateway.mcp.options import Options
 from toolwright.gateway.mcp.outputs import FOR_GOOD, Outputs
 from toolwright.gateway.mcp.result import legible
 from toolwright.gateway.mcp.served import Served
-from toolwright.gateway.mcp.taskparams import CancelTask, GetTask, UpdateTask
-from toolwright.gateway.mcp.tasks import Tasks
+from toolwright.gateway.mcp.tasks.listening import Listening
+from toolwright.gateway.mcp.tasks.params import CancelTask, GetTask, UpdateTask
+from toolwright.gateway.mcp.tasks.tasks import Tasks
 from toolwright.gateway.mcp.tools import FRESH, Tools
 from toolwright.runtime.runtime import Runtime
 

@@ -12,7 +12,7 @@ from toolwright.core.outcome import Failed, Outcome
 from toolwright.runtime.standing import conclude
 
 if TYPE_CHECKING:
-    from toolwright.gateway.mcp.watch import Watch
+    from toolwright.gateway.mcp.tasks.watch import Watch
     from toolwright.runtime.runtime import Runtime
 
 Run: TypeAlias = asyncio.Task[Outcome | None]

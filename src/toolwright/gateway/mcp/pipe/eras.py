@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcp.server import Server
     from mcp.shared.dispatcher import DispatchContext
 
-    from toolwright.gateway.mcp.reading import Reading, Writing
+    from toolwright.gateway.mcp.pipe.reading import Reading, Writing
 
 Params = Mapping[str, Any] | None
 

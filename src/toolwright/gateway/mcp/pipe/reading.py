@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Self
 from anyio import BrokenResourceError, ClosedResourceError, EndOfStream
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
-from toolwright.gateway.mcp.frames import Wrong, write
-from toolwright.gateway.mcp.gate import AT_ONCE, HELD, Gate
-from toolwright.gateway.mcp.inlet import Inlet
-from toolwright.gateway.mcp.lines import Lines
-from toolwright.gateway.mcp.outlet import PATIENCE, Outlet
+from toolwright.gateway.mcp.pipe.frames import Wrong, write
+from toolwright.gateway.mcp.pipe.gate import AT_ONCE, HELD, Gate
+from toolwright.gateway.mcp.pipe.inlet import Inlet
+from toolwright.gateway.mcp.pipe.lines import Lines
+from toolwright.gateway.mcp.pipe.outlet import PATIENCE, Outlet
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn import Config, Server
 
-from toolwright.gateway.mcp.patience import Limits, Patient
-from toolwright.gateway.mcp.signals import on_signals
+from toolwright.gateway.mcp.pipe.signals import on_signals
+from toolwright.gateway.mcp.web.patience import Limits, Patient
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

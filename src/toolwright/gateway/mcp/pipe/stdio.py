@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from toolwright.gateway.mcp.contained import contain
-from toolwright.gateway.mcp.diversion import diverted
-from toolwright.gateway.mcp.eras import converse
-from toolwright.gateway.mcp.reading import Reading, Writing
+from toolwright.gateway.mcp.pipe.diversion import diverted
+from toolwright.gateway.mcp.pipe.eras import converse
+from toolwright.gateway.mcp.pipe.reading import Reading, Writing
+from toolwright.gateway.mcp.pipe.signals import on_signals
 from toolwright.gateway.mcp.runtime_server import server
-from toolwright.gateway.mcp.signals import on_signals
 
 if TYPE_CHECKING:
     from toolwright.runtime.runtime import Runtime

@@ -20,7 +20,7 @@ from mcp_types import (
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from toolwright.gateway.mcp.lines import Overlong
+from toolwright.gateway.mcp.pipe.lines import Overlong
 
 Message: TypeAlias = JSONRPCRequest | JSONRPCNotification | JSONRPCResponse | JSONRPCError
 

@@ -11,7 +11,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from toolwright.gateway.mcp.frames import Wrong, read, write
+from toolwright.gateway.mcp.pipe.frames import Wrong, read, write
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

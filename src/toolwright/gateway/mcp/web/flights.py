@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.shared.exceptions import MCPError
 
-from toolwright.gateway.mcp.bodies import SESSION
-from toolwright.gateway.mcp.gate import AT_ONCE, BUSY
+from toolwright.gateway.mcp.pipe.gate import AT_ONCE, BUSY
+from toolwright.gateway.mcp.web.bodies import SESSION
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext

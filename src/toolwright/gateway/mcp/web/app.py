@@ -14,13 +14,13 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount
 
 from toolwright.core.errors import DefinitionError
-from toolwright.gateway.mcp.bodies import Bodies
 from toolwright.gateway.mcp.contained import contain
-from toolwright.gateway.mcp.flights import Flights
-from toolwright.gateway.mcp.hosts import Hosts
-from toolwright.gateway.mcp.reading import MOST
+from toolwright.gateway.mcp.pipe.reading import MOST
 from toolwright.gateway.mcp.runtime_server import server
-from toolwright.gateway.mcp.token import Guarded, Token
+from toolwright.gateway.mcp.web.bodies import Bodies
+from toolwright.gateway.mcp.web.flights import Flights
+from toolwright.gateway.mcp.web.hosts import Hosts
+from toolwright.gateway.mcp.web.token import Guarded, Token
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -97,18 +97,23 @@ def _checked(path: str) -> str:
 
 @asynccontextmanager
 async def _nothing_left() -> AsyncIterator[None]:
-    """End what the library behind event streams leaves running for as long as the loop does."""
+    """End what the library behind event streams leaves running, unless an app beside this one has streams."""
     from sse_starlette import sse
 
     before = asyncio.all_tasks()
     try:
         yield
     finally:
-        watching = [
-            task
-            for task in asyncio.all_tasks() - before
-            if getattr(task.get_coro(), "cr_code", None) is sse._shutdown_watcher.__code__
-        ]
+        streams = sse._get_shutdown_state().events
+        watching = (
+            []
+            if streams
+            else [
+                task
+                for task in asyncio.all_tasks() - before
+                if getattr(task.get_coro(), "cr_code", None) is sse._shutdown_watcher.__code__
+            ]
+        )
         for task in watching:
             task.cancel()
         if watching:

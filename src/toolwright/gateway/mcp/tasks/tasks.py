@@ -20,11 +20,11 @@ from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.gateway.mcp.caller import TASKS, Caller, caller_of
 from toolwright.gateway.mcp.questions import Answers, Question, answer, question_of
 from toolwright.gateway.mcp.result import result_of
-from toolwright.gateway.mcp.rounds import Heard, Rounds
-from toolwright.gateway.mcp.runs import Run, Runs
 from toolwright.gateway.mcp.state import mark_of
-from toolwright.gateway.mcp.task import task_of
-from toolwright.gateway.mcp.watch import Watch
+from toolwright.gateway.mcp.tasks.rounds import Heard, Rounds
+from toolwright.gateway.mcp.tasks.runs import Run, Runs
+from toolwright.gateway.mcp.tasks.task import task_of
+from toolwright.gateway.mcp.tasks.watch import Watch
 from toolwright.runtime.ledger import KEPT
 from toolwright.runtime.standing import conclude, is_at_work, note
 from toolwright.store.errors import StoreError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
     from toolwright.gateway.mcp.served import Offered, Served
-    from toolwright.gateway.mcp.taskparams import CancelTask, GetTask, UpdateTask
+    from toolwright.gateway.mcp.tasks.params import CancelTask, GetTask, UpdateTask
     from toolwright.runtime.scope import Scope
     from toolwright.runtime.standing import Standing
 

@@ -13,8 +13,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, SubscriptionsAcknowledgedNotification
 from pydantic import BaseModel
 
-from toolwright.gateway.mcp.task import OVER
-from toolwright.gateway.mcp.watch import BEAT
+from toolwright.gateway.mcp.tasks.task import OVER
+from toolwright.gateway.mcp.tasks.watch import BEAT
 from toolwright.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
 
     from toolwright.gateway.mcp.caller import Caller
-    from toolwright.gateway.mcp.tasks import Tasks
+    from toolwright.gateway.mcp.tasks.tasks import Tasks
 
 log = logging.getLogger("toolwright")
 MOST_IDS = 100

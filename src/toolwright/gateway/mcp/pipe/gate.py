@@ -10,10 +10,10 @@ from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import INVALID_REQUEST, JSONRPCNotification, JSONRPCRequest, RequestId
 
-from toolwright.gateway.mcp.frames import Wrong, read
+from toolwright.gateway.mcp.pipe.frames import Wrong, read
 
 if TYPE_CHECKING:
-    from toolwright.gateway.mcp.lines import Overlong
+    from toolwright.gateway.mcp.pipe.lines import Overlong
 
 AT_ONCE = 256
 """Requests of one connection that run at the same time."""

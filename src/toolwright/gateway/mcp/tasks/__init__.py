@@ -1,0 +1,1 @@
+"""Tasks: calls that go on without their caller, as the tasks extension of the protocol has it."""
