@@ -161,7 +161,8 @@ async def _listening(command: Command) -> AsyncIterator[str]:
     """The URL of what a command starts: it prints its port, or is told one."""
     port = _free() if PORT in command else 0
     argv = [str(port) if word == PORT else word for word in command]
-    process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
+    said = asyncio.subprocess.DEVNULL if port else None  # mcp-proxy has something to say when it is ended
+    process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE, stderr=said)
     assert process.stdout is not None
     try:
         if port:

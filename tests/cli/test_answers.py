@@ -5,9 +5,11 @@ import getpass
 import json
 import re
 import sqlite3
+import sys
 
 import pytest
 
+from tests.cli.conftest import START
 from toolwright import Store
 from toolwright.assemble import assemble, load
 
@@ -395,3 +397,48 @@ def test_it_is_the_same_on_postgresql(run, tmp_path, shop, postgres_address, mon
     assert run("store", "info").lines[0]["calls"] == {"ended": 1}
     assert run("store", "prune", "--calls", "0s", "--vacuum").lines[0]["forgotten"]["calls"] == 1
     assert run("audit", "verify").lines[0]["sound"] is True
+
+
+BEHIND = """
+from toolwright import tool
+
+@tool(effects={"write"})
+async def pay(amount: int) -> str:
+    '''Pay somebody.'''
+    return f"Paid {amount}."
+"""
+
+
+@pytest.fixture
+def proxied(tmp_path):
+    """Tools behind another toolwright, which asks before it pays; this one lets everything through."""
+    (tmp_path / "behind.py").write_text(BEHIND)
+    command = ["-P", "-c", START, "mcp", "-t", str(tmp_path / "behind.py"), "--store", str(tmp_path / "behind.db")]
+    server = {"command": sys.executable, "args": command, "effects": ["write"]}
+    (tmp_path / "toolwright.yaml").write_text(
+        json.dumps({
+            "mcp_servers": {"shop": server}, "store": "calls.db", "policy": [{"tools": "*", "decision": "allow"}],
+        })
+    )  # fmt: skip
+    return tmp_path
+
+
+@pytest.mark.timeout(30)  # each command starts a server of its own
+def test_an_approval_that_a_server_asks_for_is_approved_once_and_not_for_good(run, proxied, waiting):
+    for verb in (("approve",), ("settle", "true")):
+        call_id = waiting("shop__pay", "amount=3")
+
+        ran = run(verb[0], call_id, *verb[1:])
+
+        assert (ran.code, ran.lines[0]["text"]) == (0, "Paid 3.")
+    assert run("call", "shop__pay", "amount=3").code == 3
+
+
+@pytest.mark.timeout(30)
+def test_an_approval_that_a_server_asks_for_can_be_rejected_and_can_be_given_for_good(run, proxied, waiting):
+    call_id = waiting("shop__pay", "amount=3")
+    rejected = run("reject", call_id)
+    assert (rejected.code, rejected.lines[0]["status"]) == (1, "failed")
+
+    assert run("approve", waiting("shop__pay", "amount=3"), "--always").code == 0
+    assert run("call", "shop__pay", "amount=4").lines[0]["text"] == "Paid 4."

@@ -25,6 +25,16 @@ def test_a_form_is_shown_by_its_fields_with_an_answer_to_copy():
     ]
 
 
+def test_a_form_in_which_nothing_has_to_be_filled_in_takes_yes_and_no():
+    box = {"mode": "form", "schema": {"properties": {"always": {"type": "boolean", "title": "Do not ask again"}}}}
+
+    assert shown_form(box).plain.splitlines() == [
+        "  always (boolean, may be left out): Do not ask again",
+        'Answer `true` for yes, `false` for no. To fill something in, answer with JSON, such as {"always": true}.',
+    ]
+    assert shown_form({"mode": "form", "schema": {}}).plain == "Answer `true` for yes, `false` for no."
+
+
 def test_an_address_is_shown_with_how_to_say_that_one_has_been_there():
     shown = shown_form({"mode": "url", "url": "https://example.com/in"}).plain
     assert shown.splitlines()[0] == "Open https://example.com/in"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import json
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import redirect_stdout
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import click
 
 from toolwright.cli.exits import UNKNOWN, complain
+from toolwright.cli.form import is_plain
 from toolwright.cli.options import Given
 from toolwright.cli.outcome import exit_code, how_to_answer, outcome_as_json, show_outcome
 from toolwright.cli.progress import Watch
@@ -90,6 +92,19 @@ async def _answer(runtime: Runtime, call_id: str, answer: Answer) -> tuple[Outco
     finally:
         unsubscribe()
         answering.cancel()
+
+
+async def plain_form(runtime: Runtime, call_id: str) -> dict[str, Any] | None:
+    """The form that a call was last asked with, if yes or no is an answer to it; None for any other question.
+
+    An approval that a server asks for comes as such a form.
+    """
+    ids = await _with_inner(runtime, call_id)
+    held = await runtime.parts.waits.find(ids[-1], runtime.principal) if ids else None
+    if held is None or held.rounds[-1].waiting_for != "input":
+        return None
+    request = json.loads(held.rounds[-1].request)
+    return request if is_plain(request) else None
 
 
 async def _with_inner(runtime: Runtime, call_id: str) -> list[str]:

@@ -7,10 +7,13 @@ from typing import Any
 
 import click
 
-from toolwright.cli.answer import by_option, give, json_option, login_name
+from toolwright.cli.answer import by_option, give, json_option, login_name, plain_form
+from toolwright.cli.form import accepted
 from toolwright.cli.options import Given, with_tools_and_store
 from toolwright.core.errors import InvalidArguments
 from toolwright.core.jsontext import parse
+from toolwright.core.outcome import Outcome
+from toolwright.runtime.runtime import Runtime
 
 
 class JsonObject(click.ParamType[Mapping[str, Any]]):
@@ -48,10 +51,17 @@ def command(
 ) -> None:
     """Let the waiting call CALL_ID run.
 
-    It runs here if its tool is here, else in the next process on the store that has it.
+    It runs here if its tool is here, else in the next process on the store that has it. A form in which nothing has to
+    be filled in, as servers ask for a yes, is accepted as it is.
 
     Exit codes are those of `call`: 0 done, 1 failed, 3 pending, 4 denied, 5 no such call.
     """
     name = by or login_name()
-    answer = lambda runtime: runtime.approve(call_id, always=always, arguments=arguments, by=name)  # noqa: E731
+
+    async def answer(runtime: Runtime) -> Outcome:
+        form = await plain_form(runtime, call_id) if arguments is None else None
+        if form is not None and (yes := accepted(form, always=always)) is not None:
+            return await runtime.settle(call_id, yes, by=name)
+        return await runtime.approve(call_id, always=always, arguments=arguments, by=name)
+
     ctx.exit(give(given, call_id, answer, as_json=as_json))

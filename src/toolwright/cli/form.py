@@ -12,11 +12,16 @@ from toolwright.cli.screen import escaped, one_line
 
 _SAMPLES = {"string": "...", "integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
 NO = '{"action": "decline"} says no.'
+DECLINED = {"action": "decline", "content": {}}
+"""No, also to a form that has a field `action` of its own."""
 
 
 def shown_form(request: Any) -> Text | None:
     """A question of an MCP server in few words; None for anything else."""
     match request:
+        case {"mode": "form", "schema": Mapping() as schema} if is_plain(request):
+            more = f" To fill something in, answer with JSON, such as {_sample(schema)}." if _names(schema) else ""
+            return _lines([*_fields(schema), f"Answer `true` for yes, `false` for no.{more}"])
         case {"mode": "form", "schema": Mapping() as schema}:
             return _lines([*_fields(schema), f"Answer with JSON, such as {_sample(schema)}. {NO}"])
         case {"mode": "url", "url": str() as url}:
@@ -27,13 +32,34 @@ def shown_form(request: Any) -> Text | None:
     return None
 
 
+def is_plain(request: Any) -> bool:
+    """Whether a question can be answered with yes or no: a form in which nothing has to be filled in."""
+    match request:
+        case {"mode": "form", "schema": Mapping() as schema}:
+            return not schema.get("required")
+    return False
+
+
+def accepted(request: Mapping[str, Any], *, always: bool) -> dict[str, Any] | None:
+    """Yes to such a form, perhaps for good; None if it has no box for that."""
+    box = _names(request["schema"]).get("always")
+    if always and not (isinstance(box, Mapping) and box.get("type") == "boolean"):
+        return None
+    return {"action": "accept", "content": {"always": True} if always else {}}
+
+
+def _names(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    fields = schema.get("properties")
+    return fields if isinstance(fields, Mapping) else {}
+
+
 def _part(key: str, request: Any) -> Text:
     return Text.assemble((f"{one_line(key)}: ", "bold"), shown_form(request) or "")
 
 
 def _fields(schema: Mapping[str, Any]) -> Iterable[str]:
     required = schema.get("required", ())
-    for name, field in schema.get("properties", {}).items():
+    for name, field in _names(schema).items():
         needed = "" if name in required else ", may be left out"
         told = " - ".join(str(field[key]) for key in ("title", "description") if isinstance(field.get(key), str))
         yield f"  {name} ({_kind(field)}{needed}){f': {told}' if told else ''}"
@@ -54,7 +80,7 @@ def _choices(field: Mapping[str, Any]) -> list[str]:
 
 
 def _sample(schema: Mapping[str, Any]) -> str:
-    fields = schema.get("properties", {})
+    fields = _names(schema)
     wanted = [name for name in fields if name in schema.get("required", ())] or list(fields)[:1]
     return json.dumps({name: _value(fields[name]) for name in wanted})
 

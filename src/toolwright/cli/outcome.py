@@ -11,6 +11,7 @@ from typing import Any
 from rich.text import Text
 
 from toolwright.cli.exits import DONE, FAILED, PENDING, REFUSED, complain
+from toolwright.cli.form import is_plain
 from toolwright.cli.options import Given
 from toolwright.cli.screen import console, escaped, pretty
 from toolwright.core.content import to_text
@@ -84,6 +85,9 @@ def how_to_answer(outcome: Outcome, given: Given | None, *, asked: bool = False)
         case Pending("approval", call_id) if given is not None:
             verbs = [given.command(verb, call_id) for verb in ("approve", "reject")]
             return "\n  ".join(["Nothing ran. Whoever decides can answer later:", *verbs])
+        case Pending("input", call_id) if given is not None and is_plain(outcome.request):
+            settle = given.command("settle", call_id)
+            return f"Whoever decides can answer later:\n  {settle} true   # yes\n  {settle} false   # no"
         case Pending(_, call_id) if given is not None:
             return f"Whoever has the answer can give it later:\n  {given.command('settle', call_id)} ANSWER"
         case Pending("approval"):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import click
 
-from toolwright.cli.answer import by_option, give, json_option, login_name
+from toolwright.cli.answer import by_option, give, json_option, login_name, plain_form
+from toolwright.cli.form import DECLINED
 from toolwright.cli.options import Given, with_tools_and_store
+from toolwright.core.outcome import Outcome
+from toolwright.runtime.runtime import Runtime
 
 
 @click.command("reject")
@@ -18,7 +21,15 @@ from toolwright.cli.options import Given, with_tools_and_store
 def command(ctx: click.Context, given: Given, call_id: str, reason: str, by: str | None, as_json: bool) -> None:
     """End the waiting call CALL_ID without running it. REASON is told to whoever made the call.
 
+    A form in which nothing has to be filled in, as servers ask for a yes, is declined; they take no reason.
+
     Exit codes are those of `call`: 4 once the call is rejected, 1 if it was answered otherwise already, 5 no such call.
     """
     name = by or login_name()
-    ctx.exit(give(given, call_id, lambda runtime: runtime.reject(call_id, reason, by=name), as_json=as_json))
+
+    async def answer(runtime: Runtime) -> Outcome:
+        if await plain_form(runtime, call_id) is not None:
+            return await runtime.settle(call_id, DECLINED, by=name)
+        return await runtime.reject(call_id, reason, by=name)
+
+    ctx.exit(give(given, call_id, answer, as_json=as_json))

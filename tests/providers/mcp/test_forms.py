@@ -265,6 +265,24 @@ def test_a_form_of_one_field_takes_its_value_alone():
         answers_of({"k": single(type="string")}, None)
 
 
+def test_a_plain_yes_or_no_never_fills_in_what_may_be_left_out():
+    box = form({"type": "object", "properties": {"always": {"type": "boolean", "default": False}}})
+
+    assert content(box, True) == {"always": False}
+    assert answers_of({"k": box}, False) == {"k": {"action": "decline"}}
+    assert content(box, {"always": True}) == {"always": True}
+    for odd in ("true", "yes", 1):
+        with pytest.raises(InvalidArguments, match="by name: always"):
+            answers_of({"k": box}, odd)
+
+
+def test_anything_but_yes_and_no_is_the_value_of_the_only_field_also_if_it_may_be_left_out():
+    name = form({"type": "object", "properties": {"name": {"type": "string"}}})
+
+    assert content(name, "Ada") == {"name": "Ada"}
+    assert content(name, True) == {}
+
+
 def test_a_form_without_fields_takes_a_plain_yes():
     bare = form({"type": "object", "properties": {}})
 

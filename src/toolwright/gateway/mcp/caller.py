@@ -30,9 +30,14 @@ class Caller(NamedTuple):
 def caller_of(ctx: ServerRequestContext[Any, Any], user: str | None) -> Caller:
     """Who sent a request; `user` where it does not say."""
     modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-    known = ctx.session.client_capabilities
-    form, url = _asked(known) if modern or ctx.session.can_send_request else (False, False)
-    return Caller(user_of(ctx) or user, modern, form, url, modern and known is not None and _has_tasks(known))
+    asks = modern or ctx.session.can_send_request
+    return caller_with(ctx.session.client_capabilities, user_of(ctx) or user, modern=modern, asks=asks)
+
+
+def caller_with(known: ClientCapabilities | None, user: str | None, *, modern: bool, asks: bool) -> Caller:
+    """A caller that can do this much, where there is a way to ask it."""
+    form, url = _asked(known) if asks else (False, False)
+    return Caller(user, modern, form, url, modern and known is not None and _has_tasks(known))
 
 
 def user_of(ctx: ServerRequestContext[Any, Any]) -> str | None:

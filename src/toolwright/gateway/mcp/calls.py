@@ -54,6 +54,12 @@ class Calls:
         state = params.request_state
         return await (turn.begin(answers) if state is None else turn.go_on(state, answers))
 
+    async def after(
+        self, ctx: Any, caller: Caller, offered: Offered, arguments: dict[str, Any] | None, outcome: Outcome
+    ) -> dict[str, Any]:
+        """The same for a call that was made past the library, and waits for somebody."""
+        return await _Turn(ctx, self._served, caller, offered, self._tasks, arguments).told(outcome)
+
 
 class _Turn:
     """One request of a caller about one call."""
@@ -81,7 +87,7 @@ class _Turn:
         else:
             async with following(self._ctx, self._served.runtime, invocation.id):
                 outcome = await self._scope.enter(invocation)
-        return await self._told(outcome, early)
+        return await self.told(outcome, early)
 
     async def go_on(self, given: str, answers: Answers) -> dict[str, Any]:
         """The same call once more, with answers to what it asked."""
@@ -100,7 +106,7 @@ class _Turn:
         if self._tasks.wanted(self._caller, self._offered):
             return await self._tasks.go_on(self._caller, self._offered, self._arguments or {}, question, found)
         outcome = await self._answered(question, found)
-        return self._result(standing.outcome) if outcome is None and standing.outcome else await self._told(outcome)
+        return self._result(standing.outcome) if outcome is None and standing.outcome else await self.told(outcome)
 
     def _is_about(self, standing: Standing, state: State) -> bool:
         return standing.tool == self._offered.listing.name and state.mark == mark_of(self._arguments)
@@ -111,7 +117,7 @@ class _Turn:
             return question.result(mark_of(self._arguments))
         if standing.outcome is None and self._caller.tasks:
             return await self._tasks.made(self._caller, standing)
-        return await self._told(standing.outcome or await self._settled(standing.call_id))
+        return await self.told(standing.outcome or await self._settled(standing.call_id))
 
     def _result(self, outcome: Outcome) -> dict[str, Any]:
         result = result_of(outcome, self._offered, is_modern=self._caller.modern)
@@ -119,7 +125,7 @@ class _Turn:
 
     # Questions
 
-    async def _told(self, outcome: Outcome | None, early: Answers | None = None) -> dict[str, Any]:
+    async def told(self, outcome: Outcome | None, early: Answers | None = None) -> dict[str, Any]:
         """What the caller is given; its person is asked first, where the call waits for that."""
         assert outcome is not None
         for _ in range(ROUNDS):

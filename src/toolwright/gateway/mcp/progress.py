@@ -25,7 +25,7 @@ def wanted(ctx: ServerRequestContext[Any, Any]) -> bool:
     if ctx.meta is not None and ctx.meta.get("progress_token") is not None:
         return True
     # In the same process the library hands over a function, and no token.
-    here = getattr(ctx.session._request_outbound, "_inner", None)
+    here = getattr(getattr(getattr(ctx, "session", None), "_request_outbound", None), "_inner", None)
     return getattr(here, "_on_progress", None) is not None
 
 

@@ -23,12 +23,7 @@ Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
 LONGEST = 4_000
 """Characters of arguments, or of a preview, that a person is shown."""
 _FLAT = {"string", "number", "integer", "boolean"}
-_ALWAYS = {
-    "type": "boolean",
-    "title": "Do not ask again",
-    "description": "Also allow later calls of this tool.",
-    "default": False,
-}
+_ALWAYS = {"type": "boolean", "title": "Do not ask again", "default": False}
 
 
 class Question(NamedTuple):
@@ -85,17 +80,17 @@ def question_of(standing: Standing | None, caller: Caller) -> Question | None:
     """What can be asked of this caller's person; None if nothing is open, or it cannot be asked."""
     if standing is None or not isinstance(standing.outcome, Pending):
         return None
-    kind, asked = _asked(standing, standing.outcome)
+    kind, asked = _asked(standing, standing.outcome, caller.user)
     if not asked or not all(caller.url if params["mode"] == "url" else caller.form for params in asked.values()):
         return None
     return Question(standing.call_id, kind, asked, standing.round)
 
 
-def _asked(standing: Standing, pending: Pending) -> tuple[str, dict[str, dict[str, Any]]]:
+def _asked(standing: Standing, pending: Pending, user: str | None) -> tuple[str, dict[str, dict[str, Any]]]:
     request = pending.request
     match pending.waiting_for, request:
         case "approval", _:
-            return "approval", {"approve": _form(_to_approve(standing, pending), {"always": _ALWAYS})}
+            return "approval", {"approve": _form(_to_approve(standing, pending), {"always": _always(user)})}
         case "input", {"mode": "several", "requests": Mapping() as several}:
             asked = {str(key): _params(each, "") for key, each in several.items()}
             return "several", {key: params for key, params in asked.items() if params} if all(asked.values()) else {}
@@ -124,6 +119,12 @@ def _as_form(message: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _form(message: str, fields: dict[str, Any]) -> dict[str, Any]:
     return _as_form(message, {"properties": fields})
+
+
+def _always(user: str | None) -> dict[str, Any]:
+    """The box for a standing yes, which says whose it is."""
+    whose = "for all who use this server" if user is None else f"for {user}"
+    return {**_ALWAYS, "description": f"Also allow later calls of this tool, {whose}."}
 
 
 def _to_approve(standing: Standing, pending: Pending) -> str:

@@ -18,6 +18,7 @@ from toolwright.gateway.mcp.life import Life
 from toolwright.gateway.mcp.news import News
 from toolwright.gateway.mcp.options import Options
 from toolwright.gateway.mcp.outputs import FOR_GOOD, Outputs
+from toolwright.gateway.mcp.quick import Quick
 from toolwright.gateway.mcp.result import legible
 from toolwright.gateway.mcp.served import Served
 from toolwright.gateway.mcp.tasks.listening import Listening
@@ -50,6 +51,7 @@ class RuntimeServer(Server[Any]):
         self.tasks, tools, outputs = Tasks(self.served), Tools(self.served), Outputs(self.served)
         self.listening = ListenHandler(self.news.bus, max_subscriptions=MOST_LISTENERS)
         self.life = Life(self.served, self.news, self.listening)
+        self.calls = Calls(self.served, self.tasks)
         super().__init__(
             options.name,
             version=options.version or _our_version(),
@@ -57,7 +59,7 @@ class RuntimeServer(Server[Any]):
             cache_hints=_HINTS,
             get_tool_input_schema=tools.schema,
             on_list_tools=tools,  # type: ignore[arg-type]  # a dict is as good as the model that it would be made of
-            on_call_tool=Calls(self.served, self.tasks),  # type: ignore[arg-type]
+            on_call_tool=self.calls,  # type: ignore[arg-type]
             on_list_resources=outputs.list,  # type: ignore[arg-type]
             on_list_resource_templates=outputs.templates,  # type: ignore[arg-type]
             on_read_resource=outputs.read,  # type: ignore[arg-type]
@@ -68,6 +70,7 @@ class RuntimeServer(Server[Any]):
         self.add_request_handler("tasks/update", UpdateTask, self.tasks.update)
         self.add_request_handler("tasks/cancel", CancelTask, self.tasks.cancel)
         self.middleware = [self.news.meet]  # spans are the runtime's own
+        self._quick = Quick(self)
 
     @property
     def instructions(self) -> str | None:
@@ -77,6 +80,14 @@ class RuntimeServer(Server[Any]):
     @instructions.setter
     def instructions(self, given: str | None) -> None:
         """The library sets what it was given, which is nothing."""
+
+    @property
+    def quick(self) -> Quick | None:
+        """The short way of a plain call; there is none where somebody has put something of their own in the way."""
+        entry = self.get_request_handler("tools/call")
+        homes = (getattr(each, "__module__", type(each).__module__) for each in self.middleware)
+        ours = (home.startswith("toolwright.") for home in homes)
+        return self._quick if entry is not None and entry.handler is self.calls and all(ours) else None
 
     async def run(
         self,

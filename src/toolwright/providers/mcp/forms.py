@@ -66,9 +66,10 @@ def answers_of(requests: Requests, answer: Any, *, roots: Iterable[str | Wire] =
     """The results to send, by key; raises `InvalidArguments` for an answer that does not fit, which changes nothing.
 
     A form takes the values by name, or `{"action": "accept", "content": {...}}`, `{"action": "decline"}` or
-    `{"action": "cancel"}`; False declines it, True accepts what is filled in already, and a form of a single field
-    takes its value alone. (Where a form has a field `action` of its own, only what has `content` beside it counts as
-    an action.) An address takes True, None or `{}` for yes, and False for no. Several at once take such answers by
+    `{"action": "cancel"}`; False declines it, and True accepts what is filled in already. A form of a single field
+    takes its value alone, but yes or no only where the field has to be answered: a box that may be left out is never
+    ticked by a plain yes. (Where a form has a field `action` of its own, only what has `content` beside it counts as an
+    action.) An address takes True, None or `{}` for yes, and False for no. Several at once take such answers by
     key, or one action for all. Roots are told without asking.
     """
     asked = _asked(requests)
@@ -218,23 +219,30 @@ def _to_form(schema: dict[str, Any], answer: Any) -> dict[str, Any]:
     action = _action(answer, fields)
     if action in ("decline", "cancel"):
         return {"action": action}
-    given = answer.get("content") or {} if action else _values(fields, answer)
+    given = answer.get("content") or {} if action else _values(schema, answer)
     if given is None:
         return {"action": "decline"}
     return {"action": "accept", "content": _checked(schema, given)}
 
 
-def _values(fields: dict[str, Any], answer: Any) -> Any:
+def _values(schema: dict[str, Any], answer: Any) -> Any:
     """The values by name; None for a plain no."""
+    fields: dict[str, Any] = schema["properties"]
     if isinstance(answer, Mapping):
         return answer
-    if len(fields) == 1 and answer is not None:
-        name, field = next(iter(fields.items()))
-        if not isinstance(answer, bool) or field.get("type") == "boolean":
-            return {name: answer}
+    if len(fields) == 1 and answer is not None and _takes_alone(schema, answer):
+        return {next(iter(fields)): answer}
     if isinstance(answer, bool):
         return {} if answer else None
     raise InvalidArguments(f"Answer with the fields of the form by name: {', '.join(fields)}. Not {preview(answer)}.")
+
+
+def _takes_alone(schema: dict[str, Any], answer: Any) -> bool:
+    """Whether a value without a name is that of the only field. Yes and no answer the question first, not a box in it."""
+    [(name, field)] = schema["properties"].items()
+    if field.get("type") == "boolean":
+        return name in schema.get("required", ())
+    return not isinstance(answer, bool)
 
 
 def _checked(schema: dict[str, Any], given: Any) -> dict[str, Any]:

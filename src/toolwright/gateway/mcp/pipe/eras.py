@@ -6,25 +6,38 @@ longer than reading and writing it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import anyio
 from mcp.server.connection import Connection, NotifyOnlyOutbound
 from mcp.server.runner import ServerRunner, aclose_shielded, serve_one
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
-from mcp_types import INVALID_REQUEST, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types import (
+    INVALID_REQUEST,
+    PROTOCOL_VERSION_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    JSONRPCRequest,
+    RequestId,
+)
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+
+from toolwright.gateway.mcp.pipe.short import Short
 
 if TYPE_CHECKING:
     from mcp.server import Server
-    from mcp.shared.dispatcher import DispatchContext
+    from mcp.server.context import ServerRequestContext
+    from mcp.shared.dispatcher import CallOptions, DispatchContext
 
     from toolwright.gateway.mcp.pipe.reading import Reading, Writing
+    from toolwright.gateway.mcp.quick import Quick
 
 Params = Mapping[str, Any] | None
+_DUPLEX = TransportContext(kind="jsonrpc", can_send_request=True)
 
 
 async def converse(server: Server[Any], reading: Reading, writing: Writing) -> None:
@@ -55,24 +68,76 @@ async def _legacy(server: Server[Any], reading: Reading, writing: Writing, state
             raise MCPError(code=INVALID_REQUEST, message=told)
         return await runner.on_request(dctx, method, params)
 
+    def version() -> str | None:
+        return connection.protocol_version if connection.initialize_accepted else None
+
+    def context(message: JSONRPCRequest) -> ServerRequestContext[Any, Any]:
+        aside = _Aside(dispatcher, message.id)
+        return runner._make_context(aside, message.method, message.params, None, connection.protocol_version)
+
+    short = _short(server, reading, version, context)
     try:
         await dispatcher.run(on_request, runner.on_notify)
     finally:
+        await short.close()
         await aclose_shielded(connection)
+
+
+def _short(
+    server: Server[Any],
+    reading: Reading,
+    version: Callable[[], str | None],
+    context: Callable[[JSONRPCRequest], ServerRequestContext[Any, Any]] | None = None,
+) -> Short:
+    """The short way of plain calls, where the server has one."""
+    quick: Quick | None = getattr(server, "quick", None)
+    short = Short(quick, reading, version, context)
+    if quick is not None:
+        reading.short = short
+    return short
+
+
+@dataclass(frozen=True, slots=True)
+class _Aside:
+    """The way back to a client for a call that was made past the library, and has to ask."""
+
+    dispatcher: JSONRPCDispatcher[TransportContext]
+    request_id: RequestId
+    transport: TransportContext = field(default=_DUPLEX)
+    message_metadata: None = None
+    can_send_request: bool = True
+
+    @property
+    def cancel_requested(self) -> anyio.Event:
+        """Never: the call's own task is cancelled."""
+        return anyio.Event()
+
+    async def send_raw_request(self, method: str, params: Params, opts: CallOptions | None = None) -> dict[str, Any]:
+        return await self.dispatcher.send_raw_request(method, params, opts)
+
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
+        await self.dispatcher.notify(method, params, opts)
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Nobody asked to be told."""
 
 
 class _Modern:
     """A connection without a handshake: every request says which protocol it speaks and what its client can."""
 
     def __init__(self, server: Server[Any], reading: Reading, writing: Writing, state: Any) -> None:
-        self._server, self._state = server, state
+        self._server, self._state, self._reading = server, state, reading
         self._dispatcher: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(
             reading, writing, transport_builder=lambda _: TransportContext(kind="jsonrpc", can_send_request=False)
         )
         self._outbound = NotifyOnlyOutbound(self._dispatcher)
 
     async def run(self) -> None:
-        await self._dispatcher.run(self._on_request, self._on_notify)
+        short = _short(self._server, self._reading, lambda: LATEST_MODERN_VERSION)
+        try:
+            await self._dispatcher.run(self._on_request, self._on_notify)
+        finally:
+            await short.close()
 
     async def _on_request(self, dctx: DispatchContext[TransportContext], method: str, params: Params) -> dict[str, Any]:
         if method == "initialize":

@@ -87,6 +87,15 @@ def _id_at(line: Overlong) -> RequestId | None:
     return json.loads(found[1]) if found else None
 
 
+def answer(request: RequestId, result: dict[str, Any]) -> bytes:
+    """The result of a request as a line."""
+    value = {"jsonrpc": "2.0", "id": request, "result": result}
+    try:
+        return to_json(value, inf_nan_mode="null") + b"\n"
+    except (PydanticSerializationError, UnicodeEncodeError):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace") + b"\n"
+
+
 def write(message: Message) -> bytes:
     """A message as a line."""
     try:

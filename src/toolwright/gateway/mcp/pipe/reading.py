@@ -17,6 +17,8 @@ from toolwright.gateway.mcp.pipe.outlet import PATIENCE, Outlet
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
+    from toolwright.gateway.mcp.pipe.short import Short
+
 MOST = 4 << 20
 """Bytes that one message may have."""
 GRACE, AT_MOST = 0.5, 5.0
@@ -52,6 +54,8 @@ class Reading:
         self._until = 0.0
         self.begun = False
         """Whether anybody has asked for a message yet."""
+        self.short: Short | None = None
+        """Takes what need not be handed on."""
         self.finished = False
         """Whether nothing more is handed on."""
         self._inlet.start()
@@ -82,7 +86,13 @@ class Reading:
         await self._waiter
 
     async def receive(self) -> SessionMessage:
-        """The next message; raises `EndOfStream` when there is none."""
+        """The next message that nobody took; raises `EndOfStream` when there is none."""
+        message = await self._next()
+        while self.short is not None and self.short.takes(message.message):
+            message = await self._next()
+        return message
+
+    async def _next(self) -> SessionMessage:
         ready = self.gate.ready
         while not ready and not self.finished:
             await self._more()
