@@ -63,7 +63,7 @@ def _here(name: str) -> str:
 
 async def mcp_proxy(*, rounds: int = 31, count: int = 64) -> list[Row]:
     """Ours."""
-    return await _rows([OURS], rounds, count)
+    return await measured([OURS], rounds, count)
 
 
 async def others(*, rounds: int = 7, count: int = 32) -> list[Row]:
@@ -85,7 +85,7 @@ async def others(*, rounds: int = 7, count: int = 32) -> list[Row]:
         ),
         Proxy(f"toolwright {version('toolwright')}", OURS.command, PROTOCOLS[:1], MIXED),
     ]
-    return await _rows(proxies, rounds, count)
+    return await measured(proxies, rounds, count)
 
 
 def _mcp_proxy(python: Path, front: str, behind: Command) -> Command:
@@ -105,7 +105,7 @@ async def _version(python: Path, name: str) -> str:
     return (await process.communicate())[0].decode().strip()
 
 
-async def _rows(proxies: Iterable[Proxy], rounds: int, count: int) -> list[Row]:
+async def measured(proxies: Iterable[Proxy], rounds: int, count: int) -> list[Row]:
     rows: list[Row] = []
     async with served() as url:
         for proxy in proxies:

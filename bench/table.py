@@ -18,7 +18,8 @@ therefore says how much the runtime adds, and hardly depends on the machine. `sc
 _PEERS_METHOD = """\
 The same `add`, called through each library's own managed path, as a ratio to the same limit measured in the same
 process. Each library has a virtual environment of its own. Which path is taken, and why, stands in `bench/peers/`.
-`scripts/bench --peers` writes this part.
+A proxy between an MCP client and a server is a ratio to the same client's direct call of the same server, over the
+transport that is in front. `scripts/bench --peers` writes this part.
 """
 
 

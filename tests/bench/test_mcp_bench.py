@@ -1,7 +1,10 @@
 """What is measured of MCP runs. The numbers are not looked at: a busy machine must not fail a test."""
 
+from dataclasses import replace
+
 from bench.mcp_calls import over_http, over_stdio
 from bench.mcp_life import mcp_life
+from bench.mcp_proxy import GOAL, OURS, measured
 
 
 async def test_calls_over_stdio_are_measured_in_both_protocols():
@@ -23,3 +26,10 @@ async def test_the_life_of_a_connection_is_measured():
 
     assert len(rows) == 5
     assert all(row.measured is not None and row.measured > 0 for row in rows)
+
+
+async def test_our_proxy_is_measured_against_the_direct_call():
+    rows = await measured([replace(OURS, protocols=("2026-07-28",), ways=(("stdio", "stdio"),))], rounds=1, count=1)
+
+    assert len(rows) == 2
+    assert all(row.measured is not None and row.measured > 0 and row.goal == GOAL for row in rows)

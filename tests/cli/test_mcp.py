@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import socket
@@ -19,9 +21,11 @@ from tests.gateway.mcp.lines_peer import SOON, call, line, message
 from tests.gateway.mcp.processes import INSIDE, on_a_port, piped
 from tests.gateway.mcp.talking import ERAS
 from tests.gateway.mcp.web_peer import calling, request
+from toolwright.cli.mcp import NO_STORE, Place
 
 pytestmark = pytest.mark.timeout(20)  # processes take their time on a busy machine
 toolwright = processes.toolwright  # a fixture
+WARNED = f"warning: {NO_STORE}"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -43,7 +47,7 @@ async def test_nothing_but_the_protocol_is_written_to_stdout(toolwright):
         rest, told = await process.communicate()
 
     assert rest == b""
-    assert told.decode().splitlines() == ["printed by a handler", "printed by a child", "ended"]
+    assert told.decode().splitlines() == [WARNED, "printed by a handler", "printed by a child", "ended"]
 
 
 @pytest.mark.parametrize("how", ["end of input", signal.SIGTERM, signal.SIGINT])
@@ -61,7 +65,7 @@ async def test_it_ends_soon_and_in_order_whatever_runs(toolwright, how):
 
     assert time.monotonic() - began < 3
     assert process.returncode == 0
-    assert told == b""
+    assert told.decode() == f"{WARNED}\n"
 
 
 SLOW = """
@@ -109,7 +113,7 @@ def test_files_do_for_streams(toolwright, tmp_path):
         )
 
     answers = [json.loads(each) for each in answered.read_text().splitlines()]
-    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert (ended.returncode, ended.stderr.decode()) == (0, f"{WARNED}\n")
     assert {each["id"]: each["result"]["structuredContent"]["result"] for each in answers} == {
         number: number + 1 for number in range(2000)
     }
@@ -120,7 +124,7 @@ def test_without_input_there_is_nothing_to_do(toolwright):
         [*toolwright, "mcp", "--tools", INSIDE], stdin=subprocess.DEVNULL, capture_output=True, timeout=15, check=False
     )
 
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+    assert (ended.returncode, ended.stdout, ended.stderr.decode()) == (0, b"", f"{WARNED}\n")
 
 
 async def test_over_http_it_says_where_and_wants_the_token(toolwright):
@@ -187,7 +191,7 @@ async def test_the_sample_workspace_can_be_worked_on(toolwright, tmp_path):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--port", "9000"], "--port mean something with --http only."),
+        (["--port", "9000"], "--port means something with --http only."),
         (
             ["--http", "--host", "0.0.0.0"],
             "0.0.0.0 can be reached from other machines, so clients have to show a token.",
@@ -198,7 +202,10 @@ async def test_the_sample_workspace_can_be_worked_on(toolwright, tmp_path):
         (["--http", "--port", "0", "--path", "x"], "begin it with a slash"),
         (["--http", "--host", "203.0.113.7", "--token-env", "HOME"], "is no address of this machine"),
         (["--http", "--host", "no such host", "--token-env", "HOME"], "is no address of this machine"),
-        (["--toolset", "no_such"], "no_such"),
+        (["--allow-host", "a", "--port", "1"], "--port, --allow-host mean something with --http only."),
+        (["--http", "--port", "0", "--allow-host", "https://a"], "hosts has 'https://a', which is none."),
+        (["--toolset", "no_such"], "There is no toolset 'no_such'"),
+        (["--toolset", "no_such*"], "or give a glob of tools' names, as in 'git__*'"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(run, options, told):
@@ -233,6 +240,90 @@ def test_a_person_is_told_what_this_is(terminal):
     screen.types("\x04", enter=False)
 
     assert screen.ends() == 0
+
+
+def test_a_person_is_given_an_entry_that_works_from_anywhere(terminal, tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    screen = terminal("mcp", "--tools", "mine.py:crash", "--store", "calls.db", "--toolset", "cr*", "--short-names")
+    told = screen.sees(r"(?s)A client starts it by itself: \{.*?\}\}\}")
+    screen.types("\x04", enter=False)
+    screen.ends()
+
+    here = tmp_path.resolve()
+    sources = ["-t", f"{here}/mine.py:crash", "--store", f"{here}/calls.db"]
+    entry = json.loads(told.partition(": ")[2].replace("\n", ""))["mcpServers"]["toolwright"]
+    assert entry["args"] == ["mcp", *sources, "--toolset", "cr*", "--short-names"]
+
+
+MINE = """
+from toolwright import tool
+
+@tool(effects={"read"})
+async def crash() -> str:
+    '''Break.'''
+    raise ValueError("in the middle\\nof it")
+
+@tool(effects={"write"})
+async def save() -> str:
+    '''Save it.'''
+    return "saved"
+"""
+
+
+def told_by(toolwright, tmp_path, *requests: bytes, options: tuple[str, ...] = ()) -> list[str]:
+    """What a server writes to stderr while it is sent these lines."""
+    (tmp_path / "mine.py").write_text(MINE)
+    ended = subprocess.run(
+        [*toolwright, "mcp", "--tools", str(tmp_path / "mine.py"), *options], input=b"".join(requests),
+        capture_output=True, timeout=15, check=False,
+    )  # fmt: skip
+    return ended.stderr.decode().splitlines()
+
+
+def test_whoever_serves_is_told_how_to_answer_what_no_client_is_asked(toolwright, run, tmp_path):
+    store = str(tmp_path / "calls.db")
+    [told] = told_by(toolwright, tmp_path, line(call(1, "save", True)), options=("--store", store))
+
+    before, _, command = told.partition(": ")
+    program, *words = shlex.split(command)
+    assert (before, Path(program).name, words[0]) == ("save waits for approval", "toolwright", "approve")
+    assert run(*words).lines[0]["data"] == "saved"
+
+
+def test_without_a_store_it_is_said_that_nobody_can_answer(toolwright, tmp_path):
+    told = told_by(toolwright, tmp_path, line(call(1, "save", True)))
+
+    assert told == [WARNED, "save waits for approval, which nobody can give: there is no store."]
+
+
+def test_a_crash_is_one_line(toolwright, tmp_path):
+    told = told_by(toolwright, tmp_path, line(call(1, "crash", True)), options=("--toolset", "crash"))
+
+    assert told[1:] == ["warning: crash crashed: ValueError: in the middle (--debug shows all of it)"]
+
+
+async def test_only_tools_that_match_are_served(toolwright):
+    with on_a_port(toolwright, "--toolset", "a*") as (site, _):
+        known, other = await site.ask(calling("add", a=1, b=2)), await site.ask(calling("delete", name="x"))
+
+    assert known.json["result"]["structuredContent"] == {"result": 3}
+    assert "Unknown tool" in other.json["error"]["message"]
+
+
+async def test_a_proxy_in_front_may_have_a_name_of_its_own(toolwright):
+    with on_a_port(toolwright, "--allow-host", "Shop.example.org") as (site, _):
+        asked = calling("add", a=1, b=2)
+        named, other = [
+            await site.ask(re.sub(rb"Host: [^\r]+", b"Host: " + host, asked, count=1))
+            for host in (b"shop.example.org", b"other.example.org")
+        ]
+
+    assert (named.status, other.status) == (200, 421)
+
+
+def test_a_server_on_all_addresses_is_reached_by_the_name_of_the_machine():
+    assert Place("0.0.0.0", 8765, "/mcp", None).reached(8765) == f"http://{socket.gethostname()}:8765/mcp"
+    assert Place("127.0.0.1", 8765, "/mcp", None).reached(8765) == "http://127.0.0.1:8765/mcp"
 
 
 def test_a_request_of_ours_is_well_formed():

@@ -117,3 +117,13 @@ def test_a_preview_survives_anything() -> None:
     assert preview(Rude()) == "<Rude>"
     assert len(preview(["x" * 10_000] * 3)) <= 120
     assert len(preview("x" * 10_000)) <= 120
+
+
+async def test_very_many_mistakes_are_counted_and_not_listed() -> None:
+    few = told(await send.run({"to": "a", "count": 1, **{f"k{number}": 1 for number in range(10_000)}}))
+    many = told(await send.run({"to": "a", "count": 1, **{f"k{number}": 1 for number in range(10_001)}}))
+
+    assert "`k0` is not a parameter" in few
+    assert "and 9995 more" in few
+    assert "10001 mistakes, too many to list" in many
+    assert "Expected" in many or "expected" in many

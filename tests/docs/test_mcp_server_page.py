@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from toolwright import Runtime, gateway
-from toolwright.gateway.mcp import calls, news, outputs, progress, questions, runtime_server
+from toolwright.gateway.mcp import calls, news, outputs, progress, runtime_server, shown
 from toolwright.gateway.mcp.options import Options
-from toolwright.gateway.mcp.pipe import gate, outlet, reading
-from toolwright.gateway.mcp.tasks import listening, runs, task, tasks
+from toolwright.gateway.mcp.pipe import bulk, frames, gate, outlet, reading
+from toolwright.gateway.mcp.tasks import listening, promises, runs, task, tasks
+from toolwright.gateway.mcp.web import admission, token
 from toolwright.gateway.mcp.web import app as web
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "mcp-server.md").read_text(encoding="utf-8")
@@ -26,8 +27,9 @@ def rows(heading: str, page: str = PAGE) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
-def row(heading: str, start: str) -> str:
-    [found] = [" ".join(cells) for cells in rows(heading) if cells[0].startswith(start)]
+def limit(start: str) -> str:
+    limits = rows("what", PAGE.partition("## Limits")[2])
+    [found] = [" ".join(cells) for cells in limits if cells[0].startswith(start)]
     return found
 
 
@@ -74,24 +76,32 @@ def test_the_statuses_of_a_task_are_those_of_the_code():
 @pytest.mark.parametrize(
     ("start", "numbers"),
     [
-        ("bytes of a message", [reading.MOST >> 20]),
+        ("bytes of a message", [reading.MOST >> 20, frames.LARGEST_OPENING >> 10]),
+        ("values of a message", [bulk.MOST_VALUES]),
+        ("characters of an id", [frames.LONGEST_ID]),
         ("bytes of an output", [outputs.LARGEST >> 20]),
-        ("requests of a connection", [gate.AT_ONCE]),
-        ("sessions", [web.SESSIONS, web.IDLE / 60]),
-        ("streams", [runtime_server.MOST_LISTENERS, listening.MOST_IDS]),
+        ("requests of a connection", [gate.AT_ONCE, gate.ROOM >> 20]),
+        ("sessions", [web.SESSIONS, admission.SESSIONS_OF_USER, web.IDLE / 60]),
+        ("streams", [runtime_server.MOST_LISTENERS, listening.MOST_OF_USER, listening.MOST_IDS]),
         ("tasks that run", [runs.MOST, runs.MOST_OF_USER]),
+        ("tasks that are remembered", [promises.MOST, promises.MOST_OF_USER, promises.BYTES >> 20]),
+        ("calls of one user", [runtime_server.MOST_WAITS, runtime_server.WAITING_BYTES >> 20]),
         ("reports", [progress.MOST]),
         ("questions", [calls.ROUNDS]),
-        ("characters", [questions.LONGEST]),
-        ("seconds", [outlet.PATIENCE]),
+        ("characters of a message", [shown.LONGEST]),
+        ("characters of one argument", [shown.VALUE, shown.VALUES, shown.SIZES]),
+        ("seconds in which a client", [outlet.PATIENCE]),
+        ("seconds in which an async", [token.PATIENCE]),
     ],
 )
 def test_the_limits_are_those_of_the_code(start, numbers):
-    assert [float(each) for each in re.findall(r"\d+", row("what", start))] == numbers
+    assert [float(each) for each in re.findall(r"\d+", limit(start).replace(",", ""))] == numbers
 
 
 def test_times_are_those_of_the_code():
     assert f"within {tasks.AT_ONCE * 1000:g} ms" in PAGE
     assert f"within {news.BUNDLE * 1000:g} ms" in PAGE
-    assert f"else {tasks.IN_MEMORY / 60:g} minutes" in PAGE
+    assert f"else {promises.LONGEST / 60:g} minutes" in PAGE
+    assert f"{promises.SHORTEST:g} seconds at least" in " ".join(PAGE.split())
+    assert f"{gate.HELD >> 20} MiB of them" in " ".join(PAGE.split())
     assert outputs.FOR_GOOD == 24 * 3_600_000

@@ -79,7 +79,7 @@ class Conversation:
             answer = await self._prompt(partial(answer_to, wait, self._scope.catalogue))
             if answer is None:
                 return
-            outcome = await self._scope.settle(call_id, answer[0])
+            outcome = await self._scope.settle(call_id, answer[0], round=wait.round)
             if (wait := await self._open_wait(call_id)) is not None and isinstance(outcome, Failed):
                 say(outcome.message, "red")
 

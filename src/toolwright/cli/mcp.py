@@ -7,25 +7,32 @@ import json
 import logging
 import os
 import shlex
+import shutil
 import socket
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
 import click
 
-from toolwright.cli.exits import FAILED, USAGE, Ended
+from toolwright.catalogue.listing import Listing
+from toolwright.cli.exits import FAILED, USAGE, Ended, complain
+from toolwright.cli.form import is_plain
 from toolwright.cli.options import Given, shown, with_tools_and_store
 from toolwright.cli.run import run
-from toolwright.cli.screen import is_person
+from toolwright.cli.screen import is_person, one_line
+from toolwright.cli.whole import whole
 from toolwright.core.errors import DefinitionError, Unavailable
+from toolwright.core.outcome import Pending
 from toolwright.runtime.runtime import Runtime
 from toolwright.store.errors import StoreError
 
 HOST, PORT, PATH = "127.0.0.1", 8765, "/mcp"
+NO_STORE = "No store: calls that need a yes can only be answered by clients that can ask. Add --store calls.db"
 _LIBRARIES = ("mcp", "uvicorn", "sse_starlette", "starlette")
 
 
@@ -38,6 +45,8 @@ class Place:
     path: str
     token_env: str | None
     """The environment variable that holds the token which clients have to show."""
+    names: tuple[str, ...] = ()
+    """Further names that clients reach it by, such as that of a proxy in front of it."""
 
     @property
     def token(self) -> str | None:
@@ -59,15 +68,24 @@ class Place:
     @property
     def hosts(self) -> list[str]:
         """The names that it is reached by; any where it listens everywhere, as the token keeps strangers out."""
-        return ["*"] if _is_address(self.host) and ip_address(self.host).is_unspecified else [self._named]
+        return [*self.names, "*" if self.is_everywhere else self._named]
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether it listens on every address of this machine."""
+        return _is_address(self.host) and ip_address(self.host).is_unspecified
 
     @property
     def _named(self) -> str:
         return f"[{self.host}]" if ":" in self.host else self.host
 
     def url(self, port: int) -> str:
-        """The address that clients use."""
+        """The address where it listens."""
         return f"http://{self._named}:{port}{self.path}"
+
+    def reached(self, port: int) -> str:
+        """The address that a client uses, as far as that can be known here."""
+        return f"http://{socket.gethostname()}:{port}{self.path}" if self.is_everywhere else self.url(port)
 
     def bound(self) -> list[socket.socket]:
         """Its sockets."""
@@ -95,7 +113,8 @@ class Place:
 @click.option("--port", type=click.IntRange(0, 65535), help=f"On which port [{PORT}]; 0 is any that is free.")
 @click.option("--path", metavar="PATH", help=f"At which path [{PATH}].")
 @click.option("--token-env", metavar="NAME", help="The variable with the bearer token that clients have to show.")
-@click.option("--toolset", metavar="NAME", help="Only the tools of this toolset.")
+@click.option("--allow-host", "names", multiple=True, metavar="NAME", help="A further name that clients reach it by.")
+@click.option("--toolset", metavar="NAME", help="Only tools of this toolset, or whose names match a glob.")
 @click.option("--user", metavar="ID", help="The user that calls are made for.")
 @click.option("--short-names", is_flag=True, help="Tools without their provider's name, where only one has the name.")
 @with_tools_and_store
@@ -106,51 +125,100 @@ def command(
     port: int | None,
     path: str | None,
     token_env: str | None,
+    names: tuple[str, ...],
     toolset: str | None,
     user: str | None,
     short_names: bool,
 ) -> None:
     """Serve the tools to MCP clients, over stdin and stdout or over HTTP, until these close or Ctrl-C is pressed."""
     options = {"toolset": toolset, "user": user, "short_names": short_names}
-    web = {"--host": host, "--port": port, "--path": path, "--token-env": token_env}
+    web = {"--host": host, "--port": port, "--path": path, "--token-env": token_env, "--allow-host": names or None}
     if not over_http and (useless := [name for name, value in web.items() if value is not None]):
-        raise Ended(USAGE, f"{', '.join(useless)} mean something with --http only.")
-    place = Place(HOST if host is None else host, PORT if port is None else port, path or PATH, token_env)
-    with _explained(), _quiet():
+        raise Ended(USAGE, f"{', '.join(useless)} mean{'s' * (len(useless) == 1)} something with --http only.")
+    place = Place(HOST if host is None else host, PORT if port is None else port, path or PATH, token_env, names)
+    with _explained(), _quiet(), crashes_told():
+        token = place.token if over_http else None
+        runtime = given.remembering()
+        how = {**options, "on_wait": partial(_tell_of, given, runtime)}
         if over_http:
-            token = place.token
-            run(_over_http(given.remembering(), place, token, options))
+            run(_over_http(runtime, place, token, how))
         else:
-            run(_over_stdio(given, given.remembering(), options))
+            run(_over_stdio(given, runtime, options, how))
 
 
-async def _over_stdio(given: Given, runtime: Runtime, options: dict[str, Any]) -> None:
+async def _over_stdio(given: Given, runtime: Runtime, options: dict[str, Any], how: dict[str, Any]) -> None:
     from toolwright.gateway.mcp.pipe.stdio import serve
 
     if is_person(sys.stdin):
-        words = shlex.split(given.command("mcp"))
-        entry = json.dumps({"mcpServers": {"toolwright": {"command": words[0], "args": words[1:]}}})
+        command, *words = whole(given, "mcp")
+        entry = json.dumps({"mcpServers": {"toolwright": {"command": command, "args": [*words, *_repeated(options)]}}})
         _tell(f"This speaks MCP on stdin and stdout. A client starts it by itself: {entry}", "Ctrl-D ends it.")
-    await serve(runtime, **options)
+    _warn(runtime)
+    await serve(runtime, **how)
 
 
-async def _over_http(runtime: Runtime, place: Place, token: str | None, options: dict[str, Any]) -> None:
+async def _over_http(runtime: Runtime, place: Place, token: str | None, how: dict[str, Any]) -> None:
     from toolwright.gateway.mcp.web.app import app
     from toolwright.gateway.mcp.web.port import listen
 
     sockets = place.bound()
-    url = place.url(sockets[0].getsockname()[1])
+    port = sockets[0].getsockname()[1]
 
     def ready() -> None:
-        number = len(runtime.describe("mcp", toolset=options["toolset"]))
+        number = len(runtime.describe("mcp", toolset=how["toolset"]))
         header = f' --header "Authorization: Bearer ${place.token_env}"' if token else ""
-        _tell(f"Serving {number} tool{'s' * (number != 1)} over MCP at {url} until Ctrl-C.")
-        _tell(f"Connect a client, for example: claude mcp add --transport http toolwright {url}{header}")
+        _tell(f"Serving {number} tool{'s' * (number != 1)} over MCP at {place.url(port)} until Ctrl-C.")
+        add = f"claude mcp add --transport http toolwright {place.reached(port)}{header}"
+        _tell(f"Connect a client, for example: {add}")
+        _warn(runtime)
 
     with ExitStack() as closing, redirect_stdout(sys.stderr):  # what tools print is no part of our output
         for each in sockets:
             closing.enter_context(each)
-        await listen(app(runtime, path=place.path, token=token, hosts=place.hosts, **options), sockets, ready=ready)
+        await listen(app(runtime, path=place.path, token=token, hosts=place.hosts, **how), sockets, ready=ready)
+
+
+def _warn(runtime: Runtime) -> None:
+    """Say once, as soon as it is known, that what waits could be answered by nobody."""
+    if runtime.parts.durable:
+        return
+    told = False
+
+    def look() -> None:
+        nonlocal told
+        if not told and any(_may_ask(runtime, listing) for listing in runtime.catalogue):
+            told = True
+            complain(NO_STORE, kind="warning", colour=33)
+
+    look()
+    _ = runtime.catalogue.watch(look)  # providers may have their tools later
+
+
+def _may_ask(runtime: Runtime, listing: Listing) -> bool:
+    """Whether somebody may have to say yes to calls of a tool."""
+    rules = runtime.parts.policy.for_tool(listing)
+    return listing.tool.safety.confirm is not False or any(rule.decision == "ask" for rule in rules)
+
+
+def _tell_of(given: Given, runtime: Runtime, tool: str, pending: Pending) -> None:
+    """One line about a call that waits for somebody whom its client cannot ask."""
+    told = f"{one_line(tool)} waits for {pending.waiting_for}"
+    if not runtime.parts.durable:
+        _tell(f"{told}, which nobody can give: there is no store.")
+    elif pending.waiting_for == "approval" or is_plain(pending.request):
+        _tell(f"{told}: {_command(given, 'approve', pending.call_id)}")
+    else:
+        _tell(f"{told}: {_command(given, 'settle', pending.call_id)} ANSWER")
+
+
+def _command(given: Given, *words: str) -> str:
+    program, *others = whole(given, *words)
+    return shlex.join(["toolwright" if shutil.which("toolwright") else program, *others])
+
+
+def _repeated(options: dict[str, Any]) -> list[str]:
+    words = [word for name in ("toolset", "user") if options[name] for word in (f"--{name}", options[name])]
+    return [*words, *(["--short-names"] if options["short_names"] else [])]
 
 
 def _is_address(host: str) -> bool:
@@ -182,6 +250,28 @@ def _explained() -> Iterator[None]:
         raise Ended(USAGE, f"Serving over MCP needs {missing}: pip install 'toolwright[mcp]'") from error
     except BaseExceptionGroup as error:
         raise Ended(FAILED, f"The server ended: {error.exceptions[0]}") from error
+
+
+class _Crashes(logging.Handler):
+    """A line for what broke in a tool, whose whole traceback those see who debug."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and logging.getLogger("toolwright").level != logging.DEBUG:
+            kind, error, _ = record.exc_info
+            first = next(iter(str(error).splitlines()), "")
+            told = f"{record.getMessage()}: {kind.__name__ if kind else ''}: {first} (--debug shows all of it)"
+            complain(one_line(told), kind="warning", colour=33)
+
+
+@contextmanager
+def crashes_told() -> Iterator[None]:
+    """Nobody is shown the outcomes of calls here, so what crashes is told."""
+    log, told = logging.getLogger("toolwright"), _Crashes(logging.WARNING)
+    log.addHandler(told)
+    try:
+        yield
+    finally:
+        log.removeHandler(told)
 
 
 @contextmanager

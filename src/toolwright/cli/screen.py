@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import unicodedata
 from typing import IO, Any
 
 from pydantic_core import to_json, to_jsonable_python
@@ -12,8 +11,7 @@ from rich.console import Console
 from rich.highlighter import JSONHighlighter
 from rich.text import Text
 
-_ZERO_WIDTH_JOINER = "\u200d"
-"""Families of emoji are made with it; every other invisible character is shown for what it is."""
+from toolwright.core.visible import escaped as escaped  # what is shown here is written with it
 
 
 def console(stream: IO[str] | None = None) -> Console:
@@ -46,20 +44,6 @@ def compact(value: Any) -> str:
 def _dumped(value: Any, indent: int | None = None) -> str:
     plain = to_jsonable_python(value, fallback=repr, bytes_mode="base64", inf_nan_mode="strings")
     return json.dumps(plain, indent=indent, ensure_ascii=False)
-
-
-def escaped(text: str) -> str:
-    """The text with every control and invisible character made visible, so that nothing can act on the terminal."""
-    return "".join(map(_visible, text))
-
-
-def _visible(character: str) -> str:
-    if character in "\n\t" or character == _ZERO_WIDTH_JOINER or character.isprintable():
-        return character
-    if unicodedata.category(character) == "Zs":
-        return character
-    code = ord(character)
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def one_line(text: str) -> str:

@@ -13,10 +13,14 @@ from toolwright.core.jsontext import Malformed
 from toolwright.core.outline import expected, names_at
 
 MAX_SHOWN = 5
+MAX_LISTED = 10_000
+"""Mistakes that can be told of one by one: to look at the first, all have to be written down."""
 
 
 def explain(error: Any, schema: dict[str, Any]) -> InvalidArguments:
     """A pydantic ValidationError in words."""
+    if (count := error.error_count()) > MAX_LISTED:
+        return InvalidArguments(f"invalid arguments: {count} mistakes, too many to list. {expected(schema)}")
     problems = error.errors(include_url=False, include_context=False)
     if problems[0]["type"] == "json_invalid":
         return _malformed(problems[0]["msg"])

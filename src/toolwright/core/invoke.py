@@ -85,12 +85,16 @@ def failed(error: ToolError) -> Failed:
 
 
 def crashed(name: str, error: BaseException, *, redact: Redact | None = None, details: bool = True) -> Failed:
-    """What a model is shown of a bug: its type and the first line of its message, never a traceback."""
+    """What a model is shown of a bug: its type and the first line of its message, never a traceback.
+
+    Where there is such a line, `data` has the type alone, for those who may be shown no more.
+    """
     _log_crash(name, error, redact)
-    shown = type(error).__name__
-    if details and (line := _first_line(error, redact)):
-        shown = f"{shown}: {line}"[:500]
-    return Failed("crashed", f"{name} crashed with {shown}. The same call will most likely crash again", executed=True)
+    kind = type(error).__name__
+    line = _first_line(error, redact) if details else ""
+    shown, data = (f"{kind}: {line}"[:500], {"exception": kind}) if line else (kind, None)
+    told = f"{name} crashed with {shown}. The same call will most likely crash again"
+    return Failed("crashed", told, executed=True, data=data)
 
 
 def _first_line(error: BaseException, redact: Redact | None) -> str:
@@ -128,7 +132,8 @@ def outcome_of(name: str, value: Any) -> Outcome:
         log.error("%s returned what cannot be written as JSON", name, exc_info=error)
         kind = type(done.data).__name__
         why = next(iter(str(error).splitlines()), "")[:200]
-        return Failed("crashed", f"{name} returned {kind}, which cannot be written as JSON ({why})", executed=True)
+        told = f"{name} returned {kind}, which cannot be written as JSON ({why})"
+        return Failed("crashed", told, executed=True, data={"exception": type(error).__name__})
 
 
 def _from_blocks(value: Any) -> Done | None:

@@ -21,12 +21,17 @@ def pool_of(connector: Connector, settings: Settings) -> httpcore2.AsyncConnecti
     except ImportError:
         raise NotStarted("HTTP needs the package httpx2: pip install 'toolwright[http]'") from None
     return AsyncConnectionPool(
-        ssl_context=settings.verify or _system_trust(),
+        ssl_context=trust_of(settings),
         network_backend=cast(Any, connector),  # it is one in all but its base class, which is loaded on first use
         max_connections=settings.max_connections,
         max_keepalive_connections=16,
         keepalive_expiry=5.0,
     )
+
+
+def trust_of(settings: Settings) -> ssl.SSLContext:
+    """Whose certificates are believed."""
+    return settings.verify or _system_trust()
 
 
 @cache

@@ -6,10 +6,11 @@ Imported on first use: `httpcore2` is an extra.
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import ssl
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any
@@ -69,9 +70,8 @@ class Prompt(AsyncNetworkStream):
 
     async def _wait(self, timeout: float | None) -> None:
         """For more, where it is not the first piece of an answer."""
-        if self._begins and _QUICKLY is not None:
-            with suppress(OSError, TypeError):  # not every event loop gives the socket away
-                self._socket.setsockopt(socket.IPPROTO_TCP, _QUICKLY, 1)
+        if self._begins:
+            self.confirm()
         with _as(ReadTimeout, ReadError):
             async with asyncio.timeout(timeout):
                 await self._ends.more()
@@ -108,6 +108,44 @@ class Prompt(AsyncNetworkStream):
         ends.transport = made
         return Prompt(ends)
 
+    # For whoever hears of what comes, and waits in no task for it
+
+    def attend(self, heard: Callable[[], None] | None) -> None:
+        """Have somebody told each time that more has come, or that nothing more will."""
+        self._ends.heard = heard
+
+    def put(self, data: bytes) -> None:
+        """Send at once, or as soon as it can be; raises `OSError` where nobody takes it."""
+        self._ends.put(data)
+
+    def take(self) -> bytes:
+        """All that has come."""
+        self._heard, self._begins = monotonic(), True
+        return self._ends.take_all()
+
+    def confirm(self) -> None:
+        """Confirm at once what has come."""
+        if _QUICKLY is not None:
+            with suppress(OSError, TypeError):  # not every event loop gives the socket away
+                self._socket.setsockopt(socket.IPPROTO_TCP, _QUICKLY, 1)
+
+    def abort(self) -> None:
+        """Close it at once."""
+        self._ends.heard = None
+        self._ends.transport.abort()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come."""
+        return self._ends.over
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether another request can be sent: asks the kernel, too, of which the event loop may not have heard yet."""
+        if monotonic() - self._heard > FRESH or self._ends.stirred or self._ends.transport.is_closing():
+            return False
+        return not _has_come(self._socket)
+
     def get_extra_info(self, info: str) -> Any:
         """What is known of the connection beneath."""
         if info == "is_readable":  # so a pool asks whether it can be used again
@@ -121,9 +159,11 @@ class _Ends(asyncio.Protocol):
     transport: asyncio.Transport
 
     def __init__(self) -> None:
+        self.heard: Callable[[], None] | None = None
+        self.over = False
+        """Whether nothing more will come."""
         self._come: deque[bytes] = deque()
         self._held = 0
-        self._over = False
         self._error: Exception | None = None
         self._more = _Signal()
         self._room = _Signal()
@@ -132,7 +172,7 @@ class _Ends(asyncio.Protocol):
     @property
     def stirred(self) -> bool:
         """Whether something has come that nobody waited for, be it the end."""
-        return bool(self._come) or self._over
+        return bool(self._come) or self.over
 
     def take(self, most: int) -> bytes:
         """The first of what has come, or nothing."""
@@ -147,6 +187,13 @@ class _Ends(asyncio.Protocol):
         self._count(-len(data))
         return data
 
+    def take_all(self) -> bytes:
+        """All that has come, or nothing."""
+        data = self._come.popleft() if len(self._come) == 1 else b"".join(self._come)
+        self._come.clear()
+        self._count(-len(data))
+        return data
+
     async def more(self) -> None:
         """Wait for more, or for the end."""
         while not self.stirred:
@@ -154,21 +201,21 @@ class _Ends(asyncio.Protocol):
 
     def put(self, data: bytes) -> bool:
         """Send; whether there is room for more."""
-        if self._over or self.transport.is_closing():
+        if self.over or self.transport.is_closing():
             raise self._error or BrokenPipeError("The other side has closed the connection.")
         self.transport.write(data)
         return not self._full
 
     async def room(self) -> None:
         """Wait for room."""
-        while self._full and not self._over:
+        while self._full and not self.over:
             await self._room.wait()
 
     def _count(self, change: int) -> None:
         before, self._held = self._held, self._held + change
         if before <= HELD < self._held:
             self.transport.pause_reading()
-        elif self._held <= HELD < before and not self._over:
+        elif self._held <= HELD < before and not self.over:
             self.transport.resume_reading()
 
     # For the event loop
@@ -179,16 +226,22 @@ class _Ends(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._come.append(data)
         self._count(len(data))
-        self._more.set()
+        self._stir()
 
     def eof_received(self) -> None:
-        self._over = True
-        self._more.set()
+        self.over = True
+        self._stir()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._over, self._error = True, self._error or error
-        self._more.set()
+        self.over, self._error = True, self._error or error
+        self._stir()
         self._room.set()
+
+    def _stir(self) -> None:
+        if self.heard is not None:
+            self.heard()
+        else:
+            self._more.set()
 
     def pause_writing(self) -> None:
         self._full = True
@@ -196,6 +249,18 @@ class _Ends(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._full = False
         self._room.set()
+
+
+def _has_come(sock: Any) -> bool:
+    """Whether there is something to be read, be it the end."""
+    try:
+        if not hasattr(select, "poll"):
+            return bool(select.select([sock.fileno()], [], [], 0)[0])
+        poll = select.poll()
+        poll.register(sock.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+    except (OSError, ValueError):  # it is closed
+        return True
 
 
 class _Signal:

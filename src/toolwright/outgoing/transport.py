@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import httpcore2
 import httpx2
@@ -16,10 +16,15 @@ from toolwright.outgoing.connector import Connector
 from toolwright.outgoing.decoding import OFFERED
 from toolwright.outgoing.failures import told
 from toolwright.outgoing.headers import for_another_origin
-from toolwright.outgoing.pool import pool_of
+from toolwright.outgoing.pool import pool_of, trust_of
 from toolwright.outgoing.response import Incoming, head_of, release
 from toolwright.outgoing.settings import Settings
 from toolwright.outgoing.target import target_of
+
+ANSWERED = "answered"
+"""The extension of a request that was sent already: an `Answered`, from which its answer is taken."""
+Answered: TypeAlias = Callable[[httpcore2.Request], Awaitable[httpcore2.Response] | None]
+"""What comes of a request that was sent already; None once it was taken."""
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
@@ -39,7 +44,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         try:
             target = target_of(str(request.url))
             with told(target.host):
-                answer = await self._pool.handle_async_request(_request(request))
+                answer = await self._answer(request)
         except ToolError as error:
             raise _as_httpx2(error, request) from error
         try:
@@ -56,6 +61,23 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             stream=_Body(incoming, answer, request),
             extensions={name: answer.extensions[name] for name in _KEPT & answer.extensions.keys()},
         )
+
+    async def _answer(self, request: httpx2.Request) -> httpcore2.Response:
+        asked = _request(request)
+        answered: Answered | None = request.extensions.get(ANSWERED)
+        if answered is not None and (answer := answered(asked)) is not None:
+            return await answer
+        return await self._pool.handle_async_request(asked)
+
+    async def dial(self, url: httpx2.URL, timeout: float | None) -> httpcore2.AsyncNetworkStream:
+        """A connection of one's own to where a URL leads: judged as any other, and in secret where the URL says so."""
+        target, host = target_of(str(url)), url.raw_host.decode("ascii")
+        stream = await self._connector.connect_tcp(host, target.port, timeout)
+        if target.scheme == "http":
+            return stream
+        trust = trust_of(self._settings)
+        trust.set_alpn_protocols(["http/1.1"])
+        return await stream.start_tls(trust, host, timeout)
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -109,6 +131,11 @@ def guarded(settings: Settings | None = None, **options: Any) -> httpx2.AsyncCli
     nobodys = CookieJar(policy=DefaultCookiePolicy(allowed_domains=()))
     fixed: dict[str, Any] = {"transport": GuardedTransport(settings), "cookies": nobodys, "trust_env": False}
     return httpx2.AsyncClient(**options, **fixed, headers=headers, event_hooks=hooks)
+
+
+def transport_of(client: httpx2.AsyncClient) -> GuardedTransport:
+    """What a client that was made here sends its requests through."""
+    return cast(GuardedTransport, client._transport)
 
 
 async def _redirected(settings: Settings, response: httpx2.Response) -> None:

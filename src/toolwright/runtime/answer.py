@@ -38,7 +38,7 @@ ANNOUNCED = Statement("{announce}")
 
 async def act(scope: Scope, held: Held, wait: Round, verdict: Verdict) -> Outcome | None:
     """Act on an answer; None if somebody else answered first."""
-    going = Going(verdict.answer, verdict.weight())
+    going = Going(verdict.answer, verdict.weight(), wait.round)
     return await result_of(_begin(scope, held, going, _go_on(scope, held, wait, verdict)))
 
 
@@ -60,7 +60,8 @@ async def take_ready(scope: Scope, held: Held, ending: Verdict | None = None) ->
     if fence is None:
         return None
     turn = Turn(verdict, fence=fence)
-    return _begin(scope, held, Going(last.answer or "", last.weight or ""), _resume(scope, held, turn))
+    going = Going(last.answer or "", last.weight or "", last.round)
+    return _begin(scope, held, going, _resume(scope, held, turn))
 
 
 async def _taken(scope: Scope, held: Held, *, to_end: bool) -> int | None:

@@ -183,7 +183,7 @@ class Keeper:
         for call_id, live in list(self._parts.waits.live.items()):
             if call_id in self._parts.waits.going or not await self._store.database.read(_ENDED, {"call_id": call_id}):
                 continue
-            if not live.done() and (invocation := self._parts.waits.here.pop(call_id, None)) is not None:
+            if not live.done() and (invocation := self._parts.waits.forget(call_id)) is not None:
                 invocation.lost = invocation.closed = True
                 live.set_result(True)
                 # Who answered could not know that the caller waits: now that it is told, it is no news any more.

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("toolwright")
 KEPT = 10_000
 """Calls that a runtime without a store remembers once they are over."""
+LARGE = 64 << 10
+"""Bytes of arguments that it does not remember then."""
 
 
 class Ledger:
@@ -35,6 +37,8 @@ class Ledger:
     def __init__(self, parts: Parts) -> None:
         self._parts, self._kept = parts, 0
         self.unwritten = Unwritten(parts)
+        self.promised: dict[str, float] = {}
+        """Calls that stay in memory until then, however many follow."""
         self._claims: WeakValueDictionary[str, Invocation] = WeakValueDictionary()
         """Who claims a call whose id is known, while it lives: of two here, the store cannot tell which one did."""
 
@@ -55,7 +59,14 @@ class Ledger:
         if self._kept % (KEPT // 10) == 0:
             from toolwright.store.retention import Retention
 
-            await store.prune(Retention(None, None, None, None, None, None, None, most_calls=KEPT))
+            only = Retention(None, None, None, None, None, None, None, most_calls=KEPT)
+            self._forget_promises()
+            await store.prune(only, spared=self.promised.keys())
+
+    def _forget_promises(self) -> None:
+        now = self._parts.clock.time()
+        for call_id in [each for each, until in self.promised.items() if until < now]:
+            del self.promised[call_id]
 
     async def claim(self, invocation: Invocation) -> bool:
         """Write the intent; false if somebody else has. From here on the effect may have happened."""
@@ -143,7 +154,9 @@ class Ledger:
         try:
             text = outcome_text(outcome)
         except Exception as error:  # noqa: BLE001 - a handler may put anything into an outcome
-            outcome = Failed("crashed", f"{invocation.tool_name} ran, but {error}", executed=True)
+            told, kind, redact = f"{invocation.tool_name} ran, but {error}", type(error).__name__, self._parts.redact
+            log.error("%s", redact(told) if redact else told)
+            outcome = Failed("crashed", told, executed=True, data={"exception": kind})
             text = outcome_text(outcome)
         invocation.closed = True
         steps = self._ending(invocation, outcome, text)
@@ -182,6 +195,8 @@ class Ledger:
             steps = [rows.ended(call_id, text, owner=self._parts.owner, fence=invocation.fence)]
         else:
             steps = [rows.ended_unclaimed(call_id, text)]
+        if not self._parts.durable and invocation.known is not None and len(invocation.known.arguments) > LARGE:
+            steps.append(rows.slimmed(call_id))
         told = [*self._pushed(invocation, outcome), *self._told(invocation, outcome, text)]
         return [*steps, *told, *self._parts.shown.statements(invocation, outcome)]
 

@@ -76,7 +76,7 @@ class Outputs:
         self._parts, self.threads = parts, parts.threads
         self.count = 0
         """How many there are, as far as this runtime knows."""
-        self._watchers: dict[object, Callable[[], None]] = {}
+        self._watchers: dict[object, Callable[[str | None], None]] = {}
 
     async def keep(self, text: str, invocation: Invocation, *, reason: Reason) -> Kept:
         """Keep a text for whoever called."""
@@ -92,11 +92,11 @@ class Outputs:
             await self._make_room(store)
         self.show_reader()
         for watcher in list(self._watchers.values()):
-            watcher()
+            watcher(who.user)
         return made
 
-    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Be told when this runtime has kept one. Gives what ends that."""
+    def watch(self, watcher: Callable[[str | None], None]) -> Callable[[], None]:
+        """Be told when this runtime has kept one, and for which user. Gives what ends that."""
         key = object()
         self._watchers[key] = watcher
         return lambda: self._watchers.pop(key, None) and None

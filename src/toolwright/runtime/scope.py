@@ -134,18 +134,32 @@ class Scope:
     # Answering
 
     async def approve(
-        self, call_id: str, *, always: bool = False, arguments: Mapping[str, Any] | None = None, by: str | None = None
+        self,
+        call_id: str,
+        *,
+        always: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+        by: str | None = None,
+        round: int | None = None,
     ) -> Outcome:
-        """Let a waiting call run, perhaps with edited arguments; its outcome."""
-        return await self.parts.answers.approve(self, call_id, always=always, arguments=arguments, by=by)
+        """Let a waiting call run, perhaps with edited arguments; its outcome.
 
-    async def reject(self, call_id: str, reason: str = "", *, by: str | None = None) -> Outcome:
-        """Do not let a waiting call run; its outcome."""
-        return await self.parts.answers.reject(self, call_id, reason=reason, by=by)
+        With `round`, only in answer to that one of its questions: a `conflict` if another one is open by now.
+        """
+        answers = self.parts.answers
+        return await answers.approve(self, call_id, always=always, arguments=arguments, by=by, round=round)
 
-    async def settle(self, call_id: str, result: Any = None, *, by: str | None = None) -> Outcome:
-        """Answer a waiting call with a value, a Done or a Failed; its outcome."""
-        return await self.parts.answers.settle(self, call_id, result, by=by)
+    async def reject(
+        self, call_id: str, reason: str = "", *, by: str | None = None, round: int | None = None
+    ) -> Outcome:
+        """Do not let a waiting call run; its outcome. `round` is as in `approve`."""
+        return await self.parts.answers.reject(self, call_id, reason=reason, by=by, round=round)
+
+    async def settle(
+        self, call_id: str, result: Any = None, *, by: str | None = None, round: int | None = None
+    ) -> Outcome:
+        """Answer a waiting call with a value, a Done or a Failed; its outcome. `round` is as in `approve`."""
+        return await self.parts.answers.settle(self, call_id, result, by=by, round=round)
 
     async def pending(self) -> list[WaitingCall]:
         """The calls that wait for somebody."""

@@ -28,7 +28,9 @@ MOST_TRIES = 10
 _EXPECTED = {"approval": ("approve", "reject"), "result": ("settle",), "input": ("settle",)}
 
 
-async def approve(scope: Scope, call_id: str, *, always: bool, arguments: Any, by: str | None) -> Outcome:
+async def approve(
+    scope: Scope, call_id: str, *, always: bool, arguments: Any, by: str | None, round: int | None = None
+) -> Outcome:
     """Yes, perhaps with other arguments; invalid ones leave the wait open."""
     try:
         if isinstance(arguments, (str, bytes)):  # as models write them: what is kept is what they mean
@@ -39,7 +41,8 @@ async def approve(scope: Scope, call_id: str, *, always: bool, arguments: Any, b
         return failed(error).evolve(executed=False)
     except StoreError as error:
         return unreachable(error)
-    return await _answer(scope, call_id, Verdict("approve", approval=Approval(True, always, arguments, by=by), by=by))
+    approval = Approval(True, always, arguments, by=by)
+    return await _answer(scope, call_id, Verdict("approve", approval=approval, by=by, round=round))
 
 
 async def _check_edit(scope: Scope, call_id: str, arguments: Any) -> Failed | None:
@@ -62,16 +65,18 @@ async def _check_edit(scope: Scope, call_id: str, arguments: Any) -> Failed | No
     return None
 
 
-async def reject(scope: Scope, call_id: str, *, reason: str, by: str | None, code: Code = "rejected") -> Outcome:
+async def reject(
+    scope: Scope, call_id: str, *, reason: str, by: str | None, code: Code = "rejected", round: int | None = None
+) -> Outcome:
     """No; the call ends and its handler never runs."""
     approval = Approval(False, reason=reason, by=by, code=code)
-    return await _answer(scope, call_id, Verdict("reject", approval=approval, by=by, reason=reason))
+    return await _answer(scope, call_id, Verdict("reject", approval=approval, by=by, reason=reason, round=round))
 
 
-async def settle(scope: Scope, call_id: str, result: Any, *, by: str | None) -> Outcome:
+async def settle(scope: Scope, call_id: str, result: Any, *, by: str | None, round: int | None = None) -> Outcome:
     """The answer of a person, a browser or a webhook: a value, a Done or a Failed."""
     value = result if isinstance(result, (Done, Failed)) else Done(result)
-    verdict = Verdict("settle", value=value, by=by)
+    verdict = Verdict("settle", value=value, by=by, round=round)
     try:
         if isinstance(value, Done):
             to_json(value.data)
@@ -113,7 +118,7 @@ async def _answer(scope: Scope, call_id: str, verdict: Verdict) -> Outcome:
 async def _answer_to(scope: Scope, held: Held, verdict: Verdict) -> Outcome | None:
     """The outcome, or None where somebody else answered in that very moment."""
     if (going := scope.parts.waits.going.get(held.call.call_id)) is not None:
-        if going.task is not None and verdict.same_as(going.answer, going.weight):
+        if going.task is not None and verdict.is_to(going.round) and verdict.same_as(going.answer, going.weight):
             return await result_of(going.task)
         if going.task is not None and going.answer == "expire":
             await result_of(going.task)  # nobody has answered: whoever comes now hears that its time is up
@@ -125,13 +130,14 @@ async def _answer_to(scope: Scope, held: Held, verdict: Verdict) -> Outcome | No
         return await _without_effect(scope, held, verdict, judged)
     assert held.wait is not None
     if held.wait.inner_call is not None and verdict.answer != "expire":
-        return await _through_inner(scope, held, held.wait.inner_call, verdict)
+        return await _through_inner(scope, held, held.wait.inner_call, verdict.within(held.wait))
     return await act(scope, held, held.wait, verdict)
 
 
 async def _without_effect(scope: Scope, held: Held, verdict: Verdict, judged: Outcome) -> Outcome | None:
-    if held.wait is None and isinstance(judged, Failed) and (inner := held.rounds[-1].inner_call) is not None:
-        return await _through_inner(scope, held, inner, verdict)  # whose answer was the answer to both
+    last = held.rounds[-1]
+    if held.wait is None and isinstance(judged, Failed) and last.inner_call is not None:  # its answer was that to both
+        return await _through_inner(scope, held, last.inner_call, verdict.within(last))
     if held.is_ready and isinstance(judged, Pending):
         return await _taken_up(scope, held) or await _refused(scope, held, verdict, judged)
     return await _refused(scope, held, verdict, judged)
@@ -150,8 +156,13 @@ def _judged(scope: Scope, held: Held, verdict: Verdict) -> Outcome | None:
     """Why an answer changes nothing, or None where it counts."""
     wait, waits = held.wait, scope.parts.waits
     fits = wait is not None and verdict.answer in (*_EXPECTED[wait.waiting_for], "cancel", "expire")
-    # Where another question has been asked since, the answer is to that one, even if both answers are the same.
-    if not fits and any(verdict.same_as(round.answer, round.weight) for round in held.rounds if not round.open):
+    if wait is not None and wait.inner_call is None and not verdict.is_to(wait.round):
+        told = f"Call {held.call.call_id}: the question was answered already; another one is open."
+        return Failed("conflict", told)
+    # Where another question has been asked since, an answer that does not say to which it is, is to that one, even if
+    # both answers are the same.
+    closed = [round for round in held.rounds if not round.open and verdict.is_to(round.round)]
+    if not fits and any(verdict.same_as(round.answer, round.weight) for round in closed):
         return waits.state(held)
     if wait is None:
         return _too_late(held)

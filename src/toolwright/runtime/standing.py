@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolwright.core.call import Principal
 from toolwright.core.outcome import Failed, Outcome
@@ -19,8 +19,9 @@ from toolwright.store.outcomes import outcome_text
 
 if TYPE_CHECKING:
     from toolwright.runtime.parts import Parts
+    from toolwright.runtime.waiting import WaitingCall
     from toolwright.store.ledger import Known
-    from toolwright.store.pending import Held
+    from toolwright.store.pending import Held, Round
 
 log = logging.getLogger("toolwright")
 
@@ -35,7 +36,7 @@ class Standing:
     outcome: Outcome | None
     """None while it runs, or is about to."""
     round: int
-    """Which of its questions is open; 0 if none is."""
+    """Which of its questions is open; 0 if none is. Those of a call that it waits for count on from its own."""
     created_at: float
     changed_at: float
     """When it last began to wait, was answered, or ended."""
@@ -43,6 +44,10 @@ class Standing:
     """The ledger's own word."""
     noted: str = ""
     """What is known of an answer to the open question that is not whole yet, as whoever collects it wrote it down."""
+    user: str | None = None
+    """For whom it was made."""
+    asked: WaitingCall | None = None
+    """The open question, which is that of another call where this one waits for that."""
 
 
 async def standing(parts: Parts, call_id: str, viewer: Principal) -> Standing | None:
@@ -50,7 +55,7 @@ async def standing(parts: Parts, call_id: str, viewer: Principal) -> Standing | 
     if parts.store is None:
         return None
     if (held := await parts.waits.find(call_id, viewer)) is not None:
-        return _of_wait(parts, held)
+        return await _of_wait(parts, held, viewer)
     try:
         call = await parts.ledger.find(call_id)
     except Unstorable:  # nothing was ever kept under such a name
@@ -60,21 +65,42 @@ async def standing(parts: Parts, call_id: str, viewer: Principal) -> Standing | 
     return _made(parts, call, call.created_at)
 
 
-def _of_wait(parts: Parts, held: Held) -> Standing:
-    call, wait, last = held.call, held.wait, held.rounds[-1]
-    changed = last.answered_at or last.created_at
-    if wait is None or call.call_id in parts.waits.going:
-        return _made(parts, call, changed)
-    return _made(parts, call, changed, shown(held, wait).pending(), wait.round, wait.value or "")
+async def _of_wait(parts: Parts, held: Held, viewer: Principal) -> Standing:
+    last, open_ = held.rounds[-1], await _open(parts, held, viewer)
+    made = _made(parts, held.call, last.answered_at or last.created_at)
+    if open_ is None or made.outcome is not None:
+        return made
+    asked = shown(open_.held, open_.wait)
+    outcome = asked.pending().evolve(call_id=made.call_id)
+    return replace(made, outcome=outcome, round=open_.number, noted=open_.wait.value or "", asked=asked)
 
 
-def _made(
-    parts: Parts, call: Known, changed: float, outcome: Outcome | None = None, round: int = 0, noted: str = ""
-) -> Standing:
+class _Open(NamedTuple):
+    held: Held
+    wait: Round
+    number: int
+
+
+async def _open(parts: Parts, held: Held, viewer: Principal) -> _Open | None:
+    """The open question of a call, or of the one that it waits for in the end; None if that goes on."""
+    number = 1
+    while held.wait is not None and held.call.call_id not in parts.waits.going:
+        number += held.wait.round - 1
+        inner = held.wait.inner_call
+        found = None if inner is None else await parts.waits.find(inner, viewer)
+        if found is None:
+            return _Open(held, held.wait, number)
+        held = found
+    return None
+
+
+def _made(parts: Parts, call: Known, changed: float) -> Standing:
+    outcome: Outcome | None = None
     if call.state in ("ended", "unknown"):
-        outcome, round, noted, changed = parts.ledger.said(call), 0, "", call.ended_at or changed
+        outcome, changed = parts.ledger.said(call), call.ended_at or changed
     return Standing(
-        call.call_id, call.tool, plain_of(call.arguments), outcome, round, call.created_at, changed, call.state, noted
+        call.call_id, call.tool, plain_of(call.arguments), outcome, 0, call.created_at, changed, call.state,
+        user=call.user_id,
     )  # fmt: skip
 
 
@@ -84,9 +110,11 @@ def _may_see(call: Known, viewer: Principal) -> bool:
 
 async def note(parts: Parts, standing: Standing, noted: str) -> bool:
     """Write down what is known of an answer; false if somebody else has since the call was looked at."""
+    if (asked := standing.asked) is None:
+        return False
     store = await parts.remembered()
     try:
-        await store.write([pending.noted(standing.call_id, standing.round, noted, before=standing.noted)])
+        await store.write([pending.noted(asked.call_id, asked.round, noted, before=standing.noted)])
     except Unexpected:
         return False
     return True
@@ -96,7 +124,8 @@ async def conclude(parts: Parts, call_id: str, outcome: Failed) -> None:
     """Write how a call under an id of its own came to nothing, which the ledger leaves open for another try."""
     try:
         store = await parts.remembered()
-        await store.write([rows.ended_unclaimed(call_id, outcome_text(outcome))])
+        slim = () if parts.durable else (rows.slimmed(call_id),)
+        await store.write([rows.ended_unclaimed(call_id, outcome_text(outcome)), *slim])
     except Unexpected:
         return  # it was never remembered, or its end is written already
     except StoreError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from toolwright.core.call import Principal
@@ -28,6 +28,8 @@ class Verdict:
     by: str | None = None
     code: Code = "rejected"
     reason: str = ""
+    round: int | None = None
+    """To which question of the call; None for the one that is open."""
 
     @classmethod
     def kept(cls, round: Round) -> Verdict:
@@ -57,6 +59,14 @@ class Verdict:
     def same_as(self, answer: str | None, weight: str | None) -> bool:
         """Whether giving it again changes nothing."""
         return self.answer == answer and self.weight() == weight
+
+    def is_to(self, round: int) -> bool:
+        """Whether it may be the answer to that question."""
+        return self.round in (None, round)
+
+    def within(self, wait: Round) -> Verdict:
+        """The same for a call that another one waits for: its questions count on from the one's that waits."""
+        return self if self.round is None else replace(self, round=self.round - wait.round + 1)
 
     def to(self, held: Held, wait: Round, viewer: Principal) -> Answered:
         """The answer as it is written down, about the call with the arguments that it goes on with."""
@@ -98,4 +108,5 @@ class Going:
 
     answer: str
     weight: str
+    round: int
     task: asyncio.Task[Outcome | None] | None = None

@@ -11,6 +11,7 @@ from toolwright.core.call import Principal
 from toolwright.core.clock import Timer, wake
 from toolwright.core.events import CallPending
 from toolwright.core.outcome import Outcome, Pending, Wait
+from toolwright.core.shares import Shares
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.known import known
 from toolwright.runtime.plain import plain_arguments, plain_of
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from toolwright.store.store import Store
 
 
+class Crowded(Exception):
+    """A user has as many calls that wait as it may have."""
+
+
 class Waits:
     """The waits of a runtime. The store keeps them; here is only what lives as long as the process."""
 
@@ -37,6 +42,8 @@ class Waits:
         self.live: dict[str, asyncio.Future[bool | None]] = {}
         """Callers who wait for the answer themselves."""
         self.going: dict[str, Going] = {}
+        self.shares: Shares[str] | None = None
+        """How many of them each user may have, where that is bounded."""
         self.open = 0
         """How many waits are open, as far as this runtime knows."""
         self._alarm: Timer | None = None
@@ -89,9 +96,12 @@ class Waits:
         message = pending.message or f"{invocation.listing.name} waits for {pending.waiting_for}."
         expires_at = None if inner else pending.expires_at
         patience = None if inner else self._parts.defaults.pending_ttl or None
-        call = self._to_keep(invocation)
+        call, request, note = self._to_keep(invocation), json_text(pending.request), json_text(pending.state)
+        size = len(call.arguments) + len(request) + len(note)
+        if self.shares is not None and call_id not in self.shares and not self.shares.have_room(call.user_id, size):
+            raise Crowded
         wait = asked(
-            call, pending.waiting_for, message, request=json_text(pending.request), note=json_text(pending.state),
+            call, pending.waiting_for, message, request=request, note=note,
             inner=inner, expires_at=expires_at, patience=patience,
         )  # fmt: skip
         told = [*self._told(store, invocation, pending), *self._parts.shown.statements(invocation, pending)]
@@ -104,6 +114,8 @@ class Waits:
             if call.owner is not None:  # its handler has run: nobody else can say that it waits
                 self._parts.ledger.unwritten.keep(call_id, steps)
             raise
+        if self.shares is not None:
+            self.shares.take(call_id, call.user_id, size)
         [asked_at] = results[1]
         return self._parked(invocation, pending, message, **asked_at)
 
@@ -134,8 +146,10 @@ class Waits:
         self._parts.shown.written(invocation, pending)
         self.going.pop(call_id, None)  # it waits again, and can be answered again
         self.watch(expires_at)
+        # Arguments may be many, and only who listens is shown them.
+        arguments = plain_arguments(invocation) if self._parts.listeners.heard else {}
         wait = WaitingCall(
-            call_id, invocation.listing.name, plain_arguments(invocation), pending.waiting_for, message,
+            call_id, invocation.listing.name, arguments, pending.waiting_for, message,
             pending.request, expires_at, created_at, who.user, who.session, round,
         )  # fmt: skip
         self._tell(wait)
@@ -206,11 +220,23 @@ class Waits:
             self.live.pop(invocation.id, None)
             invocation.live = None
 
+    def rest(self, invocation: Invocation) -> None:
+        """Its caller is told that it waits: what it goes on with is in the store, and need not be kept here too."""
+        if self.here.get(invocation.id) is invocation:
+            resting = self.here[invocation.id] = Invocation(invocation.scope, invocation.name, {})
+            resting.listing, resting._id, resting.round = invocation.listing, invocation.id, invocation.round
+
     def over(self, invocation: Invocation) -> None:
         """The call has its outcome."""
-        self.here.pop(invocation.id, None)
+        self.forget(invocation.id)
         if invocation.round:
             self.open -= 1
+
+    def forget(self, call_id: str) -> Invocation | None:
+        """It does not wait any more; the call, if it was made here."""
+        if self.shares is not None:
+            self.shares.give_back(call_id)
+        return self.here.pop(call_id, None)
 
 
 def shown(held: Held, wait: Round) -> WaitingCall:

@@ -74,6 +74,7 @@ _END = """UPDATE ledger SET state = 'ended', outcome = :outcome, owner = NULL, e
     WHERE call_id = :call_id"""
 _END_MINE = f"{_END} AND state IN ('taken', 'running') AND {_MINE}"
 _END_OPEN = f"{_END} AND state IN ('waiting', 'ready', 'unknown')"
+_SLIM = "UPDATE ledger SET arguments = :arguments WHERE call_id = :call_id AND state = 'ended'"
 _END_IDLE = f"{_END} AND state = 'idle'"
 _GO_ON = """UPDATE ledger SET state = {state}, owner = {owner}, fence = fence + 1, arguments = :arguments
     WHERE call_id = :call_id AND state = 'waiting' RETURNING fence"""
@@ -153,6 +154,11 @@ def ended_unclaimed(call_id: str, outcome: str) -> Statement:
 def ended_by_answer(call_id: str, outcome: str) -> Statement:
     """The outcome of a call that was waiting."""
     return Statement(_END_OPEN, {"call_id": call_id, "outcome": outcome}, expect=1)
+
+
+def slimmed(call_id: str) -> Statement:
+    """An ended call without what it was called with."""
+    return Statement(_SLIM, {"call_id": call_id, "arguments": "{}"})
 
 
 def row_of(call: Known) -> Mapping[str, Any]:

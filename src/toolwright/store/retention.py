@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 
 from toolwright.core.errors import DefinitionError
-from toolwright.store.database import Database, Statement
+from toolwright.store.database import Database, Statement, Value
 
 DAY = 86_400.0
 BATCH = 1_000
@@ -72,8 +74,14 @@ _STEPS = {
 }
 
 
-async def prune(database: Database, retention: Retention) -> dict[str, int]:
-    """Forget what is old enough; how many of each were forgotten."""
+_SPARED = "state = 'ended' AND call_id NOT IN (SELECT value FROM json_each(:spared)) AND (ended_at"
+
+
+async def prune(database: Database, retention: Retention, spared: Collection[str] = ()) -> dict[str, int]:
+    """Forget what is old enough; how many of each were forgotten.
+
+    Calls that are `spared` stay however many there are; only where the database is SQLite.
+    """
     ages = {field.name: getattr(retention, field.name) for field in fields(retention)}
     counts = {
         name: await _forget(database, steps, {"age": float(ages[name])})
@@ -81,13 +89,17 @@ async def prune(database: Database, retention: Retention) -> dict[str, int]:
         if ages[name] is not None
     }
     if retention.most_calls is not None:
-        for which in (_SURPLUS, _SURPLUS.replace("'ended'", "'idle'").replace("ended_at", "created_at")):
+        ended = _SURPLUS.replace("state = 'ended' AND (ended_at", _SPARED) if spared else _SURPLUS
+        params: dict[str, Value] = {"most": retention.most_calls}
+        if spared:
+            params["spared"] = json.dumps(list(spared))
+        for which in (ended, ended.replace("'ended'", "'idle'").replace("ended_at", "created_at")):
             surplus = (("pending", "call_id", which), ("ledger", "call_id", which))
-            counts["calls"] = counts.get("calls", 0) + await _forget(database, surplus, {"most": retention.most_calls})
+            counts["calls"] = counts.get("calls", 0) + await _forget(database, surplus, params)
     return counts
 
 
-async def _forget(database: Database, steps: tuple[tuple[str, str, str], ...], params: dict[str, float | int]) -> int:
+async def _forget(database: Database, steps: tuple[tuple[str, str, str], ...], params: Mapping[str, Value]) -> int:
     """Batch by batch, until a batch is not full."""
     total = 0
     while True:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
 from os import PathLike, fspath
 from types import TracebackType
 from typing import Any
@@ -75,10 +75,12 @@ class Store:
             "waiting": await self.pending.count(),
         }
 
-    async def prune(self, retention: Retention | None = None, *, vacuum: bool = False) -> dict[str, int]:
+    async def prune(
+        self, retention: Retention | None = None, *, vacuum: bool = False, spared: Collection[str] = ()
+    ) -> dict[str, int]:
         """Forget what is over and old enough; with `vacuum` the room is given back to the disk."""
         kept = retention or self.retention
-        counts = await prune(self.database, kept)
+        counts = await prune(self.database, kept, spared)
         if kept.most_artifacts is not None or kept.most_artifact_bytes is not None:
             counts["artifacts"] = counts.get("artifacts", 0) + await self.artifacts.prune(
                 older_than=kept.artifacts, keep=kept.most_artifacts, keep_bytes=kept.most_artifact_bytes

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import pytest
 from mcp import Client
@@ -125,11 +126,36 @@ async def test_over_http_changes_are_told_as_well(era):
 
 async def until_heard(runtime, heard: Heard) -> None:
     for number in range(100):
-        runtime.catalogue.add(tool(name=f"try{number}")(_more()))
+        runtime.catalogue.add(tool(name=f"try{number}")(_more()), on_conflict="rename")
         with suppress(TimeoutError):
             async with asyncio.timeout(0.2):
                 await heard.get()
                 return
+
+
+@eras
+async def test_an_output_is_told_of_to_those_whose_it_is_and_nobody_else(era):
+    runtime, people = Runtime(large), {"a": "ann", "b": "bob"}
+    ann, bob = (partial(visiting, token=token) for token in people)
+    async with (
+        within(),
+        over_http(runtime, token=people.get) as url,
+        listening(url, era, ann) as (client, anns),
+        listening(url, era, bob) as (_, bobs),
+    ):
+        if era == OLD:  # their streams are opened behind the first request
+            await until_heard(runtime, anns)
+            await until_heard(runtime, bobs)
+        await client.call_tool("large")
+        while await anns.get() != "resources":
+            pass
+        runtime.catalogue.add(send)
+        while await anns.get() != "tools":
+            pass
+        assert await bobs.get() == "tools"
+        await asyncio.sleep(0.1)
+
+        assert "resources" not in bobs.told()
 
 
 @eras

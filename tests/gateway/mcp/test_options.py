@@ -24,6 +24,12 @@ def test_an_option_that_there_is_not_is_refused_with_the_nearest(name, meant):
         gateway.mcp.server(Runtime(), **{name: 1})
 
 
+@pytest.mark.parametrize(("name", "meant"), [("tokens", "token"), ("host", "hosts"), ("origin", "origins")])
+def test_an_option_of_the_app_is_suggested_too(name, meant):
+    with pytest.raises(DefinitionError, match=f"did you mean '{meant}'"):
+        gateway.mcp.app(Runtime(), **{name: "x"})
+
+
 @pytest.mark.parametrize("page", [0, -1, 1.5, "10", True, None])
 def test_a_page_has_at_least_one_entry(page):
     with pytest.raises(DefinitionError, match="page="):

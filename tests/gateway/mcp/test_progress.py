@@ -80,7 +80,18 @@ async def test_numbers_that_are_none_are_steps():
 
 
 async def test_a_message_that_no_json_can_carry_is_told_as_far_as_it_can():
-    assert await heard(NEW, {"message": "half \ud83d"}) == [(0, None, "half ?")]
+    assert await heard(NEW, {"message": "half \ud83d"}) == [(0, None, r"half \ud83d")]
+
+
+@eras
+@pytest.mark.parametrize("where", ["message", "title"])
+async def test_a_long_message_is_cut_and_hides_nothing(era, where):
+    told = await heard(era, {where: "\x1b[2Kdone\u202e"}, {where: "x" * 5_000 + "end"})
+
+    assert told[0][2] == r"\u001b[2Kdone\u202e"
+    assert "(4,004 characters left out)" in told[1][2]
+    assert told[1][2].endswith("end")
+    assert len(told[1][2]) < 1_100
 
 
 @eras

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from mcp import MCPError
+from pydantic import BaseModel, model_serializer
 
 from tests.gateway.mcp.talking import ERAS, NEW, OLD, talking
 from toolwright import (
@@ -24,6 +25,7 @@ from toolwright import (
     Text,
     TimedOut,
     ToolError,
+    gateway,
     tool,
 )
 
@@ -206,12 +208,93 @@ async def test_when_to_try_again_is_told():
 
 
 @eras
-async def test_a_bug_in_a_handler_shows_no_more_than_its_first_line(era, caplog):
+async def test_of_a_bug_in_a_handler_a_client_is_told_the_kind_alone(era, caplog):
     result = await given(ZeroDivisionError("by /home/ada/secret.py\nTraceback: more"), era)
 
+    assert (result.is_error, result.meta["toolwright/code"]) == (True, "crashed")
+    assert result.content[0].text == "give crashed with ZeroDivisionError. Its details are in the server's log."
+    assert "/home/ada/secret.py" in caplog.text
+
+
+async def test_of_a_bug_that_a_runtime_keeps_to_itself_nothing_is_left_to_hide(caplog):
+    @tool
+    async def give() -> str:
+        """Give it."""
+        raise ZeroDivisionError("by /home/ada")
+
+    async with talking(Runtime(give, crash_details=False)) as client:
+        result = await client.call_tool("give")
+
+    assert result.content[0].text.startswith("give crashed with ZeroDivisionError. The same call")
+
+
+async def test_of_what_cannot_be_written_as_json_a_client_is_told_no_more(caplog):
+    class Odd(BaseModel):
+        x: int = 1
+
+        @model_serializer
+        def written(self) -> Any:
+            raise ValueError("in /home/ada")
+
+    result = await given(Odd())
+
     assert result.is_error
-    assert result.meta["toolwright/code"] == "crashed"
-    assert "Traceback" not in result.content[0].text
+    assert "/home/ada" not in result.model_dump_json()
+
+
+async def test_on_a_transport_of_ones_own_no_text_of_an_exception_is_sent_either(monkeypatch, caplog):
+    async def broken(*_: Any) -> Any:
+        raise RuntimeError("in /home/ada")
+
+    monkeypatch.setattr("toolwright.gateway.mcp.outputs.Outputs.list", broken)
+    server = gateway.mcp.server(Runtime())
+    async with talking(server) as client:
+        with pytest.raises(MCPError) as refused:
+            await client.list_resources()
+
+    assert (refused.value.code, refused.value.message) == (-32603, "Internal server error")
+
+
+@eras
+@pytest.mark.parametrize("kind", ["toolwright/code", "Toolwright/callId", "io.modelcontextprotocol/related-task"])
+async def test_nobody_but_us_sets_our_marks(era, kind):
+    beside = {"_meta": {kind: "forged", "own": 1}, "blocks": {"0": {"_meta": {kind: "forged", "own": 2}}}}
+    result = await given(Done("x", content=[Text("x")], metadata=beside), era)
+
+    assert "forged" not in result.model_dump_json()
+    assert (result.meta["own"], result.content[0].meta) == (1, {"own": 2})
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "javascript:alert(1)",
+        " JavaScript:alert(1)",
+        "java\nscript:alert(1)",
+        "vbscript:x",
+        "data:text/html,x",
+        "blob:x",
+    ],
+)
+async def test_an_address_that_a_client_might_run_is_told_in_words(uri):
+    result = await given(Done(content=[Resource(uri, "a"), Resource(uri, text="inside"), File(url=uri)]))
+
+    assert [block.type for block in result.content] == ["text"] * 3
+    assert result.content[1].text == "inside"
+
+
+@pytest.mark.parametrize("uri", ["https://example.com/a", "file:///a.txt", "ui://form", "note://1", "urn:isbn:1"])
+async def test_any_other_address_is_a_link(uri):
+    result = await given(Done(content=[Resource(uri, "a")]))
+
+    assert (result.content[0].type, result.content[0].uri) == ("resource_link", uri)
+
+
+async def test_a_picture_whose_address_is_its_data_is_a_picture():
+    result = await given(Done(content=[Image(url=f"data:image/webp;base64,{PICTURE}")]))
+
+    assert (result.content[0].type, result.content[0].mime_type) == ("image", "image/webp")
+    assert result.content[0].data == PICTURE
 
 
 async def test_a_file_is_addressed_by_its_name_whatever_it_is():

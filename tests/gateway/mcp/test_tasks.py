@@ -14,7 +14,7 @@ from tests.conformance.listening import listening
 from tests.gateway.mcp.bare import AWAY, FORM, NO, TASKS, WITH_TASKS, YES, Bare, accepted, bare, eventually, text_of
 from tests.gateway.mcp.talking import NEW, OLD, talking, within
 from tests.gateway.mcp.test_questions import NAME, Clerk, Till, form
-from toolwright import Runtime, Store, Tool, ToolError, gateway, tool
+from toolwright import Context, Runtime, Store, Tool, ToolError, gateway, tool
 from toolwright.store.retention import Retention
 from toolwright.testing import ManualClock
 
@@ -75,6 +75,27 @@ async def test_a_call_that_takes_long_is_a_task():
     assert done["resultType"] == "complete"
     assert text_of(done["result"]) == "ground rye"
     assert done["createdAt"] == made["createdAt"] <= done["lastUpdatedAt"]
+
+
+async def test_a_task_tells_what_it_last_reported():
+    may_end = asyncio.Event()
+
+    @tool(effects={"read"}, provider_options=can("optional"))
+    async def grind(ctx: Context) -> str:
+        """Grind something."""
+        ctx.report("sieving")
+        ctx.report("grinding", fraction=0.5)
+        await may_end.wait()
+        return "ground"
+
+    async with bare(Runtime(grind), WITH_TASKS) as client:
+        made = await client.call("grind")
+        working = await client.ask("tasks/get", taskId=made["taskId"])
+        may_end.set()
+        done = await client.task(made["taskId"], "completed")
+
+    assert (working["status"], working["statusMessage"]) == ("working", "grinding")
+    assert "statusMessage" not in done
 
 
 async def test_a_call_that_ends_at_once_has_its_result():
@@ -474,6 +495,7 @@ async def test_a_task_that_was_running_when_the_server_stopped_says_so(tmp_path,
 KILLED = """
 import asyncio, sys
 from toolwright import Runtime, tool
+from toolwright.core.ids import new_id
 
 async def grind(what: str = "corn") -> str:
     "Grind something."
@@ -482,7 +504,7 @@ async def grind(what: str = "corn") -> str:
 async def main():
     tools = [tool(effects={"read"})(grind), *(tool(effects={"write"}, name=each)(grind) for each in ("write", "check"))]
     async with Runtime(*tools, store=sys.argv[1]) as runtime:
-        ids = {each.name: f"{each.name}@{runtime.parts.owner}" for each in tools}
+        ids = {each.name: f"{new_id()}@{runtime.parts.owner}" for each in tools}
         calls = [asyncio.create_task(runtime.call(name, call_id=ids[name])) for name in ids]
         states = []
         while states != ["idle", "running", "running"]:
@@ -528,15 +550,12 @@ async def test_a_task_says_how_long_it_is_remembered(tmp_path):
         assert (await client.call("grind"))["ttlMs"] == 600_000
 
 
-async def test_without_a_store_a_task_is_remembered_for_less_when_many_follow(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.tasks.tasks.KEPT", 4)
-    clock = ManualClock()
-    async with Runtime(Mill().tool, clock=clock) as runtime, bare(runtime, WITH_TASKS) as client:
-        first = await client.call("grind")
-        await clock.advance(5)
-        second = await client.call("grind")
+async def test_without_a_store_tasks_are_remembered_for_less_when_there_are_many(monkeypatch):
+    monkeypatch.setattr("toolwright.gateway.mcp.tasks.promises.MOST", 4)
+    async with bare(Runtime(Mill().tool), WITH_TASKS) as client:
+        told = [(await client.call("grind"))["ttlMs"] for _ in range(4)]
 
-    assert (first["ttlMs"], second["ttlMs"]) == (600_000, 5_000)
+    assert told == [600_000, 600_000, 600_000, 300_000]
 
 
 async def test_what_is_never_fetched_leaves_nothing_behind_in_the_server():
@@ -735,12 +754,15 @@ async def test_a_stream_that_is_left_costs_nothing_any_more():
         server = gateway.mcp.server(runtime)
         async with bare(server, WITH_TASKS) as client:
             task_id = (await client.call("grind"))["taskId"]
+            before = runtime.parts.listeners.heard
             number, _ = await client.begin("subscriptions/listen", notifications={"taskIds": [task_id]})
             await client.news("notifications/subscriptions/acknowledged")
             assert server.tasks.watch._signals
             await client.cancel(number)
             await eventually(lambda: not server.tasks.watch._signals)
-        assert not runtime.parts.listeners.heard
+            assert runtime.parts.listeners.heard == before
+            mill.may_end.set()
+            await eventually(lambda: not runtime.parts.listeners.heard)
 
 
 async def test_a_task_that_goes_on_in_another_process_is_told_of_as_well(tmp_path):

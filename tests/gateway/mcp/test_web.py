@@ -147,6 +147,29 @@ async def test_a_token_that_cannot_be_checked_is_no_good_and_no_crash():
     assert b"10.0.0.1" not in answer.body
 
 
+@pytest.mark.parametrize("given", [{"name": "ada"}, 7, True, b"ada"])
+async def test_a_function_that_gives_no_name_lets_nobody_in_and_is_told_of(given, caplog):
+    async with listening(add, token=lambda shown: given) as site:
+        answer = await site.ask(calling("add", bearer("x"), a=1, b=1))
+
+    assert answer.status == 503
+    assert f"gave a {type(given).__name__}, and neither a user's name nor None" in caplog.text
+
+
+async def test_refusals_are_told_once_a_minute_of_each_kind(caplog):
+    async with listening(add, token="s3cret") as site:
+        for _ in range(3):
+            await site.ask(calling("add", bearer("x"), a=1, b=1))
+            await site.ask(calling("add", ("Host", "evil.test"), a=1, b=1))
+            await site.ask(calling("add", ("Origin", "http://evil.test"), a=1, b=1))
+
+    told = [record.getMessage() for record in caplog.records if record.name == "toolwright"]
+    assert len(told) == 3
+    assert told[0] == "A request without a good token was refused (401)."
+    assert told[1].startswith("A request for the host 'evil.test' was refused (421).")
+    assert told[2].startswith("A request from the origin 'http://evil.test' was refused (403).")
+
+
 @pytest.mark.parametrize("token", ["", " x", "a\nb", "é"])
 def test_a_token_that_no_header_could_hold_is_refused_at_once(token):
     with pytest.raises(DefinitionError, match="token"):

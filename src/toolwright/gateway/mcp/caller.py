@@ -8,9 +8,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
-    from mcp_types import ClientCapabilities
+    from mcp_types import ClientCapabilities, InitializeRequestParams
 
 TASKS = "io.modelcontextprotocol/tasks"
+LONGEST = 100
+"""Characters of a client's name that are kept."""
 
 
 class Caller(NamedTuple):
@@ -25,13 +27,16 @@ class Caller(NamedTuple):
     """Whether its person can be sent to an address."""
     tasks: bool
     """Whether it may be given a task in place of a result."""
+    by: str = "mcp"
+    """Who answers through it, for the audit: the client, as it calls itself."""
 
 
 def caller_of(ctx: ServerRequestContext[Any, Any], user: str | None) -> Caller:
     """Who sent a request; `user` where it does not say."""
     modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
     asks = modern or ctx.session.can_send_request
-    return caller_with(ctx.session.client_capabilities, user_of(ctx) or user, modern=modern, asks=asks)
+    caller = caller_with(ctx.session.client_capabilities, user_of(ctx) or user, modern=modern, asks=asks)
+    return caller._replace(by=_by(ctx.session.client_params))
 
 
 def caller_with(known: ClientCapabilities | None, user: str | None, *, modern: bool, asks: bool) -> Caller:
@@ -45,6 +50,12 @@ def user_of(ctx: ServerRequestContext[Any, Any]) -> str | None:
     scope = getattr(ctx.request, "scope", None)
     token = getattr(scope.get("user"), "access_token", None) if scope is not None else None
     return None if token is None else token.subject or token.client_id
+
+
+def _by(said: InitializeRequestParams | None) -> str:
+    name = said.client_info.name[:LONGEST] if said is not None else ""
+    legible = "".join(each for each in name if each.isprintable()).strip()
+    return f"mcp:{legible}" if legible else "mcp"
 
 
 def _asked(known: ClientCapabilities | None) -> tuple[bool, bool]:

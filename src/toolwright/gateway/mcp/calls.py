@@ -15,7 +15,7 @@ from toolwright.gateway.mcp.asking import asked
 from toolwright.gateway.mcp.caller import Caller, caller_of
 from toolwright.gateway.mcp.older import fitting
 from toolwright.gateway.mcp.progress import following, wanted
-from toolwright.gateway.mcp.questions import Answers, Question, answer, question_of
+from toolwright.gateway.mcp.questions import TOO_LATE, Answers, Question, answer, question_of
 from toolwright.gateway.mcp.result import result_of
 from toolwright.gateway.mcp.served import Offered, Served
 from toolwright.gateway.mcp.state import State, mark_of
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 ROUNDS = 100
 """How often a person is asked within one request."""
-_TOO_LATE = ("conflict", "not_found")
-"""What somebody hears who answers what was answered already."""
 
 
 class Calls:
@@ -92,7 +90,7 @@ class _Turn:
     async def go_on(self, given: str, answers: Answers) -> dict[str, Any]:
         """The same call once more, with answers to what it asked."""
         state = State.read(given)
-        standing = None if state is None else await self._scope.standing(state.call_id)
+        standing = None if state is None else await self._standing(state.call_id)
         if state is None or standing is None or not self._is_about(standing, state):
             raise MCPError(INVALID_PARAMS, "This requestState is not, or no longer, known. Call the tool anew.")
         question = question_of(standing, self._caller)
@@ -107,6 +105,9 @@ class _Turn:
             return await self._tasks.go_on(self._caller, self._offered, self._arguments or {}, question, found)
         outcome = await self._answered(question, found)
         return self._result(standing.outcome) if outcome is None and standing.outcome else await self.told(outcome)
+
+    async def _standing(self, call_id: str) -> Standing | None:
+        return await self._served.standing(self._caller.user, call_id)
 
     def _is_about(self, standing: Standing, state: State) -> bool:
         return standing.tool == self._offered.listing.name and state.mark == mark_of(self._arguments)
@@ -131,7 +132,7 @@ class _Turn:
         for _ in range(ROUNDS):
             if not isinstance(outcome, Pending) or not outcome.call_id:
                 break
-            standing = await self._scope.standing(outcome.call_id)
+            standing = await self._standing(outcome.call_id)
             question = question_of(standing, self._caller)
             if question is None:
                 return await self._unasked(outcome, standing)
@@ -166,7 +167,7 @@ class _Turn:
 
     async def _after(self, question: Question) -> Outcome | None:
         """What became of a call whose caller did not answer; None if it still waits for that."""
-        standing = await self._scope.standing(question.call_id)
+        standing = await self._standing(question.call_id)
         if standing is None or (isinstance(standing.outcome, Pending) and standing.round == question.round):
             return None
         return standing.outcome or await self._settled(question.call_id)
@@ -174,8 +175,8 @@ class _Turn:
     async def _answered(self, question: Question, answers: Answers) -> Outcome | None:
         with self._leaving(question.call_id):
             async with following(self._ctx, self._served.runtime, question.call_id):
-                outcome = await answer(self._scope, question, answers)
-            if isinstance(outcome, Failed) and outcome.code in _TOO_LATE:
+                outcome = await answer(self._scope, question, answers, self._caller.by)
+            if isinstance(outcome, Failed) and outcome.code in TOO_LATE:
                 return await self._settled(question.call_id)  # somebody else was faster: what came of that counts
             return outcome
 
@@ -184,14 +185,14 @@ class _Turn:
     async def _moved(self, question: Question) -> None:
         """Wait until a question needs no answer any more."""
         await self._tasks.until(
-            self._scope, question.call_id, lambda standing: standing is None or standing.round != question.round
+            self._caller.user, question.call_id, lambda standing: standing is None or standing.round != question.round
         )
 
     async def _settled(self, call_id: str) -> Outcome:
         """What a call that others go on with comes to, or waits for next."""
         with self._leaving(call_id):
             standing = await self._tasks.until(
-                self._scope, call_id, lambda standing: standing is None or standing.outcome is not None
+                self._caller.user, call_id, lambda standing: standing is None or standing.outcome is not None
             )
         if standing is None or standing.outcome is None:
             raise MCPError(INVALID_PARAMS, "This call is no longer remembered.")

@@ -10,19 +10,13 @@ from mcp_types import INTERNAL_ERROR
 from pydantic import ValidationError
 
 if TYPE_CHECKING:
-    from mcp.server import Server
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
 log = logging.getLogger("toolwright")
 
 
-def contain(server: Server[Any]) -> None:
-    """Answer with a plain internal error where the library would send the text of any exception."""
-    if _contained not in server.middleware:
-        server.middleware.append(_contained)
-
-
-async def _contained(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+async def contained(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """A middleware: a plain internal error where the library would send the text of any exception."""
     try:
         return await call_next(ctx)
     except (MCPError, ValidationError):

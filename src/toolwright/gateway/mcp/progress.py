@@ -9,7 +9,7 @@ from math import inf, isfinite, nextafter
 from typing import TYPE_CHECKING, Any
 
 from toolwright.core.events import CallProgress, Event
-from toolwright.gateway.mcp.result import legible
+from toolwright.gateway.mcp.shown import words
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST = 100
 """Reports on their way; a client that is slower misses the oldest."""
+LONGEST = 1_000
+"""Characters of what one says."""
 
 
 def wanted(ctx: ServerRequestContext[Any, Any]) -> bool:
@@ -66,7 +68,7 @@ async def _tell(ctx: ServerRequestContext[Any, Any], waiting: asyncio.Queue[Call
             progress = nextafter(last, inf)
         last, message = progress, event.message or event.title
         with suppress(Exception):  # a client that does not want to know is no reason to end its call
-            await ctx.session.report_progress(progress, total, None if message is None else legible(message))
+            await ctx.session.report_progress(progress, total, None if message is None else words(message, LONGEST))
 
 
 def _measure(event: CallProgress, last: float, total: float | None) -> tuple[float, float | None]:

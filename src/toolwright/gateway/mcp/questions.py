@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict
 
-from toolwright.core.content import to_text
 from toolwright.core.errors import DefinitionError, InvalidArguments
 from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.core.rawschema import RawParameters
-from toolwright.gateway.mcp.result import legible, sound
+from toolwright.gateway.mcp.foreign import may_open
+from toolwright.gateway.mcp.result import sound
+from toolwright.gateway.mcp.shown import call, form, quoted, words, written
 from toolwright.gateway.mcp.state import State
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
 """What came back, `{"action": ..., "content": ...}`, by key."""
 
-LONGEST = 4_000
-"""Characters of arguments, or of a preview, that a person is shown."""
 _FLAT = {"string", "number", "integer", "boolean"}
 _ALWAYS = {"type": "boolean", "title": "Do not ask again", "default": False}
 
@@ -68,7 +67,7 @@ class Question(NamedTuple):
     def again(self, complaint: str) -> Question:
         """The same, and what was wrong with the answer."""
         asked = {
-            key: {**each, "message": f"{legible(complaint)} {each['message']}"} for key, each in self.requests.items()
+            key: {**each, "message": f"{words(complaint)} {each['message']}"} for key, each in self.requests.items()
         }
         return self._replace(requests=asked)
 
@@ -98,23 +97,23 @@ def _asked(standing: Standing, pending: Pending, user: str | None) -> tuple[str,
             key = str(request.get("key") or _ANSWER)
             return "question", {key: params} if (params := _params(request, pending.message)) else {}
         case "input", {"type": "object", "properties": Mapping()} if _is_flat(request):
-            return "form", {_ANSWER: _as_form(pending.message, request)}
+            return "form", {_ANSWER: _as_form(words(pending.message), request)}
     return "", {}
 
 
 def _params(request: Any, message: str) -> dict[str, Any] | None:
     match request:
         case {"mode": "form", "schema": {"properties": Mapping()} as schema}:
-            return _as_form(message or str(request.get("message", "")), schema)
-        case {"mode": "url", "url": str(url)}:
-            return {"mode": "url", "message": legible(message or str(request.get("message", ""))), "url": legible(url)}
+            return _as_form(words(message or str(request.get("message", ""))), schema)
+        case {"mode": "url", "url": str(url)} if may_open(url):
+            return {"mode": "url", "message": words(message or str(request.get("message", ""))), "url": url}
     return None
 
 
 def _as_form(message: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     """A form has these fields and no others."""
-    kept = {key: sound(schema[key]) for key in ("properties", "required", "$schema") if key in schema}
-    return {"mode": "form", "message": legible(message), "requestedSchema": {"type": "object", **kept}}
+    kept = sound(form({key: schema[key] for key in ("properties", "required", "$schema") if key in schema}))
+    return {"mode": "form", "message": message, "requestedSchema": {"type": "object", **kept}}
 
 
 def _form(message: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -129,13 +128,10 @@ def _always(user: str | None) -> dict[str, Any]:
 
 def _to_approve(standing: Standing, pending: Pending) -> str:
     """The question, and what exactly would run."""
-    parts = [pending.message, f"{standing.tool}({_cut(to_text(dict(standing.arguments)))})"]
+    about = standing.asked or standing  # a call that waits for another one is asked about that
+    parts = [words(pending.message), call(about.tool, about.arguments)]
     preview = pending.request.get("preview") if isinstance(pending.request, Mapping) else None
-    return "\n\n".join([*parts, *([_cut(to_text(preview))] if preview is not None else [])])
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... ({len(text) - LONGEST:,} characters more)"
+    return "\n\n".join([*parts, *([f"Its preview:\n{quoted(written(preview))}"] if preview is not None else [])])
 
 
 def _is_flat(schema: Mapping[str, Any]) -> bool:
@@ -154,24 +150,37 @@ def _is_field(field: Mapping[str, Any]) -> bool:
     return False
 
 
-async def answer(scope: Scope, question: Question, answers: Answers) -> Outcome | None:
-    """Give the call its answers, of which there is one for each request; None if it goes on waiting."""
+TOO_LATE = ("conflict", "not_found")
+"""What somebody hears who answers what was answered already."""
+
+
+async def answer(scope: Scope, question: Question, answers: Answers, by: str) -> Outcome | None:
+    """Give the call its answers, of which there is one for each request; None if it goes on waiting.
+
+    They count for this question alone, also where the call asks the next one by now.
+    """
+    call_id, to = question.call_id, _To(by=by, round=question.round)
     if question.kind == "several":
-        return await scope.settle(question.call_id, {key: _action(value) for key, value in answers.items()})
+        return await scope.settle(call_id, {key: _action(value) for key, value in answers.items()}, **to)
     [value] = answers.values()
     said, content = value.get("action"), value.get("content") or {}
     match question.kind, said:
         case "question", _:
-            return await scope.settle(question.call_id, _action(value))
+            return await scope.settle(call_id, _action(value), **to)
         case "approval", "accept":
-            return await scope.approve(question.call_id, always=content.get("always") is True)
+            return await scope.approve(call_id, always=content.get("always") is True, **to)
         case "approval", "decline":
-            return await scope.reject(question.call_id)
+            return await scope.reject(call_id, **to)
         case "form", "accept":
-            return await scope.settle(question.call_id, content)
+            return await scope.settle(call_id, content, **to)
         case "form", "decline":
-            return await scope.settle(question.call_id, Failed("rejected", "the person who was asked said no."))
+            return await scope.settle(call_id, Failed("rejected", "the person who was asked said no."), **to)
     return None  # dismissed: somebody may still answer elsewhere
+
+
+class _To(TypedDict):
+    by: str
+    round: int
 
 
 def _action(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -12,15 +14,16 @@ from pydantic_core import from_json, to_json
 
 from toolwright.core.content import Audio, Block, File, Image, Resource, block_text
 from toolwright.core.outcome import Done, Failed, Outcome, Pending
+from toolwright.gateway.mcp.foreign import OURS, harmless, unmarked
 from toolwright.runtime.outputs import NAME, told_of
 
 if TYPE_CHECKING:
     from toolwright.gateway.mcp.served import Offered
 
 _COMPLETE = {"resultType": "complete"}
-ROOT = "toolwright://outputs/"
+ROOT = f"{OURS}://outputs/"
 """What the addresses of artifacts begin with."""
-CODE, CALL, WAITS = "toolwright/code", "toolwright/callId", "toolwright/waitingFor"
+CODE, CALL, WAITS = f"{OURS}/code", f"{OURS}/callId", f"{OURS}/waitingFor"
 
 
 def result_of(outcome: Outcome, offered: Offered | None = None, *, is_modern: bool = True) -> dict[str, Any]:
@@ -28,15 +31,17 @@ def result_of(outcome: Outcome, offered: Offered | None = None, *, is_modern: bo
     is_typed = offered is not None and offered.is_typed
     match outcome:
         case Done():
-            return _done(outcome, is_typed, is_modern)
+            is_foreign = offered is None or offered.listing.kind != "function"
+            return _done(outcome, is_typed, is_modern, is_foreign)
         case Failed(code="interrupted"):
             raise MCPError(INTERNAL_ERROR, legible(outcome.message))
         case Failed():
-            return _failed(outcome, is_foreign=offered is not None and offered.listing.kind == "mcp")
+            return _failed(outcome, offered)
         case Pending():
             waits = {CALL: outcome.call_id, WAITS: outcome.waiting_for}
+            told = outcome.text if offered is None else offered.later.text(offered.listing.name, outcome)
             # Of a tool that says what its results look like, anything else is taken for a broken one.
-            return {**_COMPLETE, "content": [_text(outcome.text)], "isError": is_typed, "_meta": waits}
+            return {**_COMPLETE, "content": [_text(told)], "isError": is_typed, "_meta": waits}
 
 
 def legible(text: str) -> str:
@@ -56,28 +61,42 @@ def sound(value: Any) -> Any:
     return value
 
 
-def _failed(failed: Failed, *, is_foreign: bool) -> dict[str, Any]:
+def message_of(failed: Failed, offered: Offered | None) -> str:
+    """What a client is told of a failure. What a bug says of itself is for those who read our log."""
+    match failed.code, failed.data:
+        case "crashed", {"exception": str(kind)}:
+            # The tool that tells of others' calls has not crashed itself.
+            name = "The tool" if offered is None or offered.listing.kind == "internal" else offered.entry["name"]
+            return f"{name} crashed with {kind}. Its details are in the server's log."
+    return failed.message
+
+
+def _failed(failed: Failed, offered: Offered | None) -> dict[str, Any]:
     """A failure in our words, or in those of the server that told of it."""
+    is_foreign = offered is not None and offered.listing.kind == "mcp"
     match failed.data:
         case {"content": [_, *_] as blocks} if is_foreign and all(isinstance(block, Mapping) for block in blocks):
-            said = {key: sound(failed.data[key]) for key in ("content", "structuredContent") if key in failed.data}
+            said = {"content": [harmless(sound(block), is_foreign=True) for block in blocks]}
+            if isinstance(structured := failed.data.get("structuredContent"), Mapping):
+                said["structuredContent"] = sound(structured)
             beside = failed.data.get("_meta")
-            meta = {**(sound(beside) if isinstance(beside, Mapping) else {}), **_about(failed)}
-            if not isinstance(said.get("structuredContent", {}), dict):
-                del said["structuredContent"]
+            meta = {**(unmarked(sound(beside)) if isinstance(beside, Mapping) else {}), **_about(failed)}
             return {**_COMPLETE, **said, "isError": True, "_meta": meta}
-    content = [_text(failed.message), *_kept(_kept_of(failed))]
+    content = [_text(message_of(failed, offered)), *_kept(_kept_of(failed))]
     return {**_COMPLETE, "content": content, "isError": True, "_meta": _about(failed)}
 
 
 def _about(failed: Failed) -> dict[str, Any]:
-    again = {} if failed.retry_after is None else {"toolwright/retryAfter": failed.retry_after}
+    again = {} if failed.retry_after is None else {f"{OURS}/retryAfter": failed.retry_after}
     return {CODE: failed.code, **again}
 
 
 def _kept_of(failed: Failed) -> Any:
     """The summary of the artifact that a failure tells of, if it does."""
-    return failed.data.get(NAME) if isinstance(failed.data, Mapping) else told_of(failed.message)
+    if not isinstance(failed.data, Mapping):
+        return told_of(failed.message)
+    # What others say beside their failures tells of nothing that is kept here.
+    return failed.data.get(NAME) if failed.code == "over_budget" else None
 
 
 def _kept(summary: Any) -> list[dict[str, Any]]:
@@ -89,18 +108,22 @@ def _kept(summary: Any) -> list[dict[str, Any]]:
     return []
 
 
-def _done(done: Done, is_typed: bool, is_modern: bool) -> dict[str, Any]:
+def _done(done: Done, is_typed: bool, is_modern: bool, is_foreign: bool) -> dict[str, Any]:
     beside = done.metadata.get("blocks") if done._shown is None else None
     extras = beside if isinstance(beside, Mapping) else {}
-    blocks = [_block(block, extras.get(str(place))) for place, block in enumerate(done.content)]
-    blocks += _kept(told_of(done._shown) if done._shown is not None else None)
-    blocks += [_block(block, None) for block in done.attachments]
+    given = [
+        harmless(_block(block, extras.get(str(place))), is_foreign=is_foreign)
+        for place, block in enumerate(done.content)
+    ]
+    more = [harmless(_block(block, None), is_foreign=is_foreign) for block in done.attachments]
+    kept = _kept(told_of(done._shown) if done._shown is not None else None)
+    blocks = [*given, *kept, *more]
     result: dict[str, Any] = {**_COMPLETE, "content": blocks, "isError": False}
     structured = _structured(done, is_typed)
     if isinstance(structured, dict) or (is_modern and structured is not _NOTHING):
         result["structuredContent"] = structured
     if isinstance(meta := done.metadata.get("_meta"), Mapping):
-        result["_meta"] = sound(meta)
+        result["_meta"] = unmarked(sound(meta))
     return result
 
 
@@ -146,9 +169,19 @@ def _of(block: Block, about: Mapping[str, Any] | None) -> dict[str, Any]:
             uri = f"file:///{quote(block.filename or 'output', errors='replace')}"
             return _embedded({"uri": uri, "mimeType": block.mime_type, "blob": block.data}, about)
         case Image() | Audio() | File() if block.url:
-            return _link(block.url, getattr(block, "filename", ""), block.mime_type)
+            inline = _inline(block)
+            return _of(inline, None) if inline else _link(block.url, getattr(block, "filename", ""), block.mime_type)
         case _:
             return _text(block_text(block))
+
+
+_INLINE = re.compile(r"data:([\w.+-]+/[\w.+-]+)?;base64,([A-Za-z0-9+/]+={0,2})")
+
+
+def _inline(block: Image | Audio | File) -> Image | Audio | File | None:
+    """The same with its data in it, where they are in its address."""
+    found = _INLINE.fullmatch(block.url)
+    return replace(block, url="", data=found[2], mime_type=found[1] or block.mime_type) if found else None
 
 
 def _text(text: str) -> dict[str, Any]:

@@ -12,8 +12,10 @@ from mcp.server.caching import CacheHint
 from mcp.server.subscriptions import ListenHandler
 
 from toolwright.core.errors import DefinitionError
+from toolwright.core.shares import Most, Shares
 from toolwright.gateway.mcp.caller import TASKS
 from toolwright.gateway.mcp.calls import Calls
+from toolwright.gateway.mcp.contained import contained
 from toolwright.gateway.mcp.life import Life
 from toolwright.gateway.mcp.news import News
 from toolwright.gateway.mcp.options import Options
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 MOST_LISTENERS = 256
+MOST_WAITS, WAITING_BYTES = 1_000, 64 << 20
+"""Calls of one user that wait for somebody, and bytes that are kept of them."""
 _HINTS: dict[Any, CacheHint] = {
     "server/discover": CacheHint(FRESH, "private"),
     "tools/list": CacheHint(FRESH, "private"),
@@ -46,8 +50,9 @@ class RuntimeServer(Server[Any]):
     """A runtime as an MCP server. It is given a running runtime, or starts it as long as it is served."""
 
     def __init__(self, runtime: Runtime, options: Options) -> None:
-        self.runtime, self.news = runtime, News()
+        self.runtime, self.news = runtime, News(options.user)
         self.served = Served(runtime, options)
+        _bound(runtime)
         self.tasks, tools, outputs = Tasks(self.served), Tools(self.served), Outputs(self.served)
         self.listening = ListenHandler(self.news.bus, max_subscriptions=MOST_LISTENERS)
         self.life = Life(self.served, self.news, self.listening)
@@ -69,7 +74,7 @@ class RuntimeServer(Server[Any]):
         self.add_request_handler("tasks/get", GetTask, self.tasks.get)
         self.add_request_handler("tasks/update", UpdateTask, self.tasks.update)
         self.add_request_handler("tasks/cancel", CancelTask, self.tasks.cancel)
-        self.middleware = [self.news.meet]  # spans are the runtime's own
+        self.middleware = [self.news.meet, contained]  # spans are the runtime's own
         self._quick = Quick(self)
 
     @property
@@ -111,6 +116,13 @@ class RuntimeServer(Server[Any]):
         told = notification_options or NotificationOptions(tools_changed=True, resources_changed=True)
         # Tasks are an extension of the newer protocol alone.
         return super().create_initialization_options(told, experimental_capabilities, extensions or {})
+
+
+def _bound(runtime: Runtime) -> None:
+    """Whoever reaches this server can have calls wait for ever; so many are enough."""
+    waits = runtime.parts.waits
+    if waits.shares is None:
+        waits.shares = Shares(Most(MOST_WAITS, MOST_WAITS, WAITING_BYTES))
 
 
 def _our_version() -> str:

@@ -10,16 +10,22 @@ from weakref import WeakMethod, finalize
 
 from toolwright.core.errors import DefinitionError
 from toolwright.core.names import nearest
+from toolwright.gateway.mcp.borne import Borne
+from toolwright.gateway.mcp.later import NAME as ASKER
+from toolwright.gateway.mcp.later import Later
 from toolwright.gateway.mcp.result import sound
 from toolwright.runtime.outputs import NAME as READER
 
 if TYPE_CHECKING:
+    from toolwright.catalogue.catalogue import Catalogue
     from toolwright.catalogue.listing import Listing
     from toolwright.gateway.mcp.options import Options
     from toolwright.runtime.runtime import Runtime
     from toolwright.runtime.scope import Scope
+    from toolwright.runtime.standing import Standing
 
 MOST_SCOPES = 1_000
+MOST_NAMED = 20
 LONGEST = 200
 """Characters of a name that is looked for among others like it."""
 
@@ -30,6 +36,8 @@ class Offered(NamedTuple):
     entry: dict[str, Any]
     """What a client is shown of it."""
     listing: Listing
+    later: Later
+    """How clients are told that a call of it waits."""
 
     @property
     def task_support(self) -> str:
@@ -49,19 +57,25 @@ class Served:
 
     def __init__(self, runtime: Runtime, options: Options) -> None:
         self.runtime, self.options = runtime, options
+        self.later = Later(runtime.parts, options.on_wait)
         self._offered: dict[str, Offered] | None = None
         self._named: dict[str, Offered] | None = None
         self._scopes: dict[str | None, Scope] = {}
+        self._borne = Borne()
         forget = WeakMethod(self._forget)
         finalize(self, runtime.catalogue.watch(lambda: (found := forget()) and found()))
 
     def check(self) -> None:
-        """Raises `DefinitionError` if there is no such selection of tools."""
+        """Raises `DefinitionError` if there is no such selection of tools, and no tool whose name matches."""
+        name, catalogue = self.options.toolset, self.runtime.catalogue
+        if name is None:
+            return
         try:
-            if self.options.toolset is not None:
-                self.runtime.catalogue.toolset(self.options.toolset)
+            catalogue.toolset(name)
         except KeyError as error:
-            raise DefinitionError(error.args[0], fix="serve one that there is, or leave it out.") from None
+            if not catalogue.select(name):
+                raise DefinitionError(error.args[0], fix=_others(catalogue)) from None
+            catalogue.toolset(name, name)  # a glob; what comes later and matches belongs to it, too
 
     def _forget(self) -> None:
         self._offered = self._named = None
@@ -80,13 +94,14 @@ class Served:
             if (listing := self.runtime.catalogue.find(entry.get("name", ""))) is not None
         ]
         bearers = Counter(_own_name(listing) for _, listing in found)
-        taken = {entry["name"] for entry, _ in found}
+        taken = {READER, ASKER, *(entry["name"] for entry, _ in found)}
         made: dict[str, Offered] = {}
         for entry, listing in found:
             own = _own_name(listing)
-            short = self.options.short_names and bearers[own] == 1 and (own == entry["name"] or own not in taken)
-            name = own if short else entry["name"]
-            made[name] = Offered({**sound(entry), "name": name}, listing)
+            is_free = own not in taken and bearers[own] == 1 and self._borne.may_be(own, listing.name)
+            name = own if self.options.short_names and is_free else entry["name"]
+            self._borne.add(name, listing.name)
+            made[name] = Offered({**sound(entry), "name": name}, listing, self.later)
         return made
 
     def _described(self) -> list[dict[str, Any]]:
@@ -95,14 +110,19 @@ class Served:
             chosen = self.runtime.describe("mcp", toolset=toolset)
         except KeyError:  # the last of its tools has gone
             return []
-        if toolset is None or any(entry.get("name") == READER for entry in chosen):
+        if toolset is None:
             return chosen
-        # Whoever is given an output that was cut has to be able to read the rest.
-        return [*chosen, *(entry for entry in self.runtime.describe("mcp") if entry.get("name") == READER)]
+        # Whoever is given an output that was cut has to be able to read the rest, and to ask for what comes later.
+        missing = {READER, ASKER} - {entry.get("name") for entry in chosen}
+        return [*chosen, *(entry for entry in self.runtime.describe("mcp") if entry.get("name") in missing)]
 
     def find(self, name: str) -> Offered | None:
         """The tool of that name."""
-        return self.offered.get(name)
+        found = self.offered.get(name)
+        if found is None and name == ASKER and self.runtime.parts.durable:
+            self.later.show()  # whoever was told of it before a restart still knows it
+            found = self.offered.get(name)
+        return found
 
     def named(self, tool: str) -> Offered | None:
         """The tool that the runtime knows by that name."""
@@ -110,6 +130,21 @@ class Served:
         if self._named is None:
             self._named = {each.listing.name: each for each in offered.values()}
         return self._named.get(tool)
+
+    async def standing(self, user: str | None, call_id: str) -> Standing | None:
+        """How a call stands. To all but its own user, and where its tool is not served, it looks like an unknown id."""
+        scope = self.scope(user)
+        found = await scope.standing(call_id)
+        if found is None or found.user != scope.principal.user:
+            return None
+        return found if self._serves(found.tool) else None
+
+    def _serves(self, tool: str) -> bool:
+        """Whether clients may know of calls of a tool; one that was offered and has gone stays known."""
+        if self.named(tool) is not None:
+            return True
+        is_gone = self.runtime.catalogue.find(tool) is None
+        return is_gone and (self.options.toolset is None or tool in self._borne)
 
     def nearest(self, name: str) -> str:
         """A sentence about the names that were most likely meant; empty if there are none."""
@@ -124,6 +159,12 @@ class Served:
                 self._scopes.clear()
             scope = self._scopes[user] = self.runtime.scope(user=user) if user is not None else self.runtime
         return scope
+
+
+def _others(catalogue: Catalogue) -> str:
+    named = sorted({name for listing in catalogue for name in listing.tool.face.toolsets})
+    known = f"there is {', '.join(named[:MOST_NAMED])}" if named else "there is none"
+    return f"{known}; or give a glob of tools' names, as in 'git__*'."
 
 
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")

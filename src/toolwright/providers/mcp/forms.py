@@ -238,7 +238,7 @@ def _values(schema: dict[str, Any], answer: Any) -> Any:
 
 
 def _takes_alone(schema: dict[str, Any], answer: Any) -> bool:
-    """Whether a value without a name is that of the only field. Yes and no answer the question first, not a box in it."""
+    """Whether a value without a name is that of the only field. A yes answers the question, and not a box in it."""
     [(name, field)] = schema["properties"].items()
     if field.get("type") == "boolean":
         return name in schema.get("required", ())

@@ -53,6 +53,8 @@ class Weir:
     async def __aenter__(self) -> tuple[Reading, Writing]:
         read, write = await self._carrier.__aenter__()
         self.calls = Calls(write)
+        if (answer_to := getattr(write, "answer_to", None)) is not None:
+            answer_to(self.passes)
         return Reading(read, self), Writing(write, self)
 
     async def __aexit__(self, *error: Any) -> Any:

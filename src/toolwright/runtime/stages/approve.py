@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toolwright.core.copied import copied
 from toolwright.core.errors import InvalidArguments
 from toolwright.core.invoke import failed
 from toolwright.core.outcome import Failed, Outcome
@@ -72,7 +72,7 @@ class _Approve:
         return not await self.parts.granted(invocation.principal.user, self.granted)
 
     async def _ask(self, invocation: Invocation) -> Outcome:
-        invocation.arguments = deepcopy(invocation.arguments)  # what is shown now is what runs then
+        invocation.arguments = copied(invocation.arguments)  # what is shown now is what runs then
         pending = await question(invocation)
         decision = await from_approver(invocation, pending)
         return pending if decision is None else await self._go_on(invocation, decision)

@@ -11,7 +11,10 @@ from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed, on_the_way_out
 from toolwright.runtime.waiting import WaitingCall
+from toolwright.runtime.waits import Crowded
 from toolwright.store.errors import Unstorable
+
+_CROWDED = "too many calls wait for a person already. Have some of them answered first, or cancel some."
 
 
 def sound(pending: Pending) -> Pending:
@@ -52,6 +55,9 @@ def park(plan: Plan, proceed: Proceed) -> Proceed:
         except Unstorable as error:
             problem = f"{invocation.tool_name} cannot wait for an answer: {error}"
             return await end(invocation, Failed("invalid_arguments", problem, executed=invocation.began))
+        except Crowded:
+            problem = f"{invocation.tool_name} was not let wait: {_CROWDED}"
+            return await end(invocation, Failed("limit_exceeded", problem, executed=invocation.began))
         if not isinstance(wait, WaitingCall):  # somebody else was first, and has told the journal
             invocation.journalled = True
             return wait
@@ -60,6 +66,7 @@ def park(plan: Plan, proceed: Proceed) -> Proceed:
                 invocation.journalled = True
                 return await parts.waits.state_of(invocation.id, Principal()) or wait.pending()
             return await go_on(invocation)
+        parts.waits.rest(invocation)
         return wait.pending()
 
     async def end(invocation: Invocation, outcome: Outcome) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from operator import is_
 from typing import Any
 
@@ -14,6 +15,8 @@ from toolwright.core.tool import Tool
 
 MAX_CHARACTERS, MAX_WORK = 50_000, 1_000_000
 """json-repair is quadratic in escaped quotes; ten kilobytes of them take a second."""
+MAX_VALUES = 50_000
+"""About as many values are read in texts that may be JSON themselves: they came as texts, and nobody has counted."""
 _CLOSED = re.compile(r'["\]}]\s*\Z')
 _STRING = re.compile(r"""\"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+'""", re.DOTALL)
 _WORD = re.compile(r"(?<![\w.])[^\W\d]\w*+(?!\s*:)")
@@ -55,10 +58,14 @@ def _parsed(raw: Arguments, error: InvalidArguments) -> Any:
 def _unpacked(values: Any, error: InvalidArguments) -> dict[str, Any] | None:
     """Values that were encoded twice, as a whole or one by one."""
     if isinstance(values, str):
-        values = _parsed(values, error)
-    if not isinstance(values, dict):
+        values = None if _is_bulky([values]) else _parsed(values, error)
+    if not isinstance(values, dict) or _is_bulky(values.values()):
         return None
     return {name: _once_more(value) for name, value in values.items()}
+
+
+def _is_bulky(values: Iterable[Any]) -> bool:
+    return sum(value.count(mark) for value in values if isinstance(value, str) for mark in ",[{") > MAX_VALUES
 
 
 def _once_more(value: Any) -> Any:

@@ -12,6 +12,22 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from threading import Lock
 
 _one_at_a_time = Lock()
+_ours: set[int] = set()
+"""The descriptors of the protocol."""
+
+
+def _let_go() -> None:
+    """A child that a handler forks has no part in the protocol; and while it held it open, it would never end."""
+    nothing = os.open(os.devnull, os.O_RDWR) if _ours else -1
+    for each in _ours:
+        os.dup2(nothing, each, inheritable=False)
+    if _ours:
+        os.close(nothing)
+        _ours.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 @contextmanager
@@ -21,12 +37,14 @@ def diverted() -> Iterator[tuple[int, int]]:
         raise RuntimeError("This process serves over its standard streams already.")
     try:
         reading, writing = _kept(0, os.O_RDONLY), _kept(1, os.O_WRONLY)
+        _ours.update((reading, writing))
         try:
             _point(0, os.open(os.devnull, os.O_RDONLY))
             _point(1, _stderr())
             with redirect_stdout(sys.stderr):
                 yield reading, writing
         finally:
+            _ours.clear()
             _flush()  # what was printed meanwhile must not follow the last answer
             _point(0, reading)
             _point(1, writing)

@@ -20,14 +20,20 @@ from mcp_types import (
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from toolwright.gateway.mcp.pipe.bulk import MOST_VALUES, too_bulky
 from toolwright.gateway.mcp.pipe.lines import Overlong
 
 Message: TypeAlias = JSONRPCRequest | JSONRPCNotification | JSONRPCResponse | JSONRPCError
 
+LONGEST_ID = 256
+"""Characters of an id, or of a token of progress: what is sent to a client repeats them again and again."""
+LARGEST_OPENING = 64 << 10
+"""Bytes of `initialize`: what a client says of itself is kept as long as its session."""
 _ID = rb'"id"\s*:\s*("[^"\\]{0,100}"|\d{1,18})\s*'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
 _METHOD = rb'"method"\s*:\s*"[^"\\]{0,100}"\s*'
 _FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb",\s*|" + _METHOD + rb",\s*)*" + _ID + rb",")
+_ENDS = 1 << 10
 _LAST = re.compile(rb",\s*" + _ID + rb"(?:,\s*" + _VERSION + rb")?\}\s*$")
 
 
@@ -50,6 +56,8 @@ def read(line: bytes | Overlong) -> Message | Wrong:
     """A line as a message."""
     if isinstance(line, Overlong):
         return Wrong(INVALID_REQUEST, f"The message is longer than {line.most} bytes, and was not read.", _id_at(line))
+    if too_bulky(line):
+        return bulky(line)
     try:
         value = from_json(line, allow_inf_nan=False)
     except ValueError as error:
@@ -57,7 +65,31 @@ def read(line: bytes | Overlong) -> Message | Wrong:
     if not isinstance(value, dict):
         what = "a batch" if isinstance(value, list) else "no object"
         return Wrong(INVALID_REQUEST, f"This is {what}. Send one request, notification or response per line.")
+    if len(line) > LARGEST_OPENING and value.get("method") == "initialize":
+        return _refused(value, f"initialize has more than {LARGEST_OPENING} bytes. Say less of the client.")
+    if not is_brief(value):
+        return Wrong(INVALID_REQUEST, f"The id, or progressToken, has more than {LONGEST_ID} characters.")
     return _message(value)
+
+
+def bulky(line: bytes) -> Wrong:
+    """What is said about a message that is not read, because of all that is in it."""
+    found = _FIRST.match(line) or _LAST.search(line[-_ENDS:])
+    told = f"The message has too many values, more than {MOST_VALUES}, and was not read. Send less at once."
+    return Wrong(INVALID_REQUEST, told, json.loads(found[1]) if found else None)
+
+
+def is_brief(value: dict[str, Any]) -> bool:
+    """Whether the names that a request has for itself are not too long."""
+    if not _is_short(value.get("id")):
+        return False
+    params = value.get("params")
+    meta = params.get("_meta") if type(params) is dict else None
+    return type(meta) is not dict or _is_short(meta.get("progressToken"))
+
+
+def _is_short(name: Any) -> bool:
+    return name.bit_length() <= LONGEST_ID if type(name) is int else type(name) is not str or len(name) <= LONGEST_ID
 
 
 def _message(value: dict[str, Any]) -> Message | Wrong:
@@ -73,12 +105,20 @@ def _message(value: dict[str, Any]) -> Message | Wrong:
         return _malformed(value)
 
 
-def _malformed(value: dict[str, Any]) -> Wrong:
+def _known_id(value: dict[str, Any]) -> RequestId | None:
     found = value.get("id")
-    known = found if isinstance(found, str) or type(found) is int else None
+    return found if (isinstance(found, str) or type(found) is int) and _is_short(found) else None
+
+
+def _refused(value: dict[str, Any], problem: str) -> Wrong:
+    return Wrong(INVALID_REQUEST, problem, _known_id(value))
+
+
+def _malformed(value: dict[str, Any]) -> Wrong:
+    known = _known_id(value)
     if known is not None and "method" not in value and ("result" in value or "error" in value):
         return Wrong(INVALID_REQUEST, "This is no answer of JSON-RPC 2.0.", known, is_answer=True)
-    return Wrong(INVALID_REQUEST, "This is no request, notification or response of JSON-RPC 2.0.", known)
+    return _refused(value, "This is no request, notification or response of JSON-RPC 2.0.")
 
 
 def _id_at(line: Overlong) -> RequestId | None:

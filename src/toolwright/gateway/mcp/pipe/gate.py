@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 AT_ONCE = 256
 """Requests of one connection that run at the same time."""
+ROOM = 64 << 20
+"""Bytes of requests that run."""
 HELD = 8 << 20
 """Bytes of requests that wait for their turn."""
 BUSY = -32000
@@ -35,10 +37,13 @@ class Gate:
         settled: Callable[[], None],
         *,
         at_once: int = AT_ONCE,
+        room: int = ROOM,
         held: int = HELD,
     ) -> None:
         self._refuse, self._settled, self._at_once, self._most_held = refuse, settled, at_once, held
-        self._running: set[RequestId] = set()
+        self._running: dict[RequestId, int] = {}
+        """How many bytes each has."""
+        self._room = room
         self._held: dict[RequestId, bytes] = {}
         self._held_size = 0
         self.ready: deque[SessionMessage] = deque()
@@ -66,22 +71,25 @@ class Gate:
 
     def done(self, request: RequestId) -> None:
         """A request was answered: another may have its turn."""
-        self._running.discard(coerce_request_id(request))
-        while self._held and len(self._running) < self._at_once:
+        self._room += self._running.pop(coerce_request_id(request), 0)
+        while self._held and self._has_room(next(iter(self._held.values()))):
             line = self._held.pop(next(iter(self._held)))
             self._held_size -= len(line)
             message = read(line)
             assert isinstance(message, JSONRPCRequest)
-            self._pass(message, coerce_request_id(message.id))
+            self._pass(message, coerce_request_id(message.id), len(line))
         self._settled()
+
+    def _has_room(self, line: bytes) -> bool:
+        return len(self._running) < self._at_once and (len(line) <= self._room or not self._running)
 
     def _request(self, message: JSONRPCRequest, line: bytes | Overlong) -> None:
         key = coerce_request_id(message.id)
         assert isinstance(line, bytes)
         if key in self._running or key in self._held:
             self._refuse(Wrong(INVALID_REQUEST, "A request with this id is still running.", message.id))
-        elif message.method == "ping" or (len(self._running) < self._at_once and not self._held):
-            self._pass(message, key)
+        elif message.method == "ping" or (not self._held and self._has_room(line)):
+            self._pass(message, key, len(line))
         elif self._held_size + len(line) > self._most_held:
             told = f"{len(self._running)} requests run and {len(self._held)} wait. Try again once some were answered."
             self._refuse(Wrong(BUSY, f"Too many requests: {told}", message.id))
@@ -90,8 +98,9 @@ class Gate:
             self._held[key] = line
             self._held_size += len(line)
 
-    def _pass(self, message: JSONRPCRequest, key: RequestId) -> None:
-        self._running.add(key)
+    def _pass(self, message: JSONRPCRequest, key: RequestId, size: int) -> None:
+        self._running[key] = size
+        self._room -= size
         self.ready.append(SessionMessage(message, ServerMessageMetadata(on_request_unanswered=self._unanswered(key))))
 
     def _unanswered(self, key: RequestId) -> Callable[[], Awaitable[None]]:

@@ -9,7 +9,7 @@ from anyio import BrokenResourceError, ClosedResourceError, EndOfStream
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
 from toolwright.gateway.mcp.pipe.frames import Wrong, write
-from toolwright.gateway.mcp.pipe.gate import AT_ONCE, HELD, Gate
+from toolwright.gateway.mcp.pipe.gate import AT_ONCE, HELD, ROOM, Gate
 from toolwright.gateway.mcp.pipe.inlet import Inlet
 from toolwright.gateway.mcp.pipe.lines import Lines
 from toolwright.gateway.mcp.pipe.outlet import PATIENCE, Outlet
@@ -41,12 +41,13 @@ class Reading:
         *,
         most: int = MOST,
         at_once: int = AT_ONCE,
+        room: int = ROOM,
         held: int = HELD,
         patience: float = PATIENCE,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.outlet = Outlet(writing, roomy=self._go_on, lost=self.finish, patience=patience)
-        self.gate = Gate(self._refuse, self._settled, at_once=at_once, held=held)
+        self.gate = Gate(self._refuse, self._settled, at_once=at_once, room=room, held=held)
         self._lines, self._inlet = Lines(most), Inlet(reading, self._take)
         self._waiter: asyncio.Future[None] | None = None
         self._given = self._complaints = 0

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from toolwright.gateway.mcp.contained import contain
 from toolwright.gateway.mcp.pipe.diversion import diverted
 from toolwright.gateway.mcp.pipe.eras import converse
 from toolwright.gateway.mcp.pipe.reading import Reading, Writing
@@ -68,7 +67,6 @@ async def serve(runtime: Runtime, **options: Any) -> None:
     """
     made, task = server(runtime, **options), asyncio.current_task()
     assert task is not None
-    contain(made)
     async with pipe() as (reading, writing):
 
         def stop() -> None:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, SubscriptionsAcknowledgedNotification
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, SubscriptionsAcknowledgedNotification
 from pydantic import BaseModel
 
+from toolwright.core.shares import Most, Shares
+from toolwright.gateway.mcp.caller import user_of
 from toolwright.gateway.mcp.tasks.task import OVER
 from toolwright.gateway.mcp.tasks.watch import BEAT
 from toolwright.store.errors import StoreError
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("toolwright")
 MOST_IDS = 100
 """Tasks that one stream tells of."""
+MOST_OF_USER = 32
+"""Streams of one user."""
 EACH = 0.1
 """Seconds that a stream leaves for each of its tasks before it looks at all of them once more."""
 
@@ -37,11 +41,24 @@ class Listening:
 
     def __init__(self, lists: ListenHandler, tasks: Tasks) -> None:
         self._lists, self._tasks = lists, tasks
+        self._shares: Shares[object] = Shares(Most(of_user=MOST_OF_USER))
 
     async def __call__(
         self, ctx: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
     ) -> SubscriptionsListenResult:
         """One stream, until the client leaves or the server does."""
+        user, key = user_of(ctx), object()
+        if not self._shares.have_room(user):
+            raise MCPError(INTERNAL_ERROR, f"Too many streams: {MOST_OF_USER} of this user are open. Close one first.")
+        self._shares.take(key, user)
+        try:
+            return await self._listen(ctx, params)
+        finally:
+            self._shares.give_back(key)
+
+    async def _listen(
+        self, ctx: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
+    ) -> SubscriptionsListenResult:
         wanted = (params.notifications.model_extra or {}).get("taskIds")
         if wanted is None:
             return await self._lists(ctx, params)

@@ -27,5 +27,11 @@ class UpdateTask(GetTask):
     @property
     def answers(self) -> dict[str, Mapping[str, Any]]:
         """Those that have the form of a person's answer."""
-        found = {key: value for key, value in self.input_responses.items() if isinstance(value, Mapping)}
-        return {key: value for key, value in found.items() if value.get("action") in ("accept", "decline", "cancel")}
+        return {key: value for key, value in self.input_responses.items() if _is_answer(value)}
+
+
+def _is_answer(value: Any) -> bool:
+    match value:
+        case {"action": "accept" | "decline" | "cancel"}:
+            return isinstance(value.get("content"), Mapping | None)
+    return False

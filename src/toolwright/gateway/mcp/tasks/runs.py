@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from toolwright.core.events import CallProgress, Event
 from toolwright.core.outcome import Failed, Outcome
 from toolwright.runtime.standing import conclude
 
@@ -20,6 +21,8 @@ Run: TypeAlias = asyncio.Task[Outcome | None]
 log = logging.getLogger("toolwright")
 MOST, MOST_OF_USER = 1_000, 200
 """Tasks that run at the same time, in all and of one user."""
+LONGEST = 1_000
+"""Characters of a report."""
 
 
 class Runs:
@@ -28,6 +31,8 @@ class Runs:
     def __init__(self, runtime: Runtime, watch: Watch) -> None:
         self._runtime, self._watch = runtime, watch
         self._running: dict[str, Run] = {}
+        self._said: dict[str, str] = {}
+        self._unlisten: Callable[[], None] | None = None
         self._users: Counter[str | None] = Counter()
 
     def __contains__(self, task_id: str) -> bool:
@@ -35,6 +40,18 @@ class Runs:
 
     def __len__(self) -> int:
         return len(self._running)
+
+    def said(self, task_id: str) -> str | None:
+        """What a task that runs here last reported."""
+        return self._said.get(task_id)
+
+    def _hear(self, event: Event) -> None:
+        if (
+            isinstance(event, CallProgress)
+            and event.call_id in self._running
+            and (told := event.message or event.title)
+        ):
+            self._said[event.call_id] = told[:LONGEST]
 
     def have_room(self, user: str | None) -> bool:
         """Whether one more may run for a user."""
@@ -44,6 +61,8 @@ class Runs:
         """Have it done, however long that takes and whoever leaves."""
         run = self._running[task_id] = self._runtime.parts.reaper.own(self._carried_out(task_id, work))
         self._users[user] += 1
+        if self._unlisten is None:
+            self._unlisten = self._runtime.listen(self._hear)
         run.add_done_callback(lambda ended: self._over(task_id, user, ended))
         return run
 
@@ -62,6 +81,10 @@ class Runs:
     def _over(self, task_id: str, user: str | None, run: Run) -> None:
         if self._running.get(task_id) is run:
             del self._running[task_id]
+            self._said.pop(task_id, None)
+        if not self._running and self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
         self._users[user] -= 1
         if not self._users[user]:
             del self._users[user]

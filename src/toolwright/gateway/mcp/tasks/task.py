@@ -9,8 +9,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
 from toolwright.core.outcome import Failed, Outcome, Pending
+from toolwright.gateway.mcp.progress import LONGEST
 from toolwright.gateway.mcp.questions import Question
-from toolwright.gateway.mcp.result import legible, result_of
+from toolwright.gateway.mcp.result import message_of, result_of
+from toolwright.gateway.mcp.shown import words
 
 if TYPE_CHECKING:
     from toolwright.gateway.mcp.served import Offered
@@ -23,9 +25,19 @@ OVER = ("completed", "cancelled", "failed")
 
 
 def task_of(
-    standing: Standing, outcome: Outcome | None, question: Question | None, *, ttl: int | None, offered: Offered | None
+    standing: Standing,
+    outcome: Outcome | None,
+    question: Question | None,
+    *,
+    ttl: int | None,
+    offered: Offered | None,
+    said: str | None = None,
 ) -> dict[str, Any]:
-    """All that `tasks/get` says of a call, but for the `resultType`."""
+    """All that `tasks/get` says of a call, but for the `resultType`.
+
+    Args:
+        said: what the call last reported.
+    """
     about = {
         "taskId": standing.call_id,
         "createdAt": _moment(standing.created_at),
@@ -35,16 +47,16 @@ def task_of(
     }
     match outcome:
         case None:
-            return {**about, "status": "working"}
+            return {**about, "status": "working", **({"statusMessage": words(said, LONGEST)} if said else {})}
         case Pending() if question is not None and question.requests:
-            asks = {"statusMessage": legible(outcome.message), "inputRequests": question.wire}
+            asks = {"statusMessage": words(outcome.message), "inputRequests": question.wire}
             return {**about, "status": "input_required", **asks}
         case Pending():
-            return {**about, "status": "working", "statusMessage": legible(outcome.message)}
+            return {**about, "status": "working", "statusMessage": words(outcome.message)}
         case Failed(code="cancelled"):
-            return {**about, "status": "cancelled", "statusMessage": legible(outcome.message)}
+            return {**about, "status": "cancelled", "statusMessage": words(outcome.message)}
         case Failed(code="crashed"):  # what broke is no answer of the tool
-            return {**about, **_failed(INTERNAL_ERROR, legible(outcome.message))}
+            return {**about, **_failed(INTERNAL_ERROR, words(message_of(outcome, offered)))}
     try:
         return {**about, "status": "completed", "result": result_of(outcome, offered)}
     except MCPError as error:

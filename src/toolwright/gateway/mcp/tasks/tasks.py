@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
+import re
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +19,14 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from toolwright.core.ids import new_id
 from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.gateway.mcp.caller import TASKS, Caller, caller_of
-from toolwright.gateway.mcp.questions import Answers, Question, answer, question_of
+from toolwright.gateway.mcp.questions import TOO_LATE, Answers, Question, answer, question_of
 from toolwright.gateway.mcp.result import result_of
 from toolwright.gateway.mcp.state import mark_of
+from toolwright.gateway.mcp.tasks.promises import Promises
 from toolwright.gateway.mcp.tasks.rounds import Heard, Rounds
 from toolwright.gateway.mcp.tasks.runs import Run, Runs
 from toolwright.gateway.mcp.tasks.task import task_of
 from toolwright.gateway.mcp.tasks.watch import Watch
-from toolwright.runtime.ledger import KEPT
 from toolwright.runtime.standing import conclude, is_at_work, note
 from toolwright.store.errors import StoreError
 
@@ -43,8 +44,8 @@ AT_ONCE = 0.05
 TRIES = 50
 LOST = 3_600.0
 """Seconds after which a call that nobody is known to run counts as lost."""
-IN_MEMORY = 600.0
-"""Seconds for which a task is remembered without a store, unless so many follow that the oldest have to go."""
+MOST_NOTED = 64 << 10
+"""Bytes of the answers that are kept until all of them are there."""
 
 
 class Tasks:
@@ -53,8 +54,7 @@ class Tasks:
     def __init__(self, served: Served) -> None:
         self._served, self.watch = served, Watch(served.runtime)
         self.runs, self._rounds = Runs(served.runtime, self.watch), Rounds()
-        self._begun: deque[float] = deque(maxlen=KEPT // 2)
-        """When the latest were, half as many as a runtime without a store remembers."""
+        self.promises = Promises(served.runtime)
         self.waiting: Counter[str] = Counter()
         """How many requests wait for each call that somebody was asked about."""
 
@@ -67,15 +67,16 @@ class Tasks:
         is_needed = offered.task_support == "required" and caller.modern
         if is_needed and not caller.tasks:
             raise missing_tasks()
-        if is_needed and not self.runs.have_room(caller.user):
-            raise MCPError(INTERNAL_ERROR, "Too many tasks are running already. Try again when some have ended.")
-        return caller.tasks and self.runs.have_room(caller.user)
+        has_room = self.runs.have_room(caller.user) and self.promises.have_room(caller.user)
+        if is_needed and not has_room:
+            raise MCPError(INTERNAL_ERROR, "Too many tasks run, or are remembered, already. Try again later.")
+        return caller.tasks and has_room
 
     async def begin(self, caller: Caller, offered: Offered, arguments: dict[str, Any]) -> dict[str, Any]:
         """A new call, which goes on without its caller."""
         # Whoever finds it unended later has to find out whether the runtime lives that began it.
         scope, call_id = self._served.scope(caller.user), f"{new_id()}@{self._served.runtime.parts.owner}"
-        self._begun.append(self._served.runtime.parts.clock.time())
+        self.promises.make(call_id, caller.user, arguments)
         running = self.runs.begin(call_id, caller.user, scope.call(offered.listing.name, arguments, call_id=call_id))
         return await self._given(caller, offered, arguments, call_id, running)
 
@@ -83,7 +84,7 @@ class Tasks:
         self, caller: Caller, offered: Offered, arguments: dict[str, Any], question: Question, answers: Answers
     ) -> dict[str, Any]:
         """A call that asked before it could begin, and goes on as a task now."""
-        work = answer(self._served.scope(caller.user), question, answers)
+        work = self._taken(caller, question, answers)
         running = self.runs.begin(question.call_id, caller.user, work)
         return await self._given(caller, offered, arguments, question.call_id, running)
 
@@ -94,7 +95,7 @@ class Tasks:
         scope, is_required = self._served.scope(caller.user), offered.task_support == "required"
         try:
             await asyncio.wait({running}, timeout=AT_ONCE)
-            while (standing := await scope.standing(call_id)) is None and not running.done():
+            while (standing := await self._served.standing(caller.user, call_id)) is None and not running.done():
                 await asyncio.wait({running}, timeout=AT_ONCE / 10)  # a task is told of once it can be found
         except asyncio.CancelledError:
             running.cancel()
@@ -113,6 +114,8 @@ class Tasks:
     async def made(self, caller: Caller, standing: Standing) -> dict[str, Any]:
         """The task that stands for a call, as it is when it is first told of."""
         task = await self.task(caller, standing)
+        if isinstance(standing.outcome, Pending) and task["status"] == "working" and not self._asked(standing, caller):
+            self._served.later.tell(standing.tool, standing.outcome)
         return {key: value for key, value in task.items() if key not in _DETAILS} | {"resultType": "task"}
 
     # Serving
@@ -125,26 +128,40 @@ class Tasks:
     async def update(self, ctx: ServerRequestContext[Any, Any], params: UpdateTask) -> dict[str, Any]:
         """Answers to what a task asks, all of them or some; those to anything else are ignored."""
         for _ in range(TRIES):  # somebody else may answer at the same moment
-            caller, scope, standing = await self._found(ctx, params.task_id)
+            caller, _, standing = await self._found(ctx, params.task_id)
             question = self._asked(standing, caller)
             if question is None or not (given := question.fitting(params.answers)):
                 break
             heard = Heard.read(standing.noted).with_more(question, given)
             if question.requests.keys() <= heard.answers.keys():
                 self._rounds.add(question)
-                _ = self.runs.begin(question.call_id, caller.user, self._answered(scope, question, heard.answers))
+                _ = self.runs.begin(question.call_id, caller.user, self._answered(caller, question, heard.answers))
                 break
+            if len(heard.text) > MOST_NOTED:
+                raise MCPError(INVALID_PARAMS, f"Answers that are not all there may have {MOST_NOTED:,} bytes.")
             if await note(self._served.runtime.parts, standing, heard.text):
                 break
         self.watch.tell(params.task_id)
         return {}
 
-    async def _answered(self, scope: Scope, question: Question, given: Answers) -> Outcome | None:
-        outcome = await answer(scope, question, given)
-        standing = await scope.standing(question.call_id)
-        if standing is not None and standing.round == question.round:  # it still waits for the same
-            self._rounds.remove(question)
-        return outcome
+    async def _answered(self, caller: Caller, question: Question, given: Answers) -> Outcome | None:
+        is_over = False
+        try:
+            outcome = await self._taken(caller, question, given)
+            standing = await self._served.standing(caller.user, question.call_id)
+            is_over = standing is None or standing.round != question.round
+            return outcome
+        finally:
+            if not is_over:  # it still waits for the same
+                self._rounds.remove(question)
+
+    async def _taken(self, caller: Caller, question: Question, given: Answers) -> Outcome | None:
+        """What comes of answers; where somebody else was faster, what came of theirs."""
+        outcome = await answer(self._served.scope(caller.user), question, given, caller.by)
+        if not isinstance(outcome, Failed) or outcome.code not in TOO_LATE:
+            return outcome
+        standing = await self._served.standing(caller.user, question.call_id)
+        return outcome if standing is None else standing.outcome
 
     async def cancel(self, ctx: ServerRequestContext[Any, Any], params: CancelTask) -> dict[str, Any]:
         """Nobody wants it any more; one that has ended stays as it is."""
@@ -156,11 +173,10 @@ class Tasks:
 
     async def _found(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> tuple[Caller, Scope, Standing]:
         caller = self.caller(ctx)
-        scope = self._served.scope(caller.user)
-        standing = await scope.standing(task_id)
+        standing = await self._served.standing(caller.user, task_id)
         if standing is None:
             raise MCPError(INVALID_PARAMS, "There is no such task, or it is no longer remembered.")
-        return caller, scope, standing
+        return caller, self._served.scope(caller.user), standing
 
     def caller(self, ctx: ServerRequestContext[Any, Any]) -> Caller:
         """Who asks about tasks; raises for whoever knows none."""
@@ -175,7 +191,7 @@ class Tasks:
 
     async def find(self, caller: Caller, task_id: str) -> dict[str, Any] | None:
         """All that is known of a task; None if there is none for this caller."""
-        standing = await self._served.scope(caller.user).standing(task_id)
+        standing = await self._served.standing(caller.user, task_id)
         return None if standing is None else await self.task(caller, standing)
 
     async def task(self, caller: Caller, standing: Standing) -> dict[str, Any]:
@@ -189,7 +205,8 @@ class Tasks:
             outcome = Failed("interrupted", f"{standing.tool} was interrupted: whoever ran it is gone.")
             await conclude(self._served.runtime.parts, standing.call_id, outcome)  # it stays so
         offered = self._served.named(standing.tool)
-        return task_of(standing, outcome, question, ttl=self._ttl(), offered=offered)
+        said = self.runs.said(standing.call_id)
+        return task_of(standing, outcome, question, ttl=self._ttl(standing), offered=offered, said=said)
 
     def _asked(self, standing: Standing, caller: Caller) -> Question | None:
         """What is open of a question."""
@@ -207,28 +224,29 @@ class Tasks:
         """Whether nobody goes on with a call that only whoever began it could go on with."""
         if standing.outcome is not None or standing.state != "idle" or standing.call_id in self.runs:
             return False
-        parts = self._served.runtime.parts
-        owner = standing.call_id.rpartition("@")[2]
-        if owner != parts.owner:
+        parts, task_id = self._served.runtime.parts, standing.call_id
+        if (begun := _BEGUN.fullmatch(task_id)) is None or any(each.known_id == task_id for each in parts.running):
+            return False
+        if (owner := begun["owner"]) != parts.owner:
             return not await is_at_work(parts, owner)
         return parts.clock.time() - standing.changed_at > LOST
 
-    def _ttl(self) -> int | None:
-        """Milliseconds for which a task is remembered at least; None for ever."""
+    def _ttl(self, standing: Standing) -> int | None:
+        """Milliseconds for which a task is remembered at least, from its beginning; None for ever."""
         parts = self._served.runtime.parts
         if parts.durable and parts.store is not None:
             kept = parts.store.retention.calls
         else:
-            is_busy = len(self._begun) == self._begun.maxlen
-            kept = min(IN_MEMORY, parts.clock.time() - self._begun[0]) if is_busy else IN_MEMORY
+            self.promises.make(standing.call_id, standing.user)
+            kept = self.promises.seconds(standing.call_id, standing.created_at)
         return None if kept is None else int(kept * 1000)
 
-    async def until(self, scope: Scope, call_id: str, true: Callable[[Standing | None], bool]) -> Standing | None:
+    async def until(self, user: str | None, call_id: str, true: Callable[[Standing | None], bool]) -> Standing | None:
         """How a call stands once something is true of it, or nobody goes on with it."""
         with self.watch.on(call_id) as signal:
             while True:
                 try:
-                    standing = await scope.standing(call_id)
+                    standing = await self._served.standing(user, call_id)
                     if true(standing) or standing is None or await self.is_lost(standing):
                         return standing
                 except StoreError as error:
@@ -236,6 +254,8 @@ class Tasks:
                 await signal.news()
 
 
+_BEGUN = re.compile(r"[0-9a-f]{36}@(?P<owner>[0-9a-f]{36})")
+"""The ids of calls that were begun as tasks. How others go on is known to those alone who made them."""
 _DETAILS = ("inputRequests", "result", "error", "resultType")
 
 

@@ -22,14 +22,16 @@ class Watch:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._signals: dict[str, list[Signal]] = {}
-        self._unlisten: Callable[[], None] | None = None
+        self._listeners = 0
+        self._unlisten: Callable[[], None]
 
     @contextmanager
     def on(self, *call_ids: str) -> Iterator[Signal]:
         """News of these calls."""
         signal = Signal()
-        if self._unlisten is None:
+        if not self._listeners:
             self._unlisten = self._runtime.listen(self._hear)
+        self._listeners += 1
         for call_id in call_ids:
             self._signals.setdefault(call_id, []).append(signal)
         try:
@@ -37,14 +39,14 @@ class Watch:
         finally:
             for call_id in call_ids:
                 self._leave(call_id, signal)
+            self._listeners -= 1
+            if not self._listeners:
+                self._unlisten()
 
     def _leave(self, call_id: str, signal: Signal) -> None:
         self._signals[call_id].remove(signal)
         if not self._signals[call_id]:
             del self._signals[call_id]
-        if not self._signals and self._unlisten is not None:
-            self._unlisten()
-            self._unlisten = None
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, (CallEnded, CallPending, CallSettled)):

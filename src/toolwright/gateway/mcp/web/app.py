@@ -7,19 +7,19 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import RequestBodyLimitMiddleware
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Mount
 
 from toolwright.core.errors import DefinitionError
-from toolwright.gateway.mcp.contained import contain
 from toolwright.gateway.mcp.pipe.reading import MOST
 from toolwright.gateway.mcp.runtime_server import server
+from toolwright.gateway.mcp.web.admission import Admission, OwnedSessions
 from toolwright.gateway.mcp.web.bodies import Bodies
 from toolwright.gateway.mcp.web.flights import Flights
 from toolwright.gateway.mcp.web.hosts import Hosts
+from toolwright.gateway.mcp.web.short import Short
 from toolwright.gateway.mcp.web.token import Guarded, Token
 
 if TYPE_CHECKING:
@@ -54,11 +54,13 @@ def app(
         options: those of `server`.
     """
     made = server(runtime, **options)
-    contain(made)
-    made.middleware.append(Flights())
+    flights = Flights()
+    short = Short(made, flights)
+    made.middleware += [flights, short.meet]
     # The library need not look at hosts and origins: `Hosts` has done so, for every path and session.
-    sessions = StreamableHTTPSessionManager(made, session_idle_timeout=IDLE, max_sessions=SESSIONS)
-    inner: ASGIApp = RequestBodyLimitMiddleware(Bodies(sessions.handle_request), MOST)
+    sessions = OwnedSessions(made, session_idle_timeout=IDLE, max_sessions=SESSIONS)
+    short.sessions.library = sessions
+    inner: ASGIApp = Admission(RequestBodyLimitMiddleware(Bodies(sessions.handle_request, short), MOST))
     if token is not None:
         inner = Guarded(inner, token)
 
@@ -100,21 +102,18 @@ async def _nothing_left() -> AsyncIterator[None]:
     """End what the library behind event streams leaves running, unless an app beside this one has streams."""
     from sse_starlette import sse
 
-    before = asyncio.all_tasks()
     try:
         yield
     finally:
-        streams = sse._get_shutdown_state().events
-        watching = (
-            []
-            if streams
-            else [
-                task
-                for task in asyncio.all_tasks() - before
-                if getattr(task.get_coro(), "cr_code", None) is sse._shutdown_watcher.__code__
-            ]
-        )
+        # One that has no streams to look after is nobody's: the next stream would start another.
+        watching = [] if sse._get_shutdown_state().events else [*filter(_is_watcher, asyncio.all_tasks())]
         for task in watching:
             task.cancel()
         if watching:
             await asyncio.wait(watching)
+
+
+def _is_watcher(task: asyncio.Task[Any]) -> bool:
+    from sse_starlette import sse
+
+    return getattr(task.get_coro(), "cr_code", None) is sse._shutdown_watcher.__code__

@@ -6,25 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_NAME_HEADER, MCP_PROTOCOL_VERSION_HEADER, decode_header_value
-from mcp_types import HEADER_MISMATCH, INVALID_REQUEST, JSONRPCRequest, RequestId
+from mcp_types import HEADER_MISMATCH, INVALID_REQUEST, JSONRPCNotification, JSONRPCRequest, RequestId
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
+from toolwright.gateway.mcp.pipe.bulk import too_bulky
 from toolwright.gateway.mcp.pipe.frames import Wrong, read, write
+from toolwright.gateway.mcp.web.admission import held
+from toolwright.gateway.mcp.web.sessions import SESSION
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-SESSION = "mcp-session-id"
+    from toolwright.gateway.mcp.web.short import Short
+
+_CANCELLED = "notifications/cancelled"
 _TAKE_UP = b"last-event-id"
 
 
 class Bodies:
     """Lets requests that are messages through to an app. They come whole: how large they are was seen before."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, short: Short) -> None:
+        self._app, self._short = app, short
         self._running: set[tuple[str, RequestId]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -33,12 +38,16 @@ class Bodies:
             await self._app(_from_the_start(scope), receive, send)
             return
         came, headers = await receive(), Headers(scope=scope)
+        if came.get("more_body", True):  # whoever sent it has gone half way
+            return
+        body = came.get("body", b"")
+        if (hold := held(scope)) is not None:
+            hold.weigh(len(body))
         if headers.get(MCP_PROTOCOL_VERSION_HEADER) in (None, *HANDSHAKE_PROTOCOL_VERSIONS):
             await self._legacy(came, headers, scope, _again(came, receive), send)
-        elif (wrong := _misnamed_task(came.get("body", b""), headers)) is not None:
-            await _refused(wrong)(scope, receive, send)
-        else:
-            await self._app(scope, _again(came, receive), send)
+        elif too_bulky(body) or not await self._short.modern(came, scope, receive, send):
+            wrong = wrong_with(body, headers)
+            await (self._app if wrong is None else _refused(wrong))(scope, _again(came, receive), send)
 
     async def _legacy(self, came: Message, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
         """The library would tell what its validation thinks of a message, and loses the first of two with one id."""
@@ -48,6 +57,8 @@ class Bodies:
             return
         session = headers.get(SESSION)
         if session is None or not isinstance(message, JSONRPCRequest):
+            if session is not None and isinstance(message, JSONRPCNotification) and message.method == _CANCELLED:
+                self._short.cancel((message.params or {}).get("requestId"), session, scope)
             await self._app(scope, receive, send)
             return
         key = session, coerce_request_id(message.id)
@@ -57,7 +68,8 @@ class Bodies:
             return
         self._running.add(key)
         try:
-            await self._app(scope, receive, send)
+            if (rest := await self._short.legacy(message, session, scope, receive, send)) is not None:
+                await self._app(rest.scope, receive, rest.send)
         finally:
             self._running.discard(key)
 
@@ -70,12 +82,17 @@ def _from_the_start(scope: Scope) -> Scope:
 _OF_TASKS = ("tasks/get", "tasks/update", "tasks/cancel")
 
 
-def _misnamed_task(body: bytes, headers: Headers) -> Wrong | None:
-    """What is wrong if the header that names the task does not: the library compares those of its own methods only."""
-    if headers.get(MCP_METHOD_HEADER) not in _OF_TASKS:
-        return None
+def wrong_with(body: bytes, headers: Headers) -> Wrong | None:
+    """What is wrong with a request of the newer protocol, read as strictly as those of the older one."""
     message = read(body)
-    if not isinstance(message, JSONRPCRequest) or message.method != headers.get(MCP_METHOD_HEADER):
+    if isinstance(message, Wrong):
+        return message
+    return _misnamed_task(message, headers) if isinstance(message, JSONRPCRequest) else None
+
+
+def _misnamed_task(message: JSONRPCRequest, headers: Headers) -> Wrong | None:
+    """What is wrong if the header that names the task does not: the library compares those of its own methods only."""
+    if message.method not in _OF_TASKS or message.method != headers.get(MCP_METHOD_HEADER):
         return None  # which the library tells
     named = headers.getlist(MCP_NAME_HEADER)
     asked: Any = (message.params or {}).get("taskId")

@@ -6,12 +6,16 @@ A client of the older protocol may close the answer's stream, and its request ru
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolwright.gateway.mcp.pipe.gate import AT_ONCE, BUSY
-from toolwright.gateway.mcp.web.bodies import SESSION
+from toolwright.gateway.mcp.web.admission import held
+from toolwright.gateway.mcp.web.sessions import SESSION
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -26,16 +30,33 @@ class Flights:
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Let a request run, or refuse it."""
-        session = ctx.request.headers.get(SESSION) if ctx.request is not None and ctx.request_id is not None else None
+        if ctx.request is None or ctx.request_id is None or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return await call_next(ctx)
+        with held(ctx.request.scope) or nullcontext():
+            return await self._in_session(ctx, call_next, ctx.request.headers.get(SESSION))
+
+    async def _in_session(
+        self, ctx: ServerRequestContext[Any, Any], call_next: CallNext, session: str | None
+    ) -> HandlerResult:
         if session is None:
             return await call_next(ctx)
-        if self._running[session] >= self._at_once:
+        if not self.has_room(session):
             raise MCPError(
                 code=BUSY, message=f"Too many requests: {self._at_once} run. Try again once one was answered."
             )
+        with self.one(session):
+            return await call_next(ctx)
+
+    def has_room(self, session: str) -> bool:
+        """Whether one more may run."""
+        return self._running[session] < self._at_once
+
+    @contextmanager
+    def one(self, session: str) -> Iterator[None]:
+        """Count one that runs."""
         self._running[session] += 1
         try:
-            return await call_next(ctx)
+            yield
         finally:
             self._running[session] -= 1
             if not self._running[session]:

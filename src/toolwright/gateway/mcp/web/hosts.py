@@ -13,12 +13,17 @@ from urllib.parse import urlsplit
 from starlette.responses import JSONResponse
 
 from toolwright.core.errors import DefinitionError
+from toolwright.gateway.mcp.seldom import Seldom
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 ANY = "*"
+LONGEST = 100
+"""Characters of a refused name that are told."""
+HOST_REFUSED = "A request for the host %s was refused (421). hosts= names those of this server, or --allow-host."
+ORIGIN_REFUSED = "A request from the origin %s was refused (403). origins= names those that may ask."
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?P<port>:\d{1,5})?")
 
 
@@ -26,7 +31,7 @@ class Hosts:
     """Lets requests for known hosts, from known origins, through to an app."""
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str], origins: Iterable[str]) -> None:
-        self._app = app
+        self._app, self._seldom = app, Seldom()
         self._hosts = LOOPBACK | {_checked(host, "hosts") for host in _listed(hosts, "hosts")}
         self._origins = frozenset(_checked(origin, "origins") for origin in _listed(origins, "origins"))
 
@@ -35,8 +40,10 @@ class Hosts:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         origins = [value for name, value in scope["headers"] if name == b"origin"]
         if len(hosts) != 1 or not self._is_ours(hosts[0].decode("latin-1").lower()):
+            self._seldom.warn("421", HOST_REFUSED, _quoted(hosts))
             await JSONResponse({"error": "This host is not served here."}, 421)(scope, receive, send)
         elif origins and not (len(origins) == 1 and self._may_ask(origins[0].decode("latin-1").lower())):
+            self._seldom.warn("403", ORIGIN_REFUSED, _quoted(origins))
             await JSONResponse({"error": "This origin may not ask."}, 403)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
@@ -51,6 +58,11 @@ class Hosts:
         scheme, _, host = origin.partition("://")
         found = _HOST.fullmatch(host)
         return scheme in ("http", "https") and found is not None and found["name"] in LOOPBACK
+
+
+def _quoted(values: list[bytes]) -> str:
+    """What a stranger sent, so that it can be read and does nothing else."""
+    return ascii(b", ".join(values).decode("latin-1")[:LONGEST])
 
 
 def _listed(given: Iterable[str], name: str) -> list[str]:

@@ -169,11 +169,12 @@ def reaching(settings: Settings | None, target: Target, max_frame: int) -> Setti
         allow_hosts=(*hosts, target.host) if hosts else (),
         ports=ports if ports is None or ports == "any" else {*ports, target.port},
         max_bytes=max_frame,
-        dialer=settings.dialer or _dial,
+        dialer=settings.dialer or promptly,
     )
 
 
-async def _dial(address: str, port: int, timeout: float | None) -> Any:
+async def promptly(address: str, port: int, timeout: float | None) -> Any:
+    """Open a connection on which nobody waits for a kernel."""
     from toolwright.outgoing.prompt import prompt  # loads an extra
 
     return await prompt(address, port, timeout)

@@ -1,0 +1,104 @@
+"""Admission: how much of this server one user may have at one time. What others need is left to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types import ErrorData, JSONRPCError
+from starlette.responses import Response
+
+from toolwright.core.shares import Most, Shares
+from toolwright.gateway.mcp.pipe.frames import write
+from toolwright.gateway.mcp.pipe.gate import AT_ONCE, BUSY, ROOM
+from toolwright.gateway.mcp.pipe.reading import MOST
+
+if TYPE_CHECKING:
+    from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
+    from mcp.server.streamable_http import StreamableHTTPServerTransport
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+SESSIONS_OF_USER = 100
+"""Sessions of the older protocol that one user may have."""
+_HELD = "toolwright.held"
+
+
+class Hold:
+    """One request, which counts as long as anybody holds it: its client, or what runs for it."""
+
+    def __init__(self, shares: Shares[Hold], user: str | None, size: int) -> None:
+        self._shares, self._user, self._size = shares, user, size
+        self._times = 0
+
+    def __enter__(self) -> None:
+        self._times += 1
+        self._shares.take(self, self._user, self._size)
+
+    def __exit__(self, *_: object) -> None:
+        self._times -= 1
+        if not self._times:
+            self._shares.give_back(self)
+
+    def weigh(self, size: int) -> None:
+        """It has so many bytes, as is known now."""
+        if size != self._size:
+            self._size = size
+            self._shares.give_back(self)
+            self._shares.take(self, self._user, size)
+
+
+def held(scope: Scope) -> Hold | None:
+    """That of a request."""
+    found: Hold | None = scope.get(_HELD)
+    return found
+
+
+class Admission:
+    """Lets requests through to an app, before their bodies are read, as long as their user has room."""
+
+    def __init__(self, app: ASGIApp, *, at_once: int = AT_ONCE, room: int = ROOM) -> None:
+        self._app = app
+        self._shares: Shares[Hold] = Shares(Most(of_user=at_once, bytes_of_user=room))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, or refuse it with 503."""
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        user, size = user_in(scope), _size(scope)
+        if not self._shares.have_room(user, size):
+            await _busy()(scope, receive, send)
+            return
+        hold = Hold(self._shares, user, size)
+        with hold:
+            await self._app({**scope, _HELD: hold}, receive, send)
+
+
+def user_in(scope: Scope) -> str | None:
+    """Whom the token of a request stands for; None if that is nobody in particular."""
+    token = getattr(scope.get("user"), "access_token", None)
+    return None if token is None else token.subject or token.client_id
+
+
+def _size(scope: Scope) -> int:
+    """How long its body will be; as long as it may be, if it does not say."""
+    said = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+    return min(int(said), MOST) if said.isdigit() and len(said) < 20 else MOST
+
+
+def _busy() -> Response:
+    told = "Too many requests, or too many bytes of them, run for this user. Try again once some were answered."
+    error = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=BUSY, message=told))
+    return Response(write(error).rstrip(), 503, media_type="application/json")
+
+
+class OwnedSessions(StreamableHTTPSessionManager):
+    """The library's sessions, of which one user may not have all."""
+
+    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        if requestor is not None and self._number_of(requestor) >= SESSIONS_OF_USER:
+            return None
+        return super()._admit_session(requestor)
+
+    def _number_of(self, requestor: Any) -> int:
+        return sum(each == requestor for each in self._session_owners.values())

@@ -1,0 +1,174 @@
+"""A client that can neither be asked nor take tasks asks for the result later."""
+
+import json
+from typing import Any
+
+import pytest
+from mcp import MCPError
+
+from tests.gateway.mcp.bare import TASKS, bare, text_of
+from tests.gateway.mcp.talking import ERAS, over_http, talking, visiting
+from toolwright import Pending, Runtime, ToolError, gateway, tool
+from toolwright.core.errors import DefinitionError
+
+eras = pytest.mark.parametrize("era", ERAS)
+
+
+@tool(effects={"write"}, confirm=True, confirm_message="Pay?", toolsets=("shop",))
+async def pay(amount: int) -> dict[str, int]:
+    """Pay somebody."""
+    if amount > 100:
+        raise ToolError("There is not so much.")
+    return {"paid": amount}
+
+
+async def names(client: Any) -> list[str]:
+    return [each.name for each in (await client.list_tools()).tools]
+
+
+async def waiting(client: Any, amount: int = 5) -> dict[str, Any]:
+    """What a model is told of a call that waits."""
+    return json.loads((await client.call_tool("pay", {"amount": amount})).content[0].text)
+
+
+async def result_of(client: Any, call_id: str) -> Any:
+    return await client.call_tool("call_result", {"call_id": call_id})
+
+
+@eras
+async def test_the_result_is_fetched_once_somebody_has_answered(era):
+    async with Runtime(pay) as runtime, talking(runtime, era) as client:
+        before = await names(client)
+        told = await waiting(client)
+        call_id = told["pendingToolCallId"]
+        early = await result_of(client, call_id)
+        await runtime.approve(call_id)
+        late = await result_of(client, call_id)
+
+        assert (before, await names(client)) == (["pay"], ["pay", "call_result"])
+    assert f"call_result(call_id='{call_id}')" in told["next"]
+    assert early.structured_content["status"] == "pending"
+    assert (early.structured_content["message"], early.is_error) == ("Pay?", False)
+    assert (late.structured_content, late.is_error) == ({"paid": 5}, False)
+
+
+@eras
+async def test_a_call_that_came_to_nothing_is_told_as_it_failed(era):
+    async with Runtime(pay) as runtime, talking(runtime, era) as client:
+        dear, rejected = [(await waiting(client, 500))["pendingToolCallId"] for _ in range(2)]
+        await runtime.approve(dear)
+        await runtime.reject(rejected, "no money")
+        failed, refused = await result_of(client, dear), await result_of(client, rejected)
+
+    assert (failed.is_error, failed.content[0].text) == (True, "There is not so much.")
+    assert (refused.is_error, refused.meta["toolwright/code"]) == (True, "rejected")
+    assert "no money" in refused.content[0].text
+
+
+async def test_users_ask_for_their_own_calls_alone():
+    users = {"a": "ada", "b": "bob"}
+    async with Runtime(pay) as runtime, over_http(runtime, token=users.get) as url:
+        async with visiting(url, token="a") as ada, visiting(url, token="b") as bob:
+            call_id = (await waiting(ada))["pendingToolCallId"]
+            others, own = await result_of(bob, call_id), await result_of(ada, call_id)
+        async with talking(runtime) as nobody:
+            strangers = await result_of(nobody, call_id)
+
+    assert own.structured_content["status"] == "pending"
+    for refused in (others, strangers):
+        assert (refused.is_error, refused.meta["toolwright/code"]) == (True, "not_found")
+
+
+async def test_a_call_that_never_waited_is_not_found():
+    async with Runtime(pay) as runtime, talking(runtime) as client:
+        await runtime.call("pay", {"amount": "x"}, call_id="mine")
+        await waiting(client)
+
+        assert (await result_of(client, "mine")).meta["toolwright/code"] == "not_found"
+
+
+async def test_without_a_store_it_is_said_that_the_call_waits_here_alone(tmp_path):
+    async with Runtime(pay) as runtime, talking(runtime) as client:
+        here = await waiting(client)
+    async with Runtime(pay, store=str(tmp_path / "calls.db")) as runtime, talking(runtime) as client:
+        kept = await waiting(client)
+
+    assert here["next"].endswith("It waits only while this server runs.")
+    assert "while this server runs" not in kept["next"]
+
+
+async def test_what_was_asked_before_a_restart_is_fetched_after_it(tmp_path):
+    store = str(tmp_path / "calls.db")
+    async with Runtime(pay, store=store) as runtime, talking(runtime) as client:
+        call_id = (await waiting(client))["pendingToolCallId"]
+        await runtime.approve(call_id)
+    async with Runtime(pay, store=store) as runtime, talking(runtime) as client:
+        assert await names(client) == ["pay"]
+
+        assert (await result_of(client, call_id)).structured_content == {"paid": 5}
+
+
+async def test_where_nothing_waits_there_is_no_such_tool():
+    async with talking(Runtime(pay)) as client:
+        with pytest.raises(MCPError, match="Unknown tool"):
+            await result_of(client, "any")
+
+
+async def test_it_is_offered_beside_a_selection_of_tools():
+    async with Runtime(pay) as runtime, talking(runtime, toolset="shop") as client:
+        await waiting(client)
+
+        assert await names(client) == ["pay", "call_result"]
+
+
+async def test_a_tool_of_that_name_stays_what_it_is():
+    @tool(effects={"read"})
+    async def call_result() -> str:
+        """Something else."""
+        return "something else"
+
+    async with Runtime(pay, call_result) as runtime, talking(runtime) as client:
+        told = await waiting(client)
+
+        assert "call_result" not in told["next"]
+        assert (await client.call_tool("call_result")).content[0].text == "something else"
+
+
+# Whoever runs the server
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"extensions": {TASKS: {}}}])
+async def test_whoever_serves_is_told_once_of_a_call_that_no_client_asks_about(capabilities):
+    heard: list[tuple[str, Pending]] = []
+    async with Runtime(pay) as runtime:
+        server = gateway.mcp.server(runtime, on_wait=lambda tool, pending: heard.append((tool, pending)))
+        async with bare(server, capabilities) as client:
+            told = await client.call("pay", {"amount": 5})
+
+    call_id = told.get("taskId") or json.loads(text_of(told))["pendingToolCallId"]
+    assert [(tool, pending.call_id, pending.waiting_for) for tool, pending in heard] == [("pay", call_id, "approval")]
+
+
+async def test_nobody_is_told_of_a_call_that_its_client_asks_about():
+    heard: list[str] = []
+    async with Runtime(pay) as runtime:
+        server = gateway.mcp.server(runtime, on_wait=lambda tool, pending: heard.append(tool))
+        async with bare(server) as client:
+            assert (await client.call("pay", {"amount": 5}))["resultType"] == "input_required"
+
+    assert heard == []
+
+
+async def test_whoever_fails_to_hear_it_is_in_nobodys_way(caplog):
+    def fails(tool: str, pending: Pending) -> None:
+        raise OSError("nobody is there")
+
+    async with talking(gateway.mcp.server(Runtime(pay), on_wait=fails)) as client:
+        assert (await waiting(client))["status"] == "pending"
+
+    assert "Nobody could be told that pay waits" in caplog.text
+
+
+def test_only_a_function_can_be_told():
+    with pytest.raises(DefinitionError, match="on_wait='x' cannot be called"):
+        gateway.mcp.server(Runtime(pay), on_wait="x")

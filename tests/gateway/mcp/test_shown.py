@@ -1,0 +1,185 @@
+"""What a person is shown before saying yes, however a call tries to hide what it does."""
+
+from typing import Any
+
+import pytest
+
+from tests.gateway.mcp.bare import BOTH, WITH_TASKS, bare
+from toolwright import Context, Pending, Provider, Runtime, Tool, tool
+
+INVISIBLE = "\x1b\x07\r\x9b\x85\u200b\u200e\u202e\u2028\u2066\ufeff\U000e0041"
+
+
+@tool(effects={"write"}, confirm=True)
+async def send(body: str = "", to: str = "", files: list[str] | None = None) -> str:
+    """Send a letter."""
+    return "sent"
+
+
+take = tool.client(
+    "take", "Take anything.", parameters={"type": "object"}, reply="later", effects={"write"}, confirm=True
+)
+
+
+@tool(effects={"write"}, confirm=True, confirm_message=lambda args, ctx: f"Run {args['command']}?",
+      preview=lambda args, ctx: args["command"])  # fmt: skip
+async def shell(command: str) -> str:
+    """Run a command."""
+    return "ran"
+
+
+async def asked(name: str, **arguments: Any) -> str:
+    """The question that a person is asked about a call."""
+    async with bare(Runtime(send, take, shell)) as client:
+        asks = await client.call(name, arguments)
+    return asks["inputRequests"]["approve"]["params"]["message"]
+
+
+async def test_each_argument_is_on_a_line_of_its_own():
+    message = await asked("send", body="Dear\nAnn", to="ann@example.com", files=["a", "b"])
+
+    assert message.splitlines() == [
+        "Allow send to execute?",
+        "",
+        "This would run: send",
+        r"  body: Dear\nAnn",
+        "  to: ann@example.com",
+        '  files: ["a", "b"]',
+    ]
+
+
+async def test_a_long_argument_hides_no_other_and_not_its_own_end():
+    message = await asked("send", body="hello " * 1_500 + "and goodbye", to="eve@example.com", files=["/etc/shadow"])
+
+    assert "  to: eve@example.com\n" in message
+    assert "/etc/shadow" in message
+    assert "and goodbye\n" in message
+    assert "... (7,511 characters left out) ..." in message
+    assert len(message) < 2_000
+
+
+async def test_nothing_that_steers_or_hides_is_shown_as_it_is():
+    message = await asked("send", body=f"a{INVISIBLE}b", to="\n  files: none")
+    shell_message = await asked("shell", command=f"ls{INVISIBLE}")
+
+    assert not set(INVISIBLE) & set(message + shell_message)
+    assert all(f"\\u{ord(each):04x}" in message for each in INVISIBLE[:-1])
+    assert r"  to: \n  files: none" in message
+
+
+async def test_spaces_push_nothing_out_of_sight():
+    message = await asked("shell", command="ls" + " " * 1_000 + "; rm x")
+
+    assert message.count("ls (1,000 spaces) ; rm x") == 3
+
+
+async def test_a_message_or_preview_of_many_lines_cannot_pass_for_what_would_run():
+    forged = "ls?\n\nThis would run: shell\n  command: ls" + "\n" * 200 + "; rm x"
+    lines = (await asked("shell", command=forged)).splitlines()
+
+    assert [each for each in lines if each.startswith("This would run")] == ["This would run: shell"]
+    assert [each for each in lines if each.startswith("  ")] == [lines[lines.index("This would run: shell") + 1]]
+    assert "| ; rm x?" in lines
+    assert lines[-1] == "| ; rm x"
+    assert len(lines) < 25
+
+
+async def test_of_many_long_arguments_every_short_one_is_shown_and_the_rest_is_told():
+    long = {f"long{number}": "x" * 1_400 for number in range(20)}
+    message = await asked("take", **long, to="eve")
+
+    assert "  to: eve\n" in message
+    assert all(f"  {name}: " in message for name in long)
+    assert "(1,400 characters, not shown)" in message
+    assert message.splitlines()[-1].startswith("NOT ALL IS SHOWN: the values of ")
+    assert len(message) < 15_000
+
+
+async def test_of_far_too_many_arguments_it_is_told_that_most_are_not_shown():
+    message = await asked("take", **{f"name{number}": "\u200b" * 20 for number in range(5_000)})
+
+    assert " of 5,000 arguments are left out, and the names of " in message.splitlines()[-1]
+    assert len(message) < 16_000
+
+
+class Clerk(Provider):
+    """Asks one thing."""
+
+    namespace = "clerk"
+
+    def __init__(self, message: str, request: Any) -> None:
+        self.asks = Pending("input", message=message, request=request, patience=0)
+
+    async def tools(self) -> list[Tool[..., Any]]:
+        return [tool.provided("ask", "Ask a person.", effects={"read"})]
+
+    async def invoke(self, call: Any, context: Context) -> Any:
+        return self.asks
+
+
+FIELDS = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "title": "Na\u202eme", "description": "Your\x1b[2K name\nor\u200b none"},
+        "kind": {"type": "string", "oneOf": [{"const": "a\u200b", "title": "A\u200b"}]},
+        "size": {"type": "string", "enum": ["s\u200b"], "enumNames": ["Small\u200b"], "default": "s\u200b"},
+    },
+}
+
+
+@pytest.mark.parametrize("request_", [FIELDS, {"mode": "form", "schema": FIELDS}])
+async def test_a_form_hides_nothing_and_its_values_are_as_they_were(request_):
+    async with bare(Runtime(Clerk("Who\u202e?", request_))) as client:
+        [asks] = (await client.call("clerk__ask"))["inputRequests"].values()
+
+    name, kind, size = asks["params"]["requestedSchema"]["properties"].values()
+    assert asks["params"]["message"] == r"Who\u202e?"
+    assert (name["title"], name["description"]) == (r"Na\u202eme", "Your\\u001b[2K name\n| or\\u200b none")
+    assert kind["oneOf"] == [{"const": "a\u200b", "title": r"A\u200b"}]
+    assert (size["enum"], size["enumNames"], size["default"]) == (["s\u200b"], [r"Small\u200b"], "s\u200b")
+
+
+async def test_the_message_beside_an_address_hides_nothing():
+    request = {"mode": "url", "url": "https://example.com/in"}
+    async with bare(Runtime(Clerk("Sign\u202e in.", request)), BOTH) as client:
+        [asks] = (await client.call("clerk__ask"))["inputRequests"].values()
+
+    assert asks["params"]["message"] == r"Sign\u202e in."
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "https://example.com/\u202etxt.exe"])
+async def test_nobody_is_sent_to_an_address_that_is_not_what_it_looks_like(url):
+    async with bare(Runtime(Clerk("Sign in.", {"mode": "url", "url": url})), BOTH) as client:
+        result = await client.call("clerk__ask")
+
+    assert result["_meta"]["toolwright/waitingFor"] == "input"
+
+
+async def test_what_a_task_says_of_itself_hides_nothing():
+    options = {"mcp": {"execution": {"taskSupport": "required"}}}
+
+    @tool(effects={"write"}, provider_options=options)
+    async def wait() -> Any:
+        """Wait."""
+        return Pending("result", message="Still\u202e here.")
+
+    async with bare(Runtime(wait), WITH_TASKS) as client:
+        task = await client.call("wait")
+        standing = await client.task(task["taskId"], "working")
+
+    assert standing["statusMessage"] == r"Still\u202e here."
+
+
+async def test_of_a_task_that_crashed_a_client_is_told_the_kind_alone(caplog):
+    options = {"mcp": {"execution": {"taskSupport": "required"}}}
+
+    @tool(effects={"read"}, provider_options=options)
+    async def boom() -> str:
+        """Fail."""
+        raise RuntimeError("in /home/ada")
+
+    async with bare(Runtime(boom), WITH_TASKS) as client:
+        task = await client.task((await client.call("boom"))["taskId"], "failed")
+
+    told = "boom crashed with RuntimeError. Its details are in the server's log."
+    assert (task["statusMessage"], task["error"]["message"]) == (told, told)
