@@ -103,5 +103,6 @@ def test_times_are_those_of_the_code():
     assert f"within {news.BUNDLE * 1000:g} ms" in PAGE
     assert f"else {promises.LONGEST / 60:g} minutes" in PAGE
     assert f"{promises.SHORTEST:g} seconds at least" in " ".join(PAGE.split())
+    assert f"and {bulk.EACH} for each value" in " ".join(PAGE.split())
     assert f"{gate.HELD >> 20} MiB of them" in " ".join(PAGE.split())
     assert outputs.FOR_GOOD == 24 * 3_600_000

@@ -136,3 +136,48 @@ async def test_a_runtime_is_at_work_until_it_leaves(tmp_path):
     async with Runtime() as alone:
         assert await is_at_work(alone.parts, alone.parts.owner)
         assert not await is_at_work(alone.parts, one.parts.owner)
+
+
+async def test_without_a_store_what_was_promised_is_remembered_however_many_follow(monkeypatch):
+    monkeypatch.setattr("toolwright.runtime.ledger.KEPT", 10)
+
+    @tool(effects={"write"})
+    async def note(what: str = "") -> str:
+        """Note."""
+        return "noted"
+
+    clock = ManualClock()
+    async with Runtime(note, clock=clock) as runtime:
+        for call_id in ("promised", "not promised"):
+            await runtime.call("note", {}, call_id=call_id)
+        runtime.parts.ledger.promised["promised"] = clock.time() + 60
+        await clock.advance(1)
+        for number in range(30):
+            await runtime.call("note", {}, call_id=f"c{number}")
+        kept = [await runtime.standing(each) is not None for each in ("promised", "not promised", "c29")]
+        await clock.advance(61)
+        for number in range(30, 60):
+            await runtime.call("note", {}, call_id=f"c{number}")
+        after = await runtime.standing("promised")
+
+    assert kept == [True, False, True]
+    assert after is None
+    assert runtime.parts.ledger.promised == {}
+
+
+async def test_large_arguments_of_what_is_over_are_remembered_in_a_store_alone(store):
+    @tool(effects={"write"})
+    async def note(what: str = "") -> str:
+        """Note."""
+        return "noted"
+
+    async with Runtime(note, store=store) as runtime:
+        await runtime.call("note", {"what": "x" * 100_000}, call_id="large")
+        await runtime.call("note", {"what": "x"}, call_id="small")
+        large, small = await runtime.standing("large"), await runtime.standing("small")
+        again = await runtime.call("note", {"what": "x" * 100_000}, call_id="large")
+        other = await runtime.call("note", {"what": "y" * 100_000}, call_id="large")
+
+    assert large.arguments == ({} if store is None else {"what": "x" * 100_000})
+    assert small.arguments == {"what": "x"}
+    assert (large.outcome.data, again.data, other.code) == ("noted", "noted", "conflict")

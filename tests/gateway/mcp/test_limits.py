@@ -18,7 +18,7 @@ from tests.gateway.mcp.lines_peer import META, call, connected, line, message
 from tests.gateway.mcp.processes import ROOT
 from tests.gateway.mcp.web_peer import LEGACY, MODERN, Connection, Header, Site, calling, listening, modern, request
 from toolwright import Runtime, tool
-from toolwright.gateway.mcp.pipe.bulk import MOST_VALUES, too_bulky
+from toolwright.gateway.mcp.pipe.bulk import EACH, MOST_VALUES, too_bulky, weight
 from toolwright.gateway.mcp.pipe.frames import LARGEST_OPENING, LONGEST_ID
 from toolwright.gateway.mcp.web.admission import Admission
 from toolwright.gateway.mcp.web.flights import Flights
@@ -144,6 +144,14 @@ def test_values_are_counted_about():
     assert not too_bulky(b"[" + b"1," * (MOST_VALUES - 2) + b"1]")
     assert too_bulky(b"[" + b"1," * (MOST_VALUES + 2) + b"1]")
     assert not too_bulky(json.dumps(["[,{" * MOST_VALUES, '"\\' * MOST_VALUES]).encode())
+
+
+def test_a_message_weighs_what_its_values_take():
+    text, lists = json.dumps(["x" * 30_000]).encode(), b"[" + b"[]," * 10_000 + b"1]"
+
+    assert len(text) == pytest.approx(weight(text), rel=0.1)
+    assert weight(lists) > 20_000 * EACH
+    assert weight(json.dumps("," * 1_000_000).encode()) < 10_000_000
 
 
 @pytest.mark.parametrize("packed", [b"[]," * (MUCH // 3), b'{\\"a\\":1},' * (MUCH // 10)])

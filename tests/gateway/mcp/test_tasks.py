@@ -16,7 +16,6 @@ from tests.gateway.mcp.talking import NEW, OLD, talking, within
 from tests.gateway.mcp.test_questions import NAME, Clerk, Till, form
 from toolwright import Context, Runtime, Store, Tool, ToolError, gateway, tool
 from toolwright.store.retention import Retention
-from toolwright.testing import ManualClock
 
 ONLY_TASKS = {"extensions": {TASKS: {}}}
 

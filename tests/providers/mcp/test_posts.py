@@ -8,12 +8,14 @@ import ssl
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
+import httpx2
 import pytest
 import trustme
 
 import toolwright.providers.mcp.talk  # noqa: F401 - it takes a second, which is no test's own
 from tests.providers.mcp.peers.bare import LISTENING, bare
 from toolwright import Pending, Runtime, mcp
+from toolwright.core.errors import Denied
 from toolwright.outgoing.answer import Answer, Unusual
 from toolwright.outgoing.settings import Settings
 from toolwright.outgoing.transport import GuardedTransport
@@ -509,6 +511,14 @@ async def secret(web, trust):
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+
+
+async def test_no_connection_is_made_past_the_guard():
+    transport = GuardedTransport(Settings())
+    for url in ("http://127.0.0.1/", "https://[::1]/", "http://169.254.169.254/", "http://localhost:8080/"):
+        with pytest.raises(Denied):
+            await transport.dial(httpx2.URL(url), 1.0)
+    await transport.aclose()
 
 
 # How answers are read

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 MOST_VALUES = 50_000
 """Values of one message, about; a text counts as one, however long it is."""
+EACH = 128
+"""Bytes that a value takes once it is read, about."""
 _SMALL = MOST_VALUES
 
 
@@ -16,6 +18,11 @@ def too_bulky(data: bytes) -> bool:
         return True
     # Roughly what is outside of texts: what is no JSON is not read either.
     return _marks(b"".join(bare.split(b'"')[::2])) > MOST_VALUES
+
+
+def weight(data: bytes) -> int:
+    """Bytes that a message takes as long as it is at work, about."""
+    return len(data) + EACH * min(_marks(data), MOST_VALUES)
 
 
 def _marks(data: bytes) -> int:

@@ -10,6 +10,7 @@ from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import INVALID_REQUEST, JSONRPCNotification, JSONRPCRequest, RequestId
 
+from toolwright.gateway.mcp.pipe.bulk import weight
 from toolwright.gateway.mcp.pipe.frames import Wrong, read
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Gate:
     ) -> None:
         self._refuse, self._settled, self._at_once, self._most_held = refuse, settled, at_once, held
         self._running: dict[RequestId, int] = {}
-        """How many bytes each has."""
+        """How much room each takes."""
         self._room = room
         self._held: dict[RequestId, bytes] = {}
         self._held_size = 0
@@ -77,11 +78,11 @@ class Gate:
             self._held_size -= len(line)
             message = read(line)
             assert isinstance(message, JSONRPCRequest)
-            self._pass(message, coerce_request_id(message.id), len(line))
+            self._pass(message, coerce_request_id(message.id), weight(line))
         self._settled()
 
     def _has_room(self, line: bytes) -> bool:
-        return len(self._running) < self._at_once and (len(line) <= self._room or not self._running)
+        return len(self._running) < self._at_once and (weight(line) <= self._room or not self._running)
 
     def _request(self, message: JSONRPCRequest, line: bytes | Overlong) -> None:
         key = coerce_request_id(message.id)
@@ -89,7 +90,7 @@ class Gate:
         if key in self._running or key in self._held:
             self._refuse(Wrong(INVALID_REQUEST, "A request with this id is still running.", message.id))
         elif message.method == "ping" or (not self._held and self._has_room(line)):
-            self._pass(message, key, len(line))
+            self._pass(message, key, weight(line))
         elif self._held_size + len(line) > self._most_held:
             told = f"{len(self._running)} requests run and {len(self._held)} wait. Try again once some were answered."
             self._refuse(Wrong(BUSY, f"Too many requests: {told}", message.id))

@@ -57,7 +57,8 @@ class Promises:
     def seconds(self, task_id: str, created_at: float) -> float:
         """For how long after it began it is remembered at least: as long as was promised, or as it has been."""
         made, seconds = self._made.get(task_id) or _Promise(self._runtime.parts.clock.time(), 0.0)
-        return seconds + max(0.0, made - created_at)
+        before = made - created_at
+        return seconds + (before if before > BEGINNING else 0.0)
 
     def _tidy(self) -> None:
         now = self._runtime.parts.clock.time()

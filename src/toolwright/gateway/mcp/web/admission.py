@@ -40,7 +40,7 @@ class Hold:
             self._shares.give_back(self)
 
     def weigh(self, size: int) -> None:
-        """It has so many bytes, as is known now."""
+        """It takes so many bytes, as is known now."""
         if size != self._size:
             self._size = size
             self._shares.give_back(self)

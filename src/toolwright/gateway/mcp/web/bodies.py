@@ -11,7 +11,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from toolwright.gateway.mcp.pipe.bulk import too_bulky
+from toolwright.gateway.mcp.pipe.bulk import too_bulky, weight
 from toolwright.gateway.mcp.pipe.frames import Wrong, read, write
 from toolwright.gateway.mcp.web.admission import held
 from toolwright.gateway.mcp.web.sessions import SESSION
@@ -42,7 +42,7 @@ class Bodies:
             return
         body = came.get("body", b"")
         if (hold := held(scope)) is not None:
-            hold.weigh(len(body))
+            hold.weigh(weight(body))
         if headers.get(MCP_PROTOCOL_VERSION_HEADER) in (None, *HANDSHAKE_PROTOCOL_VERSIONS):
             await self._legacy(came, headers, scope, _again(came, receive), send)
         elif too_bulky(body) or not await self._short.modern(came, scope, receive, send):
