@@ -2,9 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
+
 from bench.mcp_calls import over_http, over_stdio
 from bench.mcp_life import mcp_life
 from bench.mcp_proxy import GOAL, OURS, measured
+
+pytestmark = pytest.mark.timeout(30)  # other interpreters are started
 
 
 async def test_calls_over_stdio_are_measured_in_both_protocols():
