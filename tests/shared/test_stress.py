@@ -78,14 +78,23 @@ class Flaky:
         self._database: Any = store.database
         self._write, self._chance, self.on = self._database.write, chance, True
         self._database.write = self.write
+        self._failing = 0
+
+    async def over(self) -> bool:
+        """Whether no write is left that has been made, and has yet to fail."""
+        return self._failing == 0
 
     async def write(self, statements: list[Statement]) -> Any:
         about_slots = any("slots" in step.sql for step in statements)
-        if self.on and about_slots and self._chance.random() < 0.1:
+        if not (self.on and about_slots and self._chance.random() < 0.1):
+            return await self._write(statements)
+        self._failing += 1
+        try:
             if self._chance.random() < 0.5:
                 await self._write(statements)
             raise StoreUnavailable("The connection was lost.")
-        return await self._write(statements)
+        finally:
+            self._failing -= 1
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -99,6 +108,7 @@ async def test_a_store_that_fails_now_and_then_costs_calls_but_no_slots(address:
         outcomes = await asyncio.gather(*(one(chance.choice([a, b]), chance) for _ in range(200)))
         for each in flaky:
             each.on = False
+            await until(each.over)
         await until(lambda: free(a))
         after = await asyncio.gather(*(runtime.call("work") for runtime in (a, b) for _ in range(5)))
 
