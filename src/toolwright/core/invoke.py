@@ -117,15 +117,17 @@ def _log_crash(name: str, error: BaseException, redact: Redact | None) -> None:
 
 def outcome_of(name: str, value: Any) -> Outcome:
     """What a handler returned: an outcome, blocks of content, or any value that JSON can hold."""
-    match value:
-        case Pending():
-            return value.evolve()  # a copy: an outcome that came from a nested call keeps its own measurements
-        case Failed():
-            return value.evolve(executed=True)
-    if isinstance(value, (Iterator, AsyncIterator)):  # it may never end
+    if isinstance(value, Done):
+        done = value.evolve()  # a copy: an outcome that came from a nested call keeps its own measurements
+    elif isinstance(value, Pending):
+        return value.evolve()
+    elif isinstance(value, Failed):
+        return value.evolve(executed=True)
+    elif isinstance(value, (Iterator, AsyncIterator)):  # it may never end
         hint = "return a list, or write the tool itself as a generator"
         return Failed("crashed", f"{name} returned {type(value).__name__}: {hint}", executed=True)
-    done = value.evolve() if isinstance(value, Done) else _from_blocks(value) or Done(value)
+    else:
+        done = _from_blocks(value) or Done(value)
     try:
         return done.serialised()
     except Exception as error:

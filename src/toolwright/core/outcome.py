@@ -36,7 +36,7 @@ class _Outcome:
 
     def evolve(self, **changes: Any) -> Self:
         """The same outcome with some parts changed, and no measurements of its own."""
-        if unknown := changes.keys() - set(self._fields):
+        if changes and (unknown := changes.keys() - set(self._fields)):
             raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}.")
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)

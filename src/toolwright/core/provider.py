@@ -35,6 +35,8 @@ class Provider:
     """Whether it goes on trying after a start that failed, and tells with `changed` when it is there."""
     keeps_health: bool = False
     """Whether it knows by itself when the other side is down, and then refuses at once: nobody else counts failures."""
+    lets_go: bool = False
+    """Whether `invoke` and `resume` end at once when they are cancelled: then they run in the task of their caller."""
     on_conflict: Conflict = "error"
 
     async def start(self) -> None:

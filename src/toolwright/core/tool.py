@@ -117,6 +117,8 @@ class Tool(Generic[P, R]):
 
     def check(self, arguments: Arguments) -> dict[str, Any]:
         """Arguments as the handler takes them; raises `InvalidArguments`."""
+        if type(arguments) is dict:
+            return self.parameters.take(arguments)
         if isinstance(arguments, bytes):
             arguments = as_text(arguments)
         if isinstance(arguments, str) and arguments.strip():

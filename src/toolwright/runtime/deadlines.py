@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 
-from toolwright.core.clock import Clock, Timer, wake
+from toolwright.core.clock import Clock, Timer
 
 
 class Deadline:
     """One call's time limit."""
 
-    __slots__ = ("at", "line", "sleeper")
+    __slots__ = ("at", "line", "passed")
 
-    def __init__(self, line: _Line, at: float, sleeper: asyncio.Future[None]) -> None:
-        self.line, self.at, self.sleeper = line, at, sleeper
+    def __init__(self, line: _Line, at: float, passed: Callable[[], object]) -> None:
+        self.line, self.at, self.passed = line, at, passed
 
     def cancel(self) -> None:
         """The call ended in time."""
@@ -28,8 +28,8 @@ class _Line:
         self.running: dict[Deadline, None] = {}
         self.timer: Timer | None = None
 
-    def add(self, sleeper: asyncio.Future[None]) -> Deadline:
-        deadline = Deadline(self, self._clock.now() + self._seconds, sleeper)
+    def add(self, passed: Callable[[], object]) -> Deadline:
+        deadline = Deadline(self, self._clock.now() + self._seconds, passed)
         self.running[deadline] = None
         if self.timer is None:
             self.timer = self._clock.call_later(self._seconds, self._expire)
@@ -48,7 +48,7 @@ class _Line:
                 self.timer = self._clock.call_later(deadline.at - now, self._expire)
                 return
             del self.running[deadline]
-            wake(deadline.sleeper)
+            deadline.passed()
 
 
 class Deadlines:
@@ -58,12 +58,12 @@ class Deadlines:
         self._clock = clock
         self._lines: dict[float, _Line] = {}
 
-    def start(self, seconds: float, sleeper: asyncio.Future[None]) -> Deadline:
-        """Wake whoever waits for the future after so many seconds, unless cancelled."""
+    def start(self, seconds: float, passed: Callable[[], object]) -> Deadline:
+        """Call this after so many seconds, unless cancelled."""
         if (line := self._lines.get(seconds)) is None:
             self._drop_unused()
             line = self._lines[seconds] = _Line(self._clock, seconds)
-        return line.add(sleeper)
+        return line.add(passed)
 
     def _drop_unused(self) -> None:
         """Limits that depend on arguments come in endless lengths: keep only those in use."""

@@ -57,6 +57,7 @@ class Server(Provider):
     on_conflict = "rename"
     comes_back = True
     keeps_health = True
+    lets_go = True
 
     def __init__(self, route: Route, options: Options) -> None:
         self.route, self.options = route, options

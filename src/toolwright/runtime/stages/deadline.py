@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import Any, TypeAlias
 
-from toolwright.core.call import Call
 from toolwright.core.clock import wake
 from toolwright.core.invoke import crashed
 from toolwright.core.outcome import Failed, Outcome
-from toolwright.core.provider import Provider
+from toolwright.runtime.deadlines import Deadline
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
 from toolwright.runtime.reaper import GRACE
@@ -24,16 +24,16 @@ UNTIMED = frozenset({"client", "external", "hosted", "agent"})
 
 
 def deadline(plan: Plan, proceed: Proceed) -> Proceed:
-    """The handler runs in a task of its own, so that its caller can be answered in time whatever it does.
+    """Whoever may not end when cancelled runs in a task of its own, so that its caller is answered in time.
 
     A handler that never awaits needs none: nothing could interrupt it, and it pays for no task.
     """
     listing, parts = plan.listing, plan.parts
-    handler = listing.tool.handler
+    handler, provider = listing.tool.handler, listing.provider
     if listing.kind == "hosted" or (handler is not None and not handler.suspends):
         return proceed
     plan.suspends = True
-    limit, task_name = _limit(plan), f"toolwright: {listing.name}"
+    limit, attempt = _limit(plan), _within if handler is None and provider is not None and provider.lets_go else _apart
 
     async def stage(invocation: Invocation) -> Outcome:
         invocation.suspend()
@@ -42,47 +42,106 @@ def deadline(plan: Plan, proceed: Proceed) -> Proceed:
         except Exception as error:  # noqa: BLE001 - the tool's own function of its arguments
             return crashed(listing.name, error, redact=parts.redact, details=parts.crash_details).evolve(executed=False)
         invocation.began = True
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = loop.create_future()
-        task = loop.create_task(run(invocation, ended), name=task_name)
-        timer = parts.deadlines.start(seconds, ended) if seconds and seconds != inf else None
-        try:
-            await ended
-        except asyncio.CancelledError:
-            await stop(invocation, task, "cancelled")
-            raise
-        finally:
-            if timer is not None:
-                timer.cancel()
-        if task.cancelled():  # by itself: nobody else has had a reason to
-            return Failed("cancelled", f"{listing.name} cancelled itself.", executed=True)
-        if task.done():
-            return task.result()
-        await stop(invocation, task, "timed_out")
-        return Failed("timed_out", f"{listing.name} timed out after {seconds:g} s.", executed=True)
-
-    async def run(invocation: Invocation, ended: asyncio.Future[None]) -> Outcome:
-        try:
-            return await proceed(invocation)
-        finally:
-            wake(ended)  # here and not in a callback of the task: one turn of the loop less for every call
-
-    async def stop(invocation: Invocation, task: asyncio.Task[Outcome], reason: str) -> None:
-        invocation.cancelled = True
-        await parts.reaper.stop(task)
-        if listing.provider is not None:
-            await _tell(listing.provider, invocation.call_of(listing.tool.name), reason)
+        outcome = await attempt(proceed, invocation, seconds)
+        if outcome is None:
+            return Failed("timed_out", f"{listing.name} timed out after {seconds:g} s.", executed=True)
+        return outcome
 
     return stage
 
 
-async def _tell(provider: Provider, call: Call, reason: str) -> None:
+async def _within(proceed: Proceed, invocation: Invocation, seconds: float | None) -> Outcome | None:
+    """Run in the caller's task, which is cancelled when the time is up; None if it was."""
+    expiry = _Expiry(invocation)
+    timer = _timer(invocation, seconds, expiry)
+    try:
+        outcome = await proceed(invocation)
+        expiry.taken_back()  # it ended all the same
+        return outcome
+    except asyncio.CancelledError:
+        if timer is not None:
+            timer.cancel()
+        expired, invocation.cancelled = expiry.taken_back(), True
+        await _tell(invocation, "timed_out" if expired else "cancelled")
+        if not expired:
+            raise
+        return None
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+class _Expiry:
+    """Cancels the task that a call runs in, and can tell that from a cancellation by anybody else."""
+
+    __slots__ = ("_before", "_invocation", "_passed", "_task")
+
+    def __init__(self, invocation: Invocation) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._invocation, self._task, self._before, self._passed = invocation, task, task.cancelling(), False
+
+    def __call__(self) -> None:
+        self._passed = self._invocation.cancelled = True
+        self._task.cancel()
+
+    def taken_back(self) -> bool:
+        """Whether the time was up, and nobody else had a reason to cancel."""
+        return self._passed and self._task.uncancel() <= self._before
+
+
+async def _apart(proceed: Proceed, invocation: Invocation, seconds: float | None) -> Outcome | None:
+    """Run in a task of its own, which is left behind if it does not end; None if the time was up."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    name = invocation.listing.name
+    task = loop.create_task(_run(proceed, invocation, ended), name=f"toolwright: {name}")
+    timer = _timer(invocation, seconds, partial(wake, ended))
+    try:
+        await ended
+    except asyncio.CancelledError:
+        await _stop(invocation, task, "cancelled")
+        raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+    if task.cancelled():  # by itself: nobody else has had a reason to
+        return Failed("cancelled", f"{name} cancelled itself.", executed=True)
+    if task.done():
+        return task.result()
+    await _stop(invocation, task, "timed_out")
+    return None
+
+
+async def _run(proceed: Proceed, invocation: Invocation, ended: asyncio.Future[None]) -> Outcome:
+    try:
+        return await proceed(invocation)
+    finally:
+        wake(ended)  # here and not in a callback of the task: one turn of the loop less for every call
+
+
+async def _stop(invocation: Invocation, task: asyncio.Task[Outcome], reason: str) -> None:
+    invocation.cancelled = True
+    try:
+        await invocation.scope.parts.reaper.stop(task)
+    finally:  # whoever is cancelled once more has waited for the task all the same
+        await _tell(invocation, reason)
+
+
+async def _tell(invocation: Invocation, reason: str) -> None:
     """The other side should know, but its answer is not waited for long."""
+    listing = invocation.listing
+    if (provider := listing.provider) is None:
+        return
     try:
         async with asyncio.timeout(GRACE):
-            await provider.cancel(call, reason)
+            await provider.cancel(invocation.call_of(listing.tool.name), reason)
     except Exception:
         log.exception("%s could not be told that a call was %s", provider.namespace, reason)
+
+
+def _timer(invocation: Invocation, seconds: float | None, passed: Callable[[], object]) -> Deadline | None:
+    return invocation.scope.parts.deadlines.start(seconds, passed) if seconds and seconds != inf else None
 
 
 def _seconds(limit: Limit, invocation: Invocation) -> float | None:
