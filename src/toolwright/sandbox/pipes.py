@@ -5,16 +5,31 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
+from collections.abc import Callable
 from typing import IO
 
 CHUNK = 1 << 16
 
 
+class Reader(asyncio.StreamReader):
+    """What has come, and was not read yet."""
+
+    tap: Callable[[bytes], bytes] | None = None
+    """Sees each piece at the moment it comes, and gives back what is left to be read."""
+
+    def feed_data(self, data: bytes) -> None:  # type: ignore[override]  # a pipe gives nothing else
+        """Keep a piece for whoever reads, if nobody takes it at once."""
+        if self.tap is not None:
+            data = self.tap(data)
+        if data:
+            super().feed_data(data)
+
+
 class Incoming:
-    """What a child writes, in a `StreamReader`: reading pauses while nobody takes what has come."""
+    """What a child writes, in a `Reader`: reading pauses while nobody takes what has come."""
 
     def __init__(self, pipe: IO[bytes], limit: int = CHUNK) -> None:
-        self.reader = asyncio.StreamReader(limit)
+        self.reader = Reader(limit)
         self.reader.set_transport(self)  # type: ignore[arg-type]  # all that a reader asks of it is to pause
         self._pipe: IO[bytes] | None = pipe
         self._loop = asyncio.get_running_loop()
@@ -80,10 +95,26 @@ class Outgoing:
         """Send bytes, or keep them until the child takes them; wait for that with `drain`."""
         if self._pipe is None or self._closing:
             raise BrokenPipeError("The process does not read any more.")
-        if data:
-            self._kept.append(memoryview(data))
-            if len(self._kept) == 1:
-                self._send()
+        left = memoryview(data)
+        if not self._kept:
+            try:
+                left = left[os.write(self._pipe.fileno(), data) :]
+            except (BlockingIOError, InterruptedError):
+                pass
+            except (BrokenPipeError, ConnectionResetError):
+                self.close()
+                return
+        if left:
+            self._kept.append(left)
+            if not self._watched:
+                self._watch(self._pipe)
+
+    def write_now(self, data: bytes) -> bool:
+        """Send bytes like `write`, but not behind others that wait to be taken; whether it was done."""
+        if self._kept:
+            return False
+        self.write(data)
+        return True
 
     @property
     def waiting(self) -> bool:
@@ -112,8 +143,7 @@ class Outgoing:
                 if not self._kept[0]:
                     self._kept.popleft()
         except (BlockingIOError, InterruptedError):
-            self._watched = True
-            self._loop.add_writer(self._pipe.fileno(), self._send)
+            self._watch(self._pipe)
         except (BrokenPipeError, ConnectionResetError):
             self.close()
         else:
@@ -121,6 +151,10 @@ class Outgoing:
             self._tell()
             if self._closing:
                 self.close()
+
+    def _watch(self, pipe: IO[bytes]) -> None:
+        self._watched = True
+        self._loop.add_writer(pipe.fileno(), self._send)
 
     def _unwatch(self, pipe: IO[bytes]) -> None:
         if self._watched:

@@ -1,12 +1,15 @@
 """Plain calls over a pipe are served past the library, and nobody can tell from the answers."""
 
 import asyncio
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
 from tests.gateway.mcp.lines_peer import META, Peer, call, connected, message
 from toolwright import Context, Done, Failed, Image, Resource, Runtime, Text, ToolError, gateway, tool
+from toolwright.gateway.mcp.pipe.frames import Call
+from toolwright.gateway.mcp.pipe.short import Short
 from toolwright.gateway.mcp.quick import Quick
 
 CAN_ASK = {"elicitation": {}}
@@ -127,6 +130,37 @@ async def test_answers_are_what_the_library_would_send(modern, way):
     assert taken == ["add", "add", "add", "blocks", "odd", "fail", "lost"]
 
 
+ODD: list[dict[str, Any]] = [
+    {"id": "7"},
+    {"id": 7.0},
+    {"id": 7.5},
+    {"id": True},
+    {"id": None},
+    {"id": [7]},
+    {"id": 10**30},
+    {"jsonrpc": "1.0"},
+    {"jsonrpc": 2.0},
+    {"params": None},
+    {"params": []},
+    {"params": {}},
+    {"more": 1},
+]
+
+
+@pytest.mark.parametrize("change", ODD, ids=str)
+async def test_a_call_that_is_oddly_written_is_answered_as_the_library_would(change):
+    asked = {**call(1, "add", a=1, b=2), **change}
+
+    assert await said({}, False, asked, close=False) == await said({}, False, asked, close=True)
+
+
+@pytest.mark.parametrize("missing", ["jsonrpc", "params"])
+async def test_a_call_that_lacks_something_is_answered_as_the_library_would(missing):
+    asked = {key: value for key, value in call(1, "add", a=1, b=2).items() if key != missing}
+
+    assert await said({}, False, asked, close=False) == await said({}, False, asked, close=True)
+
+
 @pytest.mark.parametrize("modern", [False, True])
 async def test_an_output_that_is_cut_is_told_alike(modern):
     asked = requests_of(modern, {})[0] | {"id": 9}
@@ -234,10 +268,11 @@ class Waiting:
         return wait
 
 
-async def ask_and_cancel(peer: Peer, waiting: Waiting, *, at_once: bool) -> None:
+async def ask_and_cancel(peer: Peer, waiting: Waiting, *, when: str) -> None:
     cancel = message("notifications/cancelled", requestId=1)
-    if at_once:
-        await peer.send(call(1, "wait", True), cancel)
+    if when != "while it runs":
+        behind = [message("notifications/roots/list_changed")] if when == "before it is seen" else []
+        await peer.send(*behind, call(1, "wait", True), cancel)
         return
     await peer.send(call(1, "wait", True))
     await asyncio.wait_for(waiting.begun.wait(), 4)
@@ -245,14 +280,64 @@ async def ask_and_cancel(peer: Peer, waiting: Waiting, *, at_once: bool) -> None
     await asyncio.wait_for(waiting.ended.wait(), 4)
 
 
-@pytest.mark.parametrize("at_once", [False, True], ids=["while it runs", "before it begins"])
-async def test_a_call_that_is_cancelled_is_not_answered_and_its_id_is_free_again(at_once):
+@pytest.mark.parametrize("when", ["while it runs", "before it begins", "before it is seen"])
+async def test_a_call_that_is_cancelled_is_not_answered_and_its_id_is_free_again(when):
     waiting = Waiting()
     async with connected(waiting.tool, add) as peer:
-        await ask_and_cancel(peer, waiting, at_once=at_once)
+        await peer.ask(call(0, "add", True, a=1, b=1))
+        await ask_and_cancel(peer, waiting, when=when)
         answers = [await peer.ask(call(number, "add", True, a=1, b=number)) for number in (2, 1)]
 
     assert [each["result"]["structuredContent"]["result"] for each in answers] == [3, 2]
+    assert waiting.begun.is_set() == (when == "while it runs")
+
+
+async def test_a_call_that_runs_when_the_connection_ends_is_told_so():
+    waiting = Waiting()
+    async with connected(waiting.tool) as peer:
+        await peer.send(call(1, "wait", True))
+        await asyncio.wait_for(waiting.begun.wait(), 4)
+        peer.close()
+        told = await peer.receive()
+
+    assert (told["id"], told["error"]["message"]) == (1, "Connection closed")
+    assert waiting.ended.is_set()
+
+
+noted: ContextVar[str] = ContextVar("noted", default="nothing")
+
+
+async def test_a_call_that_begins_where_another_ends_knows_nothing_of_it():
+    @tool
+    async def note(text: str) -> str:
+        """Say what was noted before, and note another."""
+        before = noted.get()
+        noted.set(text)
+        return before
+
+    async with connected(note, limits={"at_once": 1}) as peer:
+        await peer.send(*(call(number, "note", True, text=str(number)) for number in range(3)))
+        answers = await peer.answers(3)
+
+    assert {each["result"]["content"][0]["text"] for each in answers.values()} == {"nothing"}
+
+
+async def test_where_nothing_is_before_it_a_call_begins_without_anybody_being_woken(monkeypatch):
+    seen: list[bool] = []
+    takes = Short.takes
+
+    def watched(self: Short, given: Any) -> bool:
+        seen.append(isinstance(given, Call))
+        return takes(self, given)
+
+    monkeypatch.setattr(Short, "takes", watched)
+    async with connected(*TOOLS) as peer:
+        await peer.ask(call(1, "add", True, a=1, b=1))  # whoever serves learns from the first which protocol it is
+        await peer.ask(call(2, "add", True, a=1, b=2))
+        await peer.send(call(3, "add", True, a=1, b=3), message("ping", 4, _meta=META), call(5, "add", True, a=1, b=5))
+        await peer.answers(3)
+
+    assert seen == [False, True, True, False, False]
 
 
 async def test_the_middleware_of_others_sees_every_call(way):

@@ -324,7 +324,7 @@ async def test_a_flood_on_stderr_is_cut_short_in_the_log_and_does_not_stop_the_s
 
     lines = [message for name, _, message in caplog.record_tuples if name == "toolwright.mcp.loud"]
     assert 100 <= len(lines) < 700
-    assert lines[0] == "noise \\x1b[31mred"
+    assert lines[0] == "noise \\u001b[31mred"
     assert any("more lines" in line for line in lines)
     assert (await route.explain()).count("noise") == 20
 
@@ -336,7 +336,7 @@ async def test_what_a_server_says_is_logged_line_by_line_and_escaped(caplog):
         while len(caplog.record_tuples) < 3:  # noqa: ASYNC110 - a log tells nobody
             await asyncio.sleep(0.01)
 
-    assert [message for _, _, message in caplog.record_tuples][:2] == ["one", "\\x1b[2Jtwo\\u202e"]
+    assert [message for _, _, message in caplog.record_tuples][:2] == ["one", "\\u001b[2Jtwo\\u202e"]
     assert caplog.record_tuples[2][2] == "x" * 500 + "…"
 
 

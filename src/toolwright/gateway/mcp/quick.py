@@ -49,13 +49,14 @@ class Quick:
 
     def plain(self, params: Any, *, modern: bool) -> Offered | None:
         """The tool that is called, if the call is plain: no progress, no task, no answers, and nothing odd about it."""
-        if type(params) is not dict or not params.keys() <= _KNOWN or type(params.get("name")) is not str:
+        if type(params) is not dict or not params.keys() <= _KNOWN:
             return None
-        if not (_is_plain_modern if modern else _is_plain_legacy)(params.get("_meta")):
+        name, arguments, meta = params.get("name"), params.get("arguments"), params.get("_meta")
+        if type(name) is not str or not (arguments is None or type(arguments) is dict):
             return None
-        if type(params.get("arguments")) not in (dict, type(None)):
+        if not (_is_plain_modern(meta) if modern else meta is None or meta == {}):
             return None
-        offered = self._served.find(params["name"])
+        offered = self._served.find(name)
         return offered if offered is not None and offered.task_support == "forbidden" else None
 
     def call(self, offered: Offered, params: Mapping[str, Any], user: str | None) -> Coroutine[Any, Any, Outcome]:
@@ -76,7 +77,7 @@ class Quick:
         version = meta[PROTOCOL_VERSION_META_KEY]
         caller = self._caller(meta[CLIENT_CAPABILITIES_META_KEY], user)
         told = await self._server.calls.after(Request(version), caller, offered, params.get("arguments"), outcome)
-        return self._stamped(told, version, True)
+        return self._stamped(dict(told), version, True)
 
     async def asking(
         self, ctx: ServerRequestContext[Any, Any], outcome: Outcome, offered: Offered, params: Mapping[str, Any]
@@ -95,10 +96,11 @@ class Quick:
 
     def _stamped(self, result: dict[str, Any], version: str, modern: bool) -> dict[str, Any]:
         if not modern:
-            result.pop("resultType", None)
+            del result["resultType"]
             return fitting(result, version)
-        meta = result.get("_meta") or {}
-        return {**result, "_meta": {**meta, SERVER_INFO_META_KEY: self._server._server_info_stamp_source}}
+        stamp = {SERVER_INFO_META_KEY: self._server._server_info_stamp_source}
+        result["_meta"] = {**meta, **stamp} if (meta := result.get("_meta")) else stamp
+        return result
 
 
 def _is_plain_modern(meta: Any) -> bool:
@@ -109,7 +111,3 @@ def _is_plain_modern(meta: Any) -> bool:
         and type(meta.get(CLIENT_CAPABILITIES_META_KEY)) is dict
         and type(meta.get(CLIENT_INFO_META_KEY)) in (dict, type(None))
     )
-
-
-def _is_plain_legacy(meta: Any) -> bool:
-    return meta is None or meta == {}

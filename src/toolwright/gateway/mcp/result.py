@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 from pydantic_core import from_json, to_json
 
-from toolwright.core.content import Audio, Block, File, Image, Resource, block_text
+from toolwright.core.content import Audio, Block, File, Image, Json, Resource, Text, block_text
 from toolwright.core.outcome import Done, Failed, Outcome, Pending
 from toolwright.gateway.mcp.foreign import OURS, harmless, unmarked
 from toolwright.runtime.outputs import NAME, told_of
@@ -28,11 +28,11 @@ CODE, CALL, WAITS = f"{OURS}/code", f"{OURS}/callId", f"{OURS}/waitingFor"
 
 def result_of(outcome: Outcome, offered: Offered | None = None, *, is_modern: bool = True) -> dict[str, Any]:
     """What a client is given; raises where the call itself came to no end that a tool could tell of."""
-    is_typed = offered is not None and offered.is_typed
     match outcome:
+        case Done() if offered is not None:
+            return _done(outcome, is_typed=offered.is_typed, is_modern=is_modern, is_foreign=offered.is_foreign)
         case Done():
-            is_foreign = offered is None or offered.listing.kind != "function"
-            return _done(outcome, is_typed, is_modern, is_foreign)
+            return _done(outcome, is_typed=False, is_modern=is_modern, is_foreign=True)
         case Failed(code="interrupted"):
             raise MCPError(INTERNAL_ERROR, legible(outcome.message))
         case Failed():
@@ -41,6 +41,7 @@ def result_of(outcome: Outcome, offered: Offered | None = None, *, is_modern: bo
             waits = {CALL: outcome.call_id, WAITS: outcome.waiting_for}
             told = outcome.text if offered is None else offered.later.text(offered.listing.name, outcome)
             # Of a tool that says what its results look like, anything else is taken for a broken one.
+            is_typed = offered is not None and offered.is_typed
             return {**_COMPLETE, "content": [_text(told)], "isError": is_typed, "_meta": waits}
 
 
@@ -108,31 +109,37 @@ def _kept(summary: Any) -> list[dict[str, Any]]:
     return []
 
 
-def _done(done: Done, is_typed: bool, is_modern: bool, is_foreign: bool) -> dict[str, Any]:
-    beside = done.metadata.get("blocks") if done._shown is None else None
-    extras = beside if isinstance(beside, Mapping) else {}
-    given = [
-        harmless(_block(block, extras.get(str(place))), is_foreign=is_foreign)
-        for place, block in enumerate(done.content)
-    ]
-    more = [harmless(_block(block, None), is_foreign=is_foreign) for block in done.attachments]
-    kept = _kept(told_of(done._shown) if done._shown is not None else None)
-    blocks = [*given, *kept, *more]
-    result: dict[str, Any] = {**_COMPLETE, "content": blocks, "isError": False}
-    structured = _structured(done, is_typed)
+def _done(done: Done, *, is_typed: bool, is_modern: bool, is_foreign: bool) -> dict[str, Any]:
+    metadata = done.metadata
+    result: dict[str, Any] = {**_COMPLETE, "content": _blocks(done, metadata, is_foreign), "isError": False}
+    structured = _structured(done, metadata.get("structured"), is_typed)
     if isinstance(structured, dict) or (is_modern and structured is not _NOTHING):
         result["structuredContent"] = structured
-    if isinstance(meta := done.metadata.get("_meta"), Mapping):
+    if isinstance(meta := metadata.get("_meta"), Mapping):
         result["_meta"] = unmarked(sound(meta))
     return result
+
+
+def _blocks(done: Done, metadata: Mapping[str, Any], is_foreign: bool) -> list[dict[str, Any]]:
+    shown, beside = done._shown, metadata.get("blocks")
+    extras = beside if shown is None and isinstance(beside, Mapping) else {}
+    blocks = [
+        _block(block, extras.get(str(place)) if extras else None, is_foreign)
+        for place, block in enumerate(done.content)
+    ]
+    if shown is not None:
+        blocks += _kept(told_of(shown))
+    for block in done.attachments:
+        blocks.append(_block(block, None, is_foreign))
+    return blocks
 
 
 _NOTHING = object()
 
 
-def _structured(done: Done, is_typed: bool) -> Any:
+def _structured(done: Done, how: Any, is_typed: bool) -> Any:
     """The data for programs. It is left out where the text was cut, or is all there is, unless it was promised."""
-    how, is_text = done.metadata.get("structured"), done.data is None or isinstance(done.data, str)
+    is_text = done.data is None or isinstance(done.data, str)
     if not is_typed and (done._shown is not None or (is_text and how is None)):
         return _NOTHING
     try:
@@ -144,12 +151,15 @@ def _structured(done: Done, is_typed: bool) -> Any:
     return _NOTHING if done.has_own_content and how is None and not is_typed else {"result": plain}
 
 
-def _block(block: Block, extras: Any) -> dict[str, Any]:
-    """A block on the wire, with what its server said beside it."""
+def _block(block: Block, extras: Any, is_foreign: bool) -> dict[str, Any]:
+    """A block on the wire, with what its server said beside it, as far as that may be handed on."""
+    if extras is None and isinstance(block, (Text, Json)):
+        return _text(block_text(block))
     more = dict(extras) if isinstance(extras, Mapping) else {}
     about = more.pop("resource", None)
     made = _of(block, about if isinstance(about, Mapping) else None)
-    return {**sound({key: value for key, value in more.items() if key in _BESIDE}), **made}
+    beside = sound({key: value for key, value in more.items() if key in _BESIDE})
+    return harmless({**beside, **made}, is_foreign=is_foreign)
 
 
 _BESIDE = ("annotations", "_meta", "title", "description", "size", "icons")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from weakref import WeakMethod, finalize
 
 from toolwright.core.errors import DefinitionError
@@ -39,17 +39,22 @@ class Offered(NamedTuple):
     later: Later
     """How clients are told that a call of it waits."""
 
-    @property
-    def task_support(self) -> str:
-        """Whether it runs as a task: never by itself, where it can, or always."""
-        execution = self.entry.get("execution")
-        said = execution.get("taskSupport") if isinstance(execution, Mapping) else None
-        return said if said in ("optional", "required") else "forbidden"
+    task_support: str
+    """Whether it runs as a task: never by itself (`forbidden`), where it can (`optional`), or always (`required`)."""
+    is_typed: bool
+    """Whether it says what its results look like."""
+    is_foreign: bool
+    """Whether somebody else's words may be in its results."""
 
-    @property
-    def is_typed(self) -> bool:
-        """Whether it says what its results look like."""
-        return "outputSchema" in self.entry
+    @classmethod
+    def of(cls, entry: dict[str, Any], listing: Listing, later: Later) -> Self:
+        """A tool with what its entry says, which is looked at once and not at each call."""
+        match entry:
+            case {"execution": {"taskSupport": "optional" | "required" as said}}:
+                support = said
+            case _:
+                support = "forbidden"
+        return cls(entry, listing, later, support, "outputSchema" in entry, listing.kind != "function")
 
 
 class Served:
@@ -101,7 +106,7 @@ class Served:
             is_free = own not in taken and bearers[own] == 1 and self._borne.may_be(own, listing.name)
             name = own if self.options.short_names and is_free else entry["name"]
             self._borne.add(name, listing.name)
-            made[name] = Offered({**sound(entry), "name": name}, listing, self.later)
+            made[name] = Offered.of({**sound(entry), "name": name}, listing, self.later)
         return made
 
     def _described(self) -> list[dict[str, Any]]:

@@ -26,9 +26,12 @@ from mcp_types import (
     ProgressNotificationParams,
 )
 from mcp_types.methods import validate_server_result
+from opentelemetry.context import get_current
 from opentelemetry.propagate import inject
 from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
-from pydantic_core import to_jsonable_python
+from pydantic_core import to_json, to_jsonable_python
+
+from toolwright.providers.mcp.plain import is_plain
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
@@ -54,26 +57,37 @@ class Calls:
         self._waiting: dict[int, Request] = {}
         self._last = FIRST + randbelow(SCATTERED)
         self._now: Callable[[SessionMessage], bool] | None = getattr(write, "send_now", None)
+        self._put: Callable[[int, bytes], bool] | None = getattr(write, "put_now", None)
+        self._stamp: dict[str, Any] = {}
+        """What the session notes on each request."""
+        self._version = ""
         self._sending: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._over = False
 
     def belong_to(self, session: ClientSession) -> None:
         """Speak as the session does, once it knows the protocol and who is who."""
-        self._session = session
+        if hasattr(session, "_stamp"):
+            self._session, self._version = session, session.protocol_version or "2025-11-25"
+            data: dict[str, Any] = {"method": METHOD, "params": {}}
+            session._stamp(data, {})
+            self._stamp = data["params"].get("_meta", {})
 
     @property
     def ready(self) -> bool:
         """Whether they can go past the session; where somebody traces, they go through it, which makes the spans."""
-        untraced = isinstance(get_tracer_provider(), ProxyTracerProvider)
-        return untraced and self._session is not None and hasattr(self._session, "_stamp")
+        return self._session is not None and isinstance(get_tracer_provider(), ProxyTracerProvider)
 
     def send(self, request: Request, params: dict[str, Any]) -> None:
         """Write a request, at once if that can be; it is told what comes of it."""
         number = request.number = self._last = self._last + 1
         self._waiting[number] = request
         try:
-            item = self._written(number, params)
+            if self._over:
+                raise _closed()
+            if self._put is not None and self._put(number, self._written(number, params)):
+                return
+            item = self._item(number, params)
         except Exception as error:  # noqa: BLE001 - whoever waits decides what it means
             self._failed(request, error)
             return
@@ -81,12 +95,19 @@ class Calls:
             self._sending[number] = task = asyncio.create_task(self._sent(request, item), name=f"mcp: {request.tool}")
             self._look_after(task)
 
-    def _written(self, number: int, params: dict[str, Any]) -> SessionMessage:
+    def _written(self, number: int, params: dict[str, Any]) -> bytes:
+        """The same as `_item` in bytes, for where nobody looks at headers."""
+        meta = {**self._stamp, "progressToken": number}
+        if get_current():  # else there is no trace, and nothing to note of one
+            inject(meta)
+        message = {"jsonrpc": "2.0", "id": number, "method": METHOD, "params": {**params, "_meta": meta}}
+        return to_json(message, inf_nan_mode="null")
+
+    def _item(self, number: int, params: dict[str, Any]) -> SessionMessage:
         """As the session would write it; raises here, and not in the middle of sending, for what JSON cannot hold."""
         data: dict[str, Any] = {"method": METHOD, "params": to_jsonable_python(params)}
         options: CallOptions = {}
-        if self._over or self._session is None:
-            raise _closed()
+        assert self._session is not None
         self._session._stamp(data, options)
         meta = data["params"].setdefault("_meta", {})
         meta["progressToken"] = number
@@ -145,6 +166,14 @@ class Calls:
 
     # What the server says
 
+    def told(self, number: int, result: dict[str, Any]) -> bool:
+        """Whether it is the result of one of them, and a plain one; others come as messages."""
+        if (request := self._waiting.get(number)) is None or not is_plain(result, modern=self._version >= "2026"):
+            return False
+        del self._waiting[number]
+        request.succeed(result, plain=True)
+        return True
+
     def answered(self, message: JSONRPCResponse | JSONRPCError) -> bool:
         """Whether it is the answer to one of them."""
         if (request := self._waiting.pop(_number(message.id), None)) is None:
@@ -160,10 +189,11 @@ class Calls:
     def _result(self, message: JSONRPCResponse | JSONRPCError) -> dict[str, Any]:
         if isinstance(message, JSONRPCError):
             raise _error(message.error)
-        assert self._session is not None
-        version, result = self._session.protocol_version or "2025-11-25", message.result
-        validate_server_result(METHOD, version, result)
-        if version < "2026" and not _NEWER.isdisjoint(result):
+        result = message.result
+        if is_plain(result, modern=self._version >= "2026"):
+            return result
+        validate_server_result(METHOD, self._version, result)
+        if self._version < "2026" and not _NEWER.isdisjoint(result):
             return {key: value for key, value in result.items() if key not in _NEWER}
         return result
 

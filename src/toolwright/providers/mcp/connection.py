@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from time import monotonic as _now
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from toolwright.core.errors import NotStarted
@@ -222,10 +223,6 @@ class Connection:
     def _turn(self, state: State) -> None:
         self.state = state
         self._turned.set()
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def _is_asked_to_stop() -> bool:

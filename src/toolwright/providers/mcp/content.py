@@ -14,6 +14,7 @@ from toolwright.core.content import Audio, Block, File, Image, Json, Resource, T
 from toolwright.core.errors import ToolError
 from toolwright.core.explain import preview
 from toolwright.core.outcome import Done
+from toolwright.providers.mcp.plain import FEW
 from toolwright.providers.mcp.prose import line, plain
 from toolwright.providers.mcp.schema import Schema
 from toolwright.providers.mcp.walk import finite, size
@@ -50,6 +51,10 @@ class Checker:
     def __call__(self, value: Any) -> str | None:
         return self._schema.complaint(value)
 
+    def takes(self, value: Any) -> bool:
+        """Whether a value is sound that is known to be plain and light; where not, nothing is said of it."""
+        return self._schema.surely_takes(value)
+
 
 def checker_of(output_schema: Any, *, where: str = "An MCP tool") -> Checker | None:
     """The check for an output schema, compiled once; None if there is none, or none that can be used."""
@@ -62,7 +67,7 @@ def checker_of(output_schema: Any, *, where: str = "An MCP tool") -> Checker | N
 def is_heavy(wire: Wire) -> bool:
     """Whether `done_of` may take so long that nobody else should wait for it; told in a millisecond."""
     blocks = wire.get("content")
-    if isinstance(blocks, list) and len(blocks) > HEAVY // 100:
+    if isinstance(blocks, list) and len(blocks) > FEW:
         return True
     return max(size([wire.get("structuredContent"), wire.get("_meta"), blocks], HEAVY)) >= HEAVY
 
@@ -86,7 +91,23 @@ def done_of(result: CallToolResult | Wire, check: Check | None = None) -> Done:
         raise _error(wire, sent, blocks)
     if check is not None:
         _fits(wire, check)
-    metadata = _metadata(wire, sent)
+    return _done(wire, sent, blocks, _metadata(wire, sent), check)
+
+
+def done_of_plain(wire: dict[str, Any], check: Checker | None = None) -> Done:
+    """The same of a result that is plain, and light."""
+    if wire.get("isError"):
+        return done_of(wire, check)
+    if check is not None and not ("structuredContent" in wire and check.takes(wire["structuredContent"])):
+        _fits(wire, check)
+    sent = wire["content"]
+    meta = _meta(wire) if "_meta" in wire else None
+    return _done(wire, sent, [Text(plain(block["text"])) for block in sent], {"_meta": meta} if meta else None, check)
+
+
+def _done(
+    wire: Wire, sent: list[dict[str, Any]], blocks: list[Block], metadata: dict[str, Any] | None, check: Check | None
+) -> Done:
     if wire.get("structuredContent") is None and (blocks or "structuredContent" not in wire):
         return _of_blocks(sent, blocks, metadata)
     data = _unwrapped(wire, check)
@@ -123,13 +144,15 @@ def _fits(wire: Wire, check: Check) -> None:
 
 def _unwrapped(wire: Wire, check: Check | None) -> Any:
     data = wire["structuredContent"]
+    if not isinstance(data, dict) or data.keys() != {"result"}:
+        return data
     marked = getattr(check, "wraps", False) or _under(wire.get("_meta"), "fastmcp", "wrap_result") is True
-    return data["result"] if marked and isinstance(data, dict) and data.keys() == {"result"} else data
+    return data["result"] if marked else data
 
 
 def _under(value: Any, *path: str) -> Any:
     for name in path:
-        value = value.get(name) if isinstance(value, Mapping) else None
+        value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
@@ -166,7 +189,7 @@ def _metadata(wire: Wire, sent: list[dict[str, Any]]) -> dict[str, Any] | None:
 def _meta(wire: Wire) -> dict[str, Any]:
     """What the server says about the result; that it was this server is said with every one, and left out."""
     given = wire.get("_meta")
-    return {key: value for key, value in given.items() if key != _SERVER} if isinstance(given, Mapping) else {}
+    return {key: value for key, value in given.items() if key != _SERVER} if isinstance(given, dict) else {}
 
 
 def _beside(block: dict[str, Any]) -> dict[str, Any]:

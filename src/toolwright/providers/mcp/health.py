@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from math import inf
+from time import monotonic as _now
 from typing import TYPE_CHECKING
 
 from toolwright.providers.mcp.routes.trouble import trouble_of
@@ -33,6 +34,10 @@ class Health:
     def heard(self) -> None:
         """The server has answered something."""
         self._heard = _now()
+
+    def answered(self) -> None:
+        """A call was answered."""
+        self._used = self._heard = _now()
 
     async def look_after(self, client: Client) -> None:
         """Leave a server that nobody uses; ask one that has not been heard of whether it is well."""
@@ -70,7 +75,3 @@ class Health:
 
 def _seconds(given: float | str | None) -> float:
     return inf if given is None else float(given)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -109,7 +109,6 @@ class Life:
 
     def submit(self, request: Request) -> None:
         """Send a request, or let it wait until one before it has asked or ended."""
-        assert self.client is not None
         self._health.used()
         if self._older:
             self._turnstile.enter(request)
@@ -125,11 +124,13 @@ class Life:
 
     def _ended(self, request: Request) -> None:
         self.requests.pop(request, None)
-        self._turnstile.ended(request)
-        self._health.used()
+        if self._older:
+            self._turnstile.ended(request)
         if request.answered:
-            self._health.heard()
+            self._health.answered()
             self._answered()
+        else:
+            self._health.used()
 
     def suspect(self) -> None:
         """See whether the server answers at all; leave it if not."""

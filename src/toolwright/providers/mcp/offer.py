@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolwright.core.errors import Denied, NotFound
 from toolwright.core.outcome import Failed
@@ -19,6 +19,9 @@ from toolwright.providers.mcp.routes.escaped import escaped
 from toolwright.providers.mcp.trust.change import Change
 from toolwright.providers.mcp.trust.lock import Lock
 from toolwright.providers.mcp.trust.said import INSTRUCTIONS, PROMPTS, SAID, instructions_in, prompts_in, said
+
+if TYPE_CHECKING:
+    from toolwright.providers.mcp.content import Checker
 
 log = logging.getLogger("toolwright")
 
@@ -40,7 +43,7 @@ class Offer:
         self.changed: dict[str, str] = {}
         """Why tools are held back, by our names."""
         self._unusable: dict[str, str] = {}
-        self._checks: dict[str, Callable[[Any], str | None] | None] = {}
+        self._checks: dict[str, Checker | None] = {}
         self._taking: asyncio.Lock | None = None
 
     async def load(self) -> bool:
@@ -185,13 +188,15 @@ class Offer:
             return Failed("interrupted", f"{why} Call the tool again.", executed=True)
         return Failed("unknown_effect", f"{why} Whether anything was done is not known.", executed=True)
 
-    def check_of(self, name: str) -> Callable[[Any], str | None] | None:
+    def check_of(self, name: str) -> Checker | None:
         """What looks at a tool's structured answers, where it says how these look."""
-        if name not in self._checks:
+        try:
+            return self._checks[name]
+        except KeyError:
             from toolwright.providers.mcp.content import checker_of
 
             self._checks[name] = checker_of(self.definitions.get(name, {}).get("outputSchema"))
-        return self._checks[name]
+            return self._checks[name]
 
     @property
     def missing(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,10 +22,9 @@ class Patience:
     def watch(self, request: Request) -> None:
         """Give it up once it has been silent for so long from now."""
         if self.seconds is not None:
-            loop = asyncio.get_running_loop()
-            self._signs[request] = loop.time()
+            self._signs[request] = monotonic()
             if self._timer is None:
-                self._timer = loop.call_later(self.seconds, self._look)
+                self._timer = asyncio.get_running_loop().call_later(self.seconds, self._look)
 
     def heard(self, request: Request) -> None:
         """It has given a sign."""
@@ -44,10 +44,10 @@ class Patience:
 
     def _look(self) -> None:
         assert self.seconds is not None
-        loop, self._timer = asyncio.get_running_loop(), None
+        self._timer = None
         for request, sign in list(self._signs.items()):
-            if (left := sign + self.seconds - loop.time()) > 0:
-                self._timer = loop.call_later(left, self._look)
+            if (left := sign + self.seconds - monotonic()) > 0:
+                self._timer = asyncio.get_running_loop().call_later(left, self._look)
                 return
             del self._signs[request]
             request.give_up(self.seconds)

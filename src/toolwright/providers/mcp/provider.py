@@ -152,9 +152,10 @@ class Server(Provider):
         if call.tool in self._offer.changed and await self._offer.look_again(call.tool):
             self.changed()
         wire = self._offer.wire_name(call.tool)
-        if self._talk is None:
+        if (talk := self._talk) is None:
             await loaded()
-        return await self._talking().call(call, wire, self.sessions.who(call), context)
+            talk = self._talking()
+        return await talk.call(call, wire, self.sessions.who(call), context)
 
     async def resume(self, call: Call, state: Any, answer: Any) -> Outcome | Any:
         """Go on with what the server asked for."""

@@ -81,6 +81,8 @@ class Request:
         self.asked: Asked | None = None
         """The question that is open."""
         self.over = self.answered = False
+        self.plain = False
+        """Whether its result is known to be a plain one."""
 
     @property
     def id(self) -> str:
@@ -109,12 +111,10 @@ class Request:
         """Whether its connection went away before anything came of it."""
         return self.over and (not self.news or isinstance(self._turn.result(), Lost))
 
-    async def turn(self) -> Any:
-        """What there is to know next: the server's answer, or what it asks. Raises what went wrong."""
-        told = await self._turn
-        if isinstance(told, BaseException):
-            raise told
-        return told
+    @property
+    def turn(self) -> asyncio.Future[Any]:
+        """What there is to know next: the server's answer, what it asks, or an error."""
+        return self._turn
 
     # For the connection
 
@@ -159,12 +159,16 @@ class Request:
 
     def _params(self) -> dict[str, Any]:
         """The library's own `call_tool` would check the answer with a validator that a hostile schema can stall."""
-        given = {"arguments": self.arguments, "inputResponses": self._inputs, "requestState": self._state}
-        return {"name": self.tool, **{key: value for key, value in given.items() if value is not None}}
+        params: dict[str, Any] = {"name": self.tool, "arguments": self.arguments}
+        if self._inputs is not None:
+            params["inputResponses"] = self._inputs
+        if self._state is not None:
+            params["requestState"] = self._state
+        return params
 
-    def succeed(self, result: Any) -> None:
+    def succeed(self, result: Any, *, plain: bool = False) -> None:
         """The server has answered."""
-        self.answered = True
+        self.answered, self.plain = True, plain
         self.tell(result)
         self._end()
 

@@ -13,6 +13,7 @@ from toolwright.core.explain import preview
 from toolwright.core.jsontext import check_plain
 from toolwright.core.rawschema import RawParameters
 from toolwright.core.unfold import work
+from toolwright.providers.mcp.plain import LIGHT
 from toolwright.providers.mcp.prose import line
 from toolwright.providers.mcp.walk import compared, from_elsewhere, patterns, size, without_patterns
 
@@ -122,6 +123,17 @@ class Schema(RawParameters):
             return None if self._accepts(value) else self._first_problem(value)
         except InvalidArguments as error:
             return _first_line(error)
+
+    def surely_takes(self, value: Any) -> bool:
+        """Whether nothing is wrong with a value that is known to be plain JSON, and light; if not, ask `complaint`."""
+        if self._validator is None:
+            self.compile()
+        if LIGHT * self._steps > MOST_STEPS or LIGHT * self._patterns > MOST_MATCHES:
+            return False
+        try:
+            return bool(self._validator.is_valid(value))
+        except ValueError:  # a number of so many digits that the validator has none for it
+            return False
 
     def _first_problem(self, value: Any) -> str:
         from jsonschema_rs import ValidationError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from toolwright.core.call import Call
 from toolwright.core.errors import NotStarted
 from toolwright.providers.mcp.options import Options
-from toolwright.providers.mcp.routes.route import Route, Who
+from toolwright.providers.mcp.routes.route import EVERYONE, Route, Who
 
 if TYPE_CHECKING:
     from toolwright.providers.mcp.connection import Connection, Heard
@@ -30,7 +30,7 @@ class Sessions:
         """Whose connection a call uses."""
         match self._options.per:
             case "everyone":
-                return Who()
+                return EVERYONE
             case "user":
                 return Who(call.user)
             case "session":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from secrets import token_hex
@@ -19,7 +19,7 @@ from toolwright.core.errors import InvalidArguments, NotStarted, TimedOut, ToolE
 from toolwright.core.outcome import Done, Outcome, Pending
 from toolwright.providers.mcp import process
 from toolwright.providers.mcp.connection import Connection
-from toolwright.providers.mcp.content import done_of, is_heavy
+from toolwright.providers.mcp.content import done_of, done_of_plain, is_heavy
 from toolwright.providers.mcp.forms import answers_of, question_of, refused
 from toolwright.providers.mcp.offer import Offer
 from toolwright.providers.mcp.request import NOW, Asked, Lost, Request
@@ -32,8 +32,6 @@ ROUNDS = 32
 """How often a server may ask before it is no longer listened to."""
 _UNREADABLE = ("Failed to parse ", "Unexpected content type: ")
 """How the library begins when it says, in the server's place, that an answer cannot be read."""
-BLOCKS = 200
-"""Blocks of an answer that are made ready at once; more of them are beside the loop, so that nobody else waits."""
 STATE = 256 * 1024
 """Bytes that are kept of a question until somebody answers: what was asked, and what the server wants to see again."""
 POLLING, LONGEST = 0.1, 2.0
@@ -55,7 +53,8 @@ class _Part:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        return self.call.arguments if isinstance(self.call.arguments, Mapping) else {}
+        given = self.call.arguments
+        return given if isinstance(given, (dict, Mapping)) else {}  # a dict is known as one at once
 
 
 class Talk:
@@ -70,9 +69,9 @@ class Talk:
         self._ids: dict[str, str] = {}
         """The same by the ids of their calls."""
 
-    async def call(self, call: Call, wire: str, who: Who, context: Context) -> Any:
+    def call(self, call: Call, wire: str, who: Who, context: Context) -> Awaitable[Any]:
         """Carry a call out, from the beginning."""
-        return await self._go(_Part(call, wire, who, context.report), lambda: context.call_id)
+        return self._go(_Part(call, wire, who, context.report), lambda: context.call_id)
 
     async def resume(self, call: Call, state: Mapping[str, Any], answer: Any, who: Who) -> Outcome | Any:
         """Go on after somebody answered. An answer that does not fit leaves the question open."""
@@ -107,6 +106,8 @@ class Talk:
             told, request, connection = await self._said(part)
             if isinstance(told, Asked):
                 return await self._asked(told, request, connection, part.call, call_id())
+            if request.plain:
+                return done_of_plain(told, self._offer.check_of(part.call.tool))
             if told.get("resultType") != "input_required":
                 return await self._done(told, part.call.tool)
             requests: Requests = told.get("inputRequests") or {}
@@ -142,21 +143,23 @@ class Talk:
 
     async def _turn(self, connection: Connection, request: Request) -> Any:
         try:
-            return await request.turn()
+            told = await request.turn
         except asyncio.CancelledError:
             request.cancel()
             raise
-        except TimedOut:
+        return self._failed(told, connection, request) if isinstance(told, Exception) else told
+
+    def _failed(self, error: Exception, connection: Connection, request: Request) -> Asked:
+        """What is asked instead, or raises what the error means."""
+        if isinstance(error, TimedOut):
             connection.suspect()
-            raise
-        except NotStarted as error:
+        if isinstance(error, NotStarted):
             raise (_Again(str(error)) if request.began and trouble_of(error).again else error) from error
-        except ToolError:
-            raise
-        except Exception as error:
-            if getattr(error, "code", None) == types.URL_ELICITATION_REQUIRED and (asked := _addresses(error)):
-                return asked
-            raise self._meant(error, request) from error
+        if isinstance(error, ToolError):
+            raise error
+        if getattr(error, "code", None) == types.URL_ELICITATION_REQUIRED and (asked := _addresses(error)):
+            return asked
+        raise self._meant(error, request) from error
 
     def _meant(self, error: Exception, request: Request) -> ToolError:
         """What an error means for the call: was it done, and is it worth another try?"""

@@ -48,7 +48,8 @@ class Turnstile:
         """It has ended: if it never asked, its tool is taken to be a quiet one."""
         if request.answered and request.tool not in self._asking:
             self._quiet.add(request.tool)
-        self._next(request)
+        if request.tool in self._first:
+            self._next(request)
 
     def meant(self, able: Iterable[Request]) -> Request | None:
         """Whose question it is, among the calls that have none open: a tool that is known to ask, or else the last.

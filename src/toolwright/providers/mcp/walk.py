@@ -92,17 +92,21 @@ def compared(schema: Any) -> int:
 
 def finite(value: Any) -> Any:
     """A plain value with null for every number that JSON does not have; the same one where there is none."""
-    return _finite(value) if any(isinstance(each, float) and not isfinite(each) for each in leaves(value)) else value
+    return value if is_finite(value) else _finite(value)
 
 
-def leaves(value: Any) -> Iterator[Any]:
-    """Every value in a value that holds no others."""
+def is_finite(value: Any) -> bool:
+    """Whether a plain value has no number in it that JSON does not have."""
     left = [value]
     while left:
-        if inner := parts_of(item := left.pop()):
-            left += inner
-        else:
-            yield item
+        item = left.pop()
+        if isinstance(item, dict):
+            left += item.values()
+        elif isinstance(item, (list, tuple)):
+            left += item
+        elif isinstance(item, float) and not isfinite(item):
+            return False
+    return True
 
 
 def _finite(value: Any) -> Any:

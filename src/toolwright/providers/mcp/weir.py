@@ -55,6 +55,8 @@ class Weir:
         self.calls = Calls(write)
         if (answer_to := getattr(write, "answer_to", None)) is not None:
             answer_to(self.passes)
+        if (straight_to := getattr(write, "straight_to", None)) is not None:
+            straight_to(self.calls.told)
         return Reading(read, self), Writing(write, self)
 
     async def __aexit__(self, *error: Any) -> Any:

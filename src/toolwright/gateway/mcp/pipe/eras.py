@@ -6,7 +6,8 @@ longer than reading and writing it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,18 +22,18 @@ from mcp_types import (
     INVALID_REQUEST,
     PROTOCOL_VERSION_META_KEY,
     UNSUPPORTED_PROTOCOL_VERSION,
-    JSONRPCRequest,
     RequestId,
 )
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
-from toolwright.gateway.mcp.pipe.short import Short
+from toolwright.gateway.mcp.pipe.short import Contexts, Short
 
 if TYPE_CHECKING:
     from mcp.server import Server
     from mcp.server.context import ServerRequestContext
     from mcp.shared.dispatcher import CallOptions, DispatchContext
 
+    from toolwright.gateway.mcp.pipe.frames import Call
     from toolwright.gateway.mcp.pipe.reading import Reading, Writing
     from toolwright.gateway.mcp.quick import Quick
 
@@ -71,30 +72,31 @@ async def _legacy(server: Server[Any], reading: Reading, writing: Writing, state
     def version() -> str | None:
         return connection.protocol_version if connection.initialize_accepted else None
 
-    def context(message: JSONRPCRequest) -> ServerRequestContext[Any, Any]:
-        aside = _Aside(dispatcher, message.id)
-        return runner._make_context(aside, message.method, message.params, None, connection.protocol_version)
+    def context(call: Call) -> ServerRequestContext[Any, Any]:
+        aside = _Aside(dispatcher, call.id)
+        return runner._make_context(aside, "tools/call", call.params, None, connection.protocol_version)
 
-    short = _short(server, reading, version, context)
     try:
-        await dispatcher.run(on_request, runner.on_notify)
+        async with _shortened(server, reading, version, context):
+            await dispatcher.run(on_request, runner.on_notify)
     finally:
-        await short.close()
         await aclose_shielded(connection)
 
 
-def _short(
-    server: Server[Any],
-    reading: Reading,
-    version: Callable[[], str | None],
-    context: Callable[[JSONRPCRequest], ServerRequestContext[Any, Any]] | None = None,
-) -> Short:
-    """The short way of plain calls, where the server has one."""
+@asynccontextmanager
+async def _shortened(
+    server: Server[Any], reading: Reading, version: Callable[[], str | None], context: Contexts | None = None
+) -> AsyncIterator[None]:
+    """With a short way for plain calls, where the server has one."""
     quick: Quick | None = getattr(server, "quick", None)
-    short = Short(quick, reading, version, context)
-    if quick is not None:
-        reading.short = short
-    return short
+    if quick is None:
+        yield
+        return
+    short = reading.short = Short(quick, reading, version, context)
+    try:
+        yield
+    finally:
+        await short.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +135,8 @@ class _Modern:
         self._outbound = NotifyOnlyOutbound(self._dispatcher)
 
     async def run(self) -> None:
-        short = _short(self._server, self._reading, lambda: LATEST_MODERN_VERSION)
-        try:
+        async with _shortened(self._server, self._reading, lambda: LATEST_MODERN_VERSION):
             await self._dispatcher.run(self._on_request, self._on_notify)
-        finally:
-            await short.close()
 
     async def _on_request(self, dctx: DispatchContext[TransportContext], method: str, params: Params) -> dict[str, Any]:
         if method == "initialize":

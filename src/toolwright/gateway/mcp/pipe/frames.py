@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from mcp_types import (
     INVALID_REQUEST,
@@ -52,8 +52,40 @@ class Wrong:
         return JSONRPCError(jsonrpc="2.0", id=self.id, error=ErrorData(code=self.code, message=self.problem))
 
 
+class Call(NamedTuple):
+    """A call of a tool, of which the library's model is made only where the library is to see it."""
+
+    id: RequestId
+    params: dict[str, Any]
+
+    def message(self) -> JSONRPCRequest:
+        """The same as the library has it."""
+        return JSONRPCRequest(jsonrpc="2.0", id=self.id, method="tools/call", params=self.params)
+
+
+_CALL = {"jsonrpc", "id", "method", "params"}
+_NAMES = (int, str)
+
+
 def read(line: bytes | Overlong) -> Message | Wrong:
     """A line as a message."""
+    value = _parsed(line)
+    return value if isinstance(value, Wrong) else _message(value)
+
+
+def seen(line: bytes | Overlong) -> Message | Call | Wrong:
+    """The same, where calls of tools are told apart before all else."""
+    value = _parsed(line)
+    if isinstance(value, Wrong):
+        return value
+    if value.get("method") == "tools/call" and value.keys() == _CALL and value["jsonrpc"] == "2.0":
+        id, params = value["id"], value["params"]
+        if type(id) in _NAMES and type(params) is dict:
+            return Call(id, params)
+    return _message(value)
+
+
+def _parsed(line: bytes | Overlong) -> dict[str, Any] | Wrong:
     if isinstance(line, Overlong):
         return Wrong(INVALID_REQUEST, f"The message is longer than {line.most} bytes, and was not read.", _id_at(line))
     if too_bulky(line):
@@ -69,7 +101,7 @@ def read(line: bytes | Overlong) -> Message | Wrong:
         return _refused(value, f"initialize has more than {LARGEST_OPENING} bytes. Say less of the client.")
     if not is_brief(value):
         return Wrong(INVALID_REQUEST, f"The id, or progressToken, has more than {LONGEST_ID} characters.")
-    return _message(value)
+    return value
 
 
 def bulky(line: bytes) -> Wrong:
@@ -85,7 +117,7 @@ def is_brief(value: dict[str, Any]) -> bool:
         return False
     params = value.get("params")
     meta = params.get("_meta") if type(params) is dict else None
-    return type(meta) is not dict or _is_short(meta.get("progressToken"))
+    return type(meta) is not dict or "progressToken" not in meta or _is_short(meta["progressToken"])
 
 
 def _is_short(name: Any) -> bool:

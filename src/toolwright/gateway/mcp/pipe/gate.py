@@ -11,7 +11,7 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import INVALID_REQUEST, JSONRPCNotification, JSONRPCRequest, RequestId
 
 from toolwright.gateway.mcp.pipe.bulk import weight
-from toolwright.gateway.mcp.pipe.frames import Wrong, read
+from toolwright.gateway.mcp.pipe.frames import Call, Wrong, seen
 
 if TYPE_CHECKING:
     from toolwright.gateway.mcp.pipe.lines import Overlong
@@ -36,12 +36,15 @@ class Gate:
         self,
         refuse: Callable[[Wrong], None],
         settled: Callable[[], None],
+        taken: Callable[[Call | JSONRPCNotification], bool],
         *,
         at_once: int = AT_ONCE,
         room: int = ROOM,
         held: int = HELD,
     ) -> None:
-        self._refuse, self._settled, self._at_once, self._most_held = refuse, settled, at_once, held
+        """What is `taken` is not handed on."""
+        self._refuse, self._settled, self._taken = refuse, settled, taken
+        self._at_once, self._most_held = at_once, held
         self._running: dict[RequestId, int] = {}
         """How much room each takes."""
         self._room = room
@@ -57,40 +60,41 @@ class Gate:
 
     def take(self, line: bytes | Overlong) -> None:
         """See what a line says, and what becomes of it."""
-        message = read(line)
-        if isinstance(message, Wrong):
-            if message.is_answer:
-                self.ready.append(SessionMessage(message.message()))
-            else:
-                self._refuse(message)
-        elif isinstance(message, JSONRPCRequest):
+        message = seen(line)
+        if isinstance(message, (Call, JSONRPCRequest)):
+            assert isinstance(line, bytes)
             self._request(message, line)
-        else:
-            if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-                self._cancelled(message)
+        elif isinstance(message, Wrong):
+            self._wrong(message)
+        elif not (isinstance(message, JSONRPCNotification) and self._told(message)):
             self.ready.append(SessionMessage(message))
 
     def done(self, request: RequestId) -> None:
         """A request was answered: another may have its turn."""
         self._room += self._running.pop(coerce_request_id(request), 0)
-        while self._held and self._has_room(next(iter(self._held.values()))):
+        while self._held and self._has_room(size := weight(next(iter(self._held.values())))):
             line = self._held.pop(next(iter(self._held)))
             self._held_size -= len(line)
-            message = read(line)
-            assert isinstance(message, JSONRPCRequest)
-            self._pass(message, coerce_request_id(message.id), weight(line))
+            message = seen(line)
+            assert isinstance(message, (Call, JSONRPCRequest))
+            self._pass(message, coerce_request_id(message.id), size)
         self._settled()
 
-    def _has_room(self, line: bytes) -> bool:
-        return len(self._running) < self._at_once and (weight(line) <= self._room or not self._running)
+    def _has_room(self, size: int) -> bool:
+        return len(self._running) < self._at_once and (size <= self._room or not self._running)
 
-    def _request(self, message: JSONRPCRequest, line: bytes | Overlong) -> None:
-        key = coerce_request_id(message.id)
-        assert isinstance(line, bytes)
+    def _wrong(self, wrong: Wrong) -> None:
+        if wrong.is_answer:
+            self.ready.append(SessionMessage(wrong.message()))
+        else:
+            self._refuse(wrong)
+
+    def _request(self, message: Call | JSONRPCRequest, line: bytes) -> None:
+        key, size = coerce_request_id(message.id), weight(line)
         if key in self._running or key in self._held:
             self._refuse(Wrong(INVALID_REQUEST, "A request with this id is still running.", message.id))
-        elif message.method == "ping" or (not self._held and self._has_room(line)):
-            self._pass(message, key, weight(line))
+        elif (not self._held and self._has_room(size)) or _is_ping(message):
+            self._pass(message, key, size)
         elif self._held_size + len(line) > self._most_held:
             told = f"{len(self._running)} requests run and {len(self._held)} wait. Try again once some were answered."
             self._refuse(Wrong(BUSY, f"Too many requests: {told}", message.id))
@@ -99,9 +103,13 @@ class Gate:
             self._held[key] = line
             self._held_size += len(line)
 
-    def _pass(self, message: JSONRPCRequest, key: RequestId, size: int) -> None:
+    def _pass(self, message: Call | JSONRPCRequest, key: RequestId, size: int) -> None:
         self._running[key] = size
         self._room -= size
+        if isinstance(message, Call):
+            if self._taken(message):
+                return
+            message = message.message()
         self.ready.append(SessionMessage(message, ServerMessageMetadata(on_request_unanswered=self._unanswered(key))))
 
     def _unanswered(self, key: RequestId) -> Callable[[], Awaitable[None]]:
@@ -110,7 +118,15 @@ class Gate:
 
         return settled
 
-    def _cancelled(self, message: JSONRPCNotification) -> None:
+    def _told(self, message: JSONRPCNotification) -> bool:
+        """Whether a notification was taken."""
+        if message.method != "notifications/cancelled":
+            return False
         asked = as_request_id((message.params or {}).get("requestId"))
         if asked is not None and (line := self._held.pop(coerce_request_id(asked), None)) is not None:
             self._held_size -= len(line)
+        return self._taken(message)
+
+
+def _is_ping(message: Call | JSONRPCRequest) -> bool:
+    return isinstance(message, JSONRPCRequest) and message.method == "ping"

@@ -30,19 +30,19 @@ class Lines:
     def split(self, data: bytes) -> list[bytes | Overlong]:
         """The lines that end in this piece; the rest waits for the next one."""
         *ended, rest = data.split(b"\n")
-        if not ended:
-            self._keep(rest)
-            return []
-        if self._begun or self._skipped:
-            self._keep(ended[0])
-            first = self._skipped or b"".join(self._begun)
-            self._begun, self._length, self._skipped = [], 0, None
-            lines = [first, *map(self._whole, ended[1:])]
-        else:
-            lines = list(map(self._whole, ended))
+        lines: list[bytes | Overlong] = [*ended] if len(data) <= self._most else [*map(self._whole, ended)]
+        if ended and (self._begun or self._skipped):
+            lines[0] = self._ended(ended[0])
         if rest:
             self._keep(rest)
         return lines
+
+    def _ended(self, part: bytes) -> bytes | Overlong:
+        """What was begun before, with its last part."""
+        self._keep(part)
+        whole = self._skipped or b"".join(self._begun)
+        self._begun, self._length, self._skipped = [], 0, None
+        return whole
 
     def _whole(self, line: bytes) -> bytes | Overlong:
         return line if len(line) <= self._most else Overlong(line[:EDGE], line[-EDGE:], self._most)

@@ -33,8 +33,12 @@ class Outlet:
         self.gone = False
         """Whether nobody reads any more."""
 
-    def put(self, data: bytes) -> None:
-        """Write this after all else. The first of a turn of the loop goes at once, all others of that turn together."""
+    def put(self, data: bytes, *, alone: bool = False) -> None:
+        """Write this after all else. The first of a turn of the loop goes at once, all others of that turn together.
+
+        Args:
+            alone: that no others are to be expected in this turn.
+        """
         if self.gone:
             return
         self._waiting.append(data)
@@ -43,8 +47,9 @@ class Outlet:
             self.crowded = True
             self._room.clear()
         if not self._just_written and not self._stuck:
-            self._just_written = True
-            self._loop.call_soon(self._next_turn)
+            if not alone:
+                self._just_written = True
+                self._loop.call_soon(self._next_turn)
             self._write()
 
     async def room(self) -> None:
@@ -91,8 +96,9 @@ class Outlet:
         self.size -= written
         if self._rest or self._waiting:
             self._stick(bool(written))
-        else:
+        elif self._stuck:
             self._unstick()
+        if self._taken is not None and not self.size:
             self._all_taken()
         if self.crowded and self.size <= ROOM // 2:
             self._has_room()

@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Self
 
 from anyio import BrokenResourceError, ClosedResourceError, EndOfStream
-from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
+from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from toolwright.gateway.mcp.pipe.frames import Wrong, write
+from toolwright.gateway.mcp.pipe.frames import Call, Wrong, write
 from toolwright.gateway.mcp.pipe.gate import AT_ONCE, HELD, ROOM, Gate
 from toolwright.gateway.mcp.pipe.inlet import Inlet
 from toolwright.gateway.mcp.pipe.lines import Lines
@@ -47,7 +47,7 @@ class Reading:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.outlet = Outlet(writing, roomy=self._go_on, lost=self.finish, patience=patience)
-        self.gate = Gate(self._refuse, self._settled, at_once=at_once, room=room, held=held)
+        self.gate = Gate(self._refuse, self._settled, self._taken, at_once=at_once, room=room, held=held)
         self._lines, self._inlet = Lines(most), Inlet(reading, self._take)
         self._waiter: asyncio.Future[None] | None = None
         self._given = self._complaints = 0
@@ -106,6 +106,12 @@ class Reading:
         if len(ready) == _BACKLOG // 2:
             self._go_on()
         return message
+
+    def _taken(self, message: Call | JSONRPCNotification) -> bool:
+        """Whether a message needs nobody to be woken for it: all before it was handed on, and somebody waits for it."""
+        if self.short is None or self.finished or self.gate.ready:
+            return False
+        return self._waiter is not None and not self._waiter.done() and self.short.takes(message)
 
     def _take(self, data: bytes) -> None:
         if not data:

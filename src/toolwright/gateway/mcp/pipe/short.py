@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp.shared.exceptions import MCPError
@@ -20,8 +21,8 @@ from mcp_types import (
     RequestId,
 )
 
-from toolwright.core.outcome import Pending
-from toolwright.gateway.mcp.pipe.frames import answer, write
+from toolwright.core.outcome import Outcome, Pending
+from toolwright.gateway.mcp.pipe.frames import Call, answer, write
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -32,14 +33,14 @@ if TYPE_CHECKING:
     from toolwright.gateway.mcp.served import Offered
 
 log = logging.getLogger("toolwright")
-Contexts = Callable[[JSONRPCRequest], "ServerRequestContext[Any, Any]"]
+Contexts: TypeAlias = Callable[[Call], "ServerRequestContext[Any, Any]"]
 
 
 class Short:
     """Takes what is plain out of a connection's messages. Whatever is not goes to the library, as all did."""
 
     def __init__(
-        self, quick: Quick | None, reading: Reading, version: Callable[[], str | None], context: Contexts | None
+        self, quick: Quick, reading: Reading, version: Callable[[], str | None], context: Contexts | None
     ) -> None:
         """Without a context for its requests, the protocol is one in which nothing is asked within them."""
         self._quick, self._outlet, self._gate = quick, reading.outlet, reading.gate
@@ -47,64 +48,87 @@ class Short:
         self._running: dict[RequestId, asyncio.Task[None]] = {}
         self._closing = False
         self._loop = asyncio.get_running_loop()
+        self._around = copy_context()
+        """What a call runs in: it may begin where another one ends, and has nothing to do with that."""
 
-    def takes(self, message: JSONRPCMessage) -> bool:
+    def takes(self, message: Call | JSONRPCMessage) -> bool:
         """Whether a message was taken, and the library need not see it."""
+        if isinstance(message, Call):
+            return self._begin(message)
         if isinstance(message, JSONRPCRequest):
-            return message.method == "tools/call" and self._begin(message)
+            return message.method == "tools/call" and self._begin(Call(message.id, message.params or {}))
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             return self._cancel((message.params or {}).get("requestId"))
         return False
 
-    def _begin(self, message: JSONRPCRequest) -> bool:
-        if self._quick is None or (version := self._version()) is None:
+    def _begin(self, call: Call) -> bool:
+        if (version := self._version()) is None:
             return False
-        if (offered := self._quick.plain(message.params, modern=self._context is None)) is None:
+        if (offered := self._quick.plain(call.params, modern=self._context is None)) is None:
             return False
-        key, work = coerce_request_id(message.id), self._run(self._quick, message, offered, version)
-        task = self._running[key] = self._loop.create_task(work, name="mcp: tools/call")
-        task.add_done_callback(partial(self._over, key))
+        key = coerce_request_id(call.id)
+        work = self._run(key, call, offered, version)
+        self._running[key] = self._loop.create_task(work, name="mcp: tools/call", context=self._around.copy())
         return True
-
-    def _over(self, key: RequestId, task: asyncio.Task[None]) -> None:
-        """It was answered; or it was cancelled, maybe before it began: then it is not, unless the end is ours."""
-        del self._running[key]
-        if self._closing and task.cancelled():
-            told = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
-            self._outlet.put(write(JSONRPCError(jsonrpc="2.0", id=key, error=told)))
-        self._gate.done(key)
 
     def _cancel(self, given: Any) -> bool:
         asked = as_request_id(given)
-        task = self._running.get(coerce_request_id(asked)) if asked is not None else None
-        return task is not None and task.cancel()
+        key = coerce_request_id(asked) if asked is not None else None
+        return key is not None and key in self._running and self._end(key)
 
-    async def _run(self, quick: Quick, message: JSONRPCRequest, offered: Offered, version: str) -> None:
-        line = await self._line(quick, message, offered, version)
-        if self._outlet.crowded:
-            await self._outlet.room()
-        self._outlet.put(line)
+    def _end(self, key: RequestId) -> bool:
+        task = self._running[key]
+        task.add_done_callback(partial(self._ended, key))
+        return task.cancel()
 
-    async def _line(self, quick: Quick, message: JSONRPCRequest, offered: Offered, version: str) -> bytes:
-        params = message.params or {}
+    def _ended(self, key: RequestId, task: asyncio.Task[None]) -> None:
+        """Of what was cancelled before it began, nothing ever runs that could say so."""
+        if self._running.get(key) is task:
+            self._over(key, None)
+
+    async def _run(self, key: RequestId, call: Call, offered: Offered, version: str) -> None:
+        line = None
         try:
-            outcome = await quick.call(offered, params, None)
-            if not isinstance(outcome, Pending):
-                return answer(message.id, quick.result(outcome, offered, version))
-            if self._context is None:
-                return answer(message.id, await quick.waiting(outcome, offered, params, None))
-            return answer(message.id, await quick.asking(self._context(message), outcome, offered, params))
-        except MCPError as error:
-            told = error.error
-        except Exception:
-            log.exception("tools/call failed")
-            told = ErrorData(code=INTERNAL_ERROR, message="Internal server error")
-        return write(JSONRPCError(jsonrpc="2.0", id=message.id, error=told))
+            try:
+                outcome = await self._quick.call(offered, call.params, None)
+                if isinstance(outcome, Pending):
+                    told = await self._waiting(call, offered, outcome)
+                else:
+                    told = self._quick.result(outcome, offered, version)
+                made = answer(call.id, told)
+            except MCPError as error:
+                made = _error(call.id, error.error)
+            except Exception:
+                log.exception("tools/call failed")
+                made = _error(call.id, ErrorData(code=INTERNAL_ERROR, message="Internal server error"))
+            if self._outlet.crowded:
+                await self._outlet.room()
+            line = made
+        finally:
+            self._over(key, line)
+
+    def _over(self, key: RequestId, line: bytes | None) -> None:
+        """It was answered; or it was cancelled, and then it is not, unless the end is ours."""
+        del self._running[key]
+        if line is None and self._closing:
+            line = _error(key, ErrorData(code=CONNECTION_CLOSED, message="Connection closed"))
+        if line is not None:
+            self._outlet.put(line, alone=not self._running)
+        self._gate.done(key)
+
+    async def _waiting(self, call: Call, offered: Offered, outcome: Outcome) -> dict[str, Any]:
+        if self._context is None:
+            return await self._quick.waiting(outcome, offered, call.params, None)
+        return await self._quick.asking(self._context(call), outcome, offered, call.params)
 
     async def close(self) -> None:
         """Cancel what runs, and wait until it has let go."""
         tasks, self._closing = list(self._running.values()), True
-        for task in tasks:
-            task.cancel()
+        for key in list(self._running):
+            self._end(key)
         if tasks:
             await asyncio.wait(tasks)
+
+
+def _error(id: RequestId, told: ErrorData) -> bytes:
+    return write(JSONRPCError(jsonrpc="2.0", id=id, error=told))

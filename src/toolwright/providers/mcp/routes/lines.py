@@ -6,11 +6,13 @@ Imported when a connection is opened, and not before: the library takes a second
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from anyio import CancelScope
 
+from toolwright.providers.mcp.plain import LIGHT
 from toolwright.providers.mcp.routes.label import masked
 from toolwright.providers.mcp.routes.route import Ended, Who
 from toolwright.providers.mcp.routes.stderr import Stderr
@@ -123,11 +125,34 @@ class Lines:
         self._child, self._most = child, most
         self._begun: list[bytes] = []
         self._length = 0
+        self._is_next = False
+        """Whether all that came before has been read, and handed on: what comes now is the next."""
         self.last_words = spoken.last_words
+
+    def straight_to(self, told: Callable[[bytes], bool]) -> None:
+        """Say who is told of lines the moment they come, while none is before them, and answers whether it took one."""
+        self._told, self._light = told, min(self._most, LIGHT)
+        self._child.stdout.tap = self._tap
+
+    def _tap(self, data: bytes) -> bytes:
+        """Hand over whole lines as long as they are taken; the rest is read in its turn."""
+        start = 0
+        if self._is_next and not self._length:
+            while 0 <= (end := data.find(b"\n", start)) <= start + self._light and self._told(data[start:end]):
+                start = end + 1
+        self._is_next = self._is_next and start == len(data)
+        return data[start:]
+
+    async def _read(self) -> bytes:
+        self._is_next = True
+        try:
+            return await self._child.stdout.read(CHUNK)
+        finally:
+            self._is_next = False
 
     async def take(self) -> list[bytes]:
         """All lines that have come."""
-        while data := await self._child.stdout.read(CHUNK):
+        while data := await self._read():
             *lines, rest = data.split(b"\n")
             if lines:
                 lines[0] = b"".join([*self._begun, lines[0]])
@@ -142,13 +167,9 @@ class Lines:
             await asyncio.sleep(0)  # a million empty lines are there at once, and others have their turn
         return []
 
-    def put_now(self, frame: str) -> bool:
+    def put_now(self, frame: bytes) -> bool:
         """Write a line if none before it waits to be taken."""
-        stdin = self._child.stdin
-        if stdin.waiting:
-            return False
-        stdin.write(frame.encode() + b"\n")
-        return True
+        return self._child.stdin.write_now(frame + b"\n")
 
     async def put(self, frame: str) -> None:
         """Write a line, once those before it have been taken: so no more than one waits, however slow the server."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from inspect import isawaitable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from toolwright.core.errors import DefinitionError
 from toolwright.providers.mcp.routes.trouble import Trouble as Trouble
@@ -16,13 +15,14 @@ MAX_FRAME = 4 << 20
 """Bytes that one message of a server may have, where nothing else is said."""
 
 
-@dataclass(frozen=True, slots=True)
-class Who:
+class Who(NamedTuple):
     """Whose connection it is."""
 
     user: str | None = None
     session: str | None = None
 
+
+EVERYONE = Who()
 
 Ended: TypeAlias = Callable[[str], None]
 Texts: TypeAlias = Mapping[str, Any] | Callable[[Who], Mapping[str, str] | Awaitable[Mapping[str, str]]] | None

@@ -10,7 +10,7 @@ import json
 import logging
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, Protocol, Self
 
 from anyio import ClosedResourceError, EndOfStream
@@ -23,6 +23,7 @@ from mcp_types import (
     JSONRPCResponse,
     jsonrpc_message_adapter,
 )
+from pydantic_core import from_json
 
 from toolwright.core.errors import NotStarted
 from toolwright.providers.mcp.routes.bulk import bulky, too_bulky
@@ -37,6 +38,7 @@ _MOST_LOGGED = 20
 _END = 512
 """Bytes at either end of a message in which its id is looked for, where it is too large to be read for that."""
 _SHORT = 64 * 1024
+_RESULT = frozenset({"jsonrpc", "id", "result"})
 _ID = r'"id"\s*:\s*("[^"\\]{0,100}"|\d{1,20})\s*'
 _VERSION = r'"jsonrpc"\s*:\s*"2\.0"\s*'
 _FIRST = re.compile(rf"\s*{{\s*(?:{_VERSION},\s*)?{_ID}[,}}]\s*(?!\"method\")")
@@ -68,6 +70,9 @@ class Wire:
 
     def __init__(self, line: Line, *, log: logging.Logger, ended: Ended) -> None:
         self._line, self._log, self._tell_ended = line, log, ended
+        self._put_now: Callable[[bytes], bool] | None = getattr(line, "put_now", None)
+        self.writes_now = self._put_now is not None
+        """Whether `put_now` may do something, now or later."""
         self._waiting: dict[str, Any] = {}
         self._reason: str | None = None
         self._left = False
@@ -78,20 +83,39 @@ class Wire:
 
     def leave(self) -> None:
         """From now on the end is ours, and nobody is told of it."""
-        self._left = True
+        self._left, self.writes_now = True, False
 
-    def send_now(self, message: Any) -> bool:
-        """Write one message if it can be written at once; what stands in the way is for `send` to find out."""
-        put_now = getattr(self._line, "put_now", None)
-        if put_now is None or self._reason is not None or self._left:
+    def put_now(self, number: int, frame: bytes) -> bool:
+        """Write a request if that can be done at once; what stands in the way is for `send` to find out."""
+        if not self.writes_now or self._put_now is None:
             return False
         try:
-            written: bool = put_now(message.model_dump_json(by_alias=True, exclude_unset=True))
+            written = self._put_now(frame)
         except OSError:
             return False
         if written:
-            self._remember(message)
+            self._waiting[str(number)] = number
         return written
+
+    def straight_to(self, told: Callable[[int, dict[str, Any]], bool]) -> None:
+        """Say who is told of results the moment they come, if the line can do so, and answers whether one is taken."""
+        if (straight_to := getattr(self._line, "straight_to", None)) is not None:
+            self._told = told
+            straight_to(self._straight)
+
+    def _straight(self, frame: bytes) -> bool:
+        """Whether it is a result in its plainest form, which was taken; all else is read as a message in its turn."""
+        try:
+            message = from_json(frame)
+        except ValueError:
+            return False
+        if type(message) is not dict or message.keys() != _RESULT or message["jsonrpc"] != "2.0":
+            return False
+        number, result = message["id"], message["result"]
+        if type(number) is not int or type(result) is not dict or not self._told(number, result):
+            return False
+        self._waiting.pop(str(number), None)
+        return True
 
     async def send(self, message: Any) -> None:
         """Write one message, once those before it have been taken."""
@@ -169,7 +193,7 @@ class Wire:
 
     def _end(self, reason: str) -> None:
         if self._reason is None:
-            self._reason = reason
+            self._reason, self.writes_now = reason, False
             if not self._left:
                 self._tell_ended(reason)
 
@@ -252,10 +276,8 @@ class Writing:
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._closed = False
-
-    def send_now(self, item: SessionMessage) -> bool:
-        """Write one message if it can be written at once."""
-        return not self._closed and self._wire.send_now(item.message)
+        self.put_now = wire.put_now if wire.writes_now else None
+        self.straight_to = wire.straight_to
 
     async def send(self, item: SessionMessage) -> None:
         """Write one message."""
@@ -265,7 +287,7 @@ class Writing:
 
     async def aclose(self) -> None:
         """Nobody writes any more."""
-        self._closed = True
+        self._closed, self._wire.writes_now = True, False
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,0 +1,111 @@
+"""Pipes: what is written is taken in its order, however slowly; what comes can be seen before it is kept."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from toolwright.sandbox.pipes import CHUNK, Incoming, Outgoing
+
+
+@contextmanager
+def outgoing() -> Iterator[tuple[Outgoing, int]]:
+    theirs, ours = os.pipe()
+    made = Outgoing(os.fdopen(ours, "wb", buffering=0))
+    try:
+        yield made, theirs
+    finally:
+        made.close()
+        with suppress(OSError):
+            os.close(theirs)
+
+
+@contextmanager
+def incoming() -> Iterator[tuple[Incoming, int]]:
+    ours, theirs = os.pipe()
+    made = Incoming(os.fdopen(ours, "rb", buffering=0))
+    try:
+        yield made, theirs
+    finally:
+        made.close()
+        with suppress(OSError):
+            os.close(theirs)
+
+
+async def taken(theirs: int, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        data += await asyncio.to_thread(os.read, theirs, CHUNK)
+    return data
+
+
+async def test_what_fits_is_written_at_once():
+    with outgoing() as (pipe, theirs):
+        pipe.write(b"a")
+        pipe.write(b"")
+        assert pipe.write_now(b"b")
+
+        assert not pipe.waiting
+        assert os.read(theirs, 10) == b"ab"
+
+
+async def test_what_does_not_fit_is_kept_in_its_order_and_nothing_goes_past_it():
+    large = os.urandom(5 * CHUNK)
+
+    with outgoing() as (pipe, theirs):
+        pipe.write(large)
+        assert pipe.waiting
+        assert not pipe.write_now(b"past")
+        pipe.write(b"behind")
+        pipe.finish()
+
+        assert await taken(theirs, len(large) + 6) == large + b"behind"
+        await pipe.drain()
+        assert not pipe.waiting
+        assert os.read(theirs, 10) == b""
+
+
+async def test_a_piece_that_is_written_while_all_is_full_waits():
+    with outgoing() as (pipe, theirs):
+        while not pipe.waiting:
+            pipe.write(b"x" * 4096)
+        pipe.write(b"last")
+
+        data = await taken(theirs, 4)
+        while pipe.waiting:
+            data += await taken(theirs, 1)
+        assert (data + os.read(theirs, CHUNK)).endswith(b"xlast")
+
+
+async def test_whoever_reads_no_more_is_found_out_at_the_next_piece():
+    with outgoing() as (pipe, theirs):
+        os.close(theirs)
+        pipe.write(b"a")
+
+        with pytest.raises(BrokenPipeError):
+            pipe.write(b"b")
+
+
+async def test_a_tap_sees_each_piece_first_and_leaves_what_is_to_be_read():
+    seen, came = [], asyncio.Event()
+
+    def tap(data: bytes) -> bytes:
+        seen.append(data)
+        came.set()
+        return data.removeprefix(b"mine ")
+
+    with incoming() as (pipe, theirs):
+        pipe.reader.tap = tap
+        os.write(theirs, b"mine ")
+        waiting = asyncio.create_task(pipe.reader.read(CHUNK))
+        await came.wait()
+        assert not waiting.done()
+
+        os.write(theirs, b"mine yours")
+        assert await waiting == b"yours"
+        os.write(theirs, b"mine ")
+        os.close(theirs)
+        assert await pipe.reader.read() == b""
+    assert seen == [b"mine ", b"mine yours", b"mine "]
