@@ -29,6 +29,11 @@ def pytest_configure(config: pytest.Config) -> None:
         everywhere()
 
 
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if config.option.markexpr == "not long":
+        terminalreporter.write_line("The long tests are left out: scripts/test-long runs them.")
+
+
 def pytest_collection_finish() -> None:
     gc.enable()
     gc.collect()

@@ -46,7 +46,7 @@ async def test_bytes_that_are_no_text_do_not_matter(tmp_path: Path, way: str) ->
 
     assert matches.text.splitlines() == [
         "broken:1: \ufffd\ufffd\ufffdword\ufffd",
-        r"esc:1: \x1b[1mword\u202e",
+        r"esc:1: \u001b[1mword\u202e",
         "latin:1: gr\ufffd\ufffde word",
     ]
 

@@ -101,14 +101,14 @@ async def test_a_secret_folder_is_asked_about_but_names_are_shown(tmp_path: Path
 
 async def test_strange_names_are_shown_escaped(tmp_path: Path) -> None:
     (tmp_path / "a\nb\t\x1b[0m").touch()
-    (tmp_path / "\u202egnp.exe").touch()
+    (tmp_path / "\u202egnp\u3164.exe").touch()
     os.close(os.open(os.fsencode(tmp_path) + b"/\xff\xfe", os.O_CREAT | os.O_WRONLY))
 
     lines = (await call(tmp_path)).text.split("\n")
     records = (await call(tmp_path, "list_files")).data["files"]
 
-    assert sorted(lines) == ["\\u202egnp.exe  0 bytes", "\\udcff\\udcfe  0 bytes", "a\\nb\\t\\x1b[0m  0 bytes"]
-    assert {record["name"] for record in records} == {"a\\nb\\t\\x1b[0m", "\\u202egnp.exe", "\\udcff\\udcfe"}
+    assert sorted(lines) == ["\\u202egnp\\u3164.exe  0 bytes", "\\udcff\\udcfe  0 bytes", "a\\nb\\t\\u001b[0m  0 bytes"]
+    assert {record["name"] for record in records} == {"a\\nb\\t\\u001b[0m", "\\u202egnp\\u3164.exe", "\\udcff\\udcfe"}
 
 
 async def test_a_folder_without_permission_is_left_out_or_refused(tmp_path: Path) -> None:

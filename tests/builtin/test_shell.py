@@ -306,7 +306,7 @@ async def test_whoever_is_asked_sees_all_of_a_command(tmp_path):
     async with Runtime(*shell(tmp_path), policy=Policy.default()) as runtime:
         outcome = await runtime.call("bash", {"command": hidden})
 
-    assert "ls\n# \\x1b[8mrm -rf .\\x1b[0m \\u202eevil" in outcome.message
+    assert "ls\n# \\u001b[8mrm -rf .\\u001b[0m \\u202eevil" in outcome.message
 
 
 async def test_the_tool_can_be_run_without_a_runtime(tmp_path, kind):

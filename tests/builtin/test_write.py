@@ -186,7 +186,7 @@ async def test_a_fifo_is_not_written(tmp_path: Path) -> None:
 async def test_names_may_hold_anything_and_are_shown_escaped(tmp_path: Path) -> None:
     outcome = await write(tmp_path, "new\nline\x1b[31m\u202e.txt", "x")
 
-    assert outcome.text == "Created new\\nline\\x1b[31m\\u202e.txt (1 byte)."
+    assert outcome.text == "Created new\\nline\\u001b[31m\\u202e.txt (1 byte)."
     assert (tmp_path / "new\nline\x1b[31m\u202e.txt").exists()
 
 

@@ -41,6 +41,7 @@ def warm() -> None:
 
     for module in pkgutil.iter_modules(toolwright.cli.__path__, "toolwright.cli."):
         import_module(module.name)
+    import_module("toolwright.gateway.mcp.pipe.stdio")  # it brings the protocol's library: a second for each server
 
     @tool(effects={"write"}, confirm=True)
     async def greet(name: str) -> str:

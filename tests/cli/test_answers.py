@@ -5,11 +5,9 @@ import getpass
 import json
 import re
 import sqlite3
-import sys
 
 import pytest
 
-from tests.cli.conftest import START
 from toolwright import Store
 from toolwright.assemble import assemble, load
 
@@ -282,9 +280,62 @@ def test_a_client_tool_that_is_approved_waits_on_without_holding_up_whoever_appr
     [pending] = piped("call", "pick").lines
 
     approved = piped("approve", pending["call_id"])
-    assert (approved.code, approved.lines[0]["waiting_for"]) == (3, "result")
+    assert (approved.code, approved.lines[0]["waiting_for"], approved.lines[0]["round"]) == (3, "result", 2)
 
-    assert piped("settle", pending["call_id"], "7C").lines[0]["data"] == "7C"
+    assert piped("settle", pending["call_id"], "7C", "--round", "2").lines[0]["data"] == "7C"
+
+
+def test_a_yes_to_one_question_is_not_taken_for_the_next(run, more, waiting):
+    call_id = waiting("pick")
+    run("approve", call_id)
+    [wait] = run("pending").lines
+
+    again = run("approve", call_id)
+    early = run("settle", call_id, "7C")
+    later = run("settle", call_id, "7C", "--round", "3")
+
+    assert (wait["call_id"], wait["waiting_for"], wait["round"]) == (call_id, "result", 2)
+    assert [(ran.code, ran.lines[0]["code"]) for ran in (again, early, later)] == [(1, "conflict")] * 3
+    assert run("pending").lines == [wait]
+    assert run("settle", call_id, "7C", "--round", "2").lines[0]["data"] == "7C"
+    assert (run("settle", call_id, "7C", "--round", "2").code, run("settle", call_id, "7D", "--round", "2").code) == (
+        0,
+        1,
+    )
+    assert run("approve", call_id).lines[0]["data"] == "7C"  # the same answer to the first question changes nothing
+
+
+@pytest.mark.parametrize("round", ["0", "-1", "one"])
+@pytest.mark.parametrize("verb", ["approve", "reject", "settle"])
+def test_questions_are_counted_from_one(run, configured, verb, round):
+    assert run(verb, "x", "--round", round).code == 2
+
+
+def test_of_a_call_that_waits_for_another_the_questions_count_on(run, configured, waiting):
+    call_id = waiting("order", "--yes")
+    [wait] = run("pending").lines
+
+    assert (wait["tool"], wait["round"]) == ("sign", 1)
+    assert run("settle", call_id, "Ada", "--round", "2").lines[0]["code"] == "conflict"
+    assert run("settle", call_id, "Ada").lines[0]["data"] == "Ada"
+
+
+@pytest.mark.timeout(15)
+def test_what_a_person_copies_from_the_list_names_the_question(terminal, run, more, waiting):
+    call_id = waiting("pick")
+    run("approve", call_id)
+
+    screen = terminal("pending")
+    screen.sees(rf"{call_id} --round 2 +pick +result")
+    assert screen.ends() == 0
+
+    screen = terminal("pending", call_id)
+    screen.sees(r"round +2 *\n")
+    assert screen.ends() == 0
+
+    screen = terminal("approve", call_id)
+    screen.sees(rf"failed \(conflict\): .*\n`toolwright pending {call_id}` shows it; answer it with --round 2\.\n")
+    assert screen.ends() == 1
 
 
 def test_a_store_on_the_command_line_takes_the_place_of_the_configurations(run, configured, waiting, shop):
@@ -375,7 +426,8 @@ def test_what_came_of_an_answer_is_told_in_words(terminal, run, more, waiting):
     assert screen.ends() == 4
 
     screen = terminal("approve", waiting("pick"))
-    screen.sees(r"pending \(result\): .*\nWhoever has the answer can give it later:\n  toolwright settle \w+ ANSWER\n")
+    screen.sees(r"pending \(result\): .*\nWhoever has the answer can give it later:\n")
+    screen.sees(r"  toolwright settle \w+ --round 2 ANSWER\n")
     assert screen.ends() == 3
 
     screen = terminal("approve", "--store", "calls.db", "-t", "more.py", waiting("pay", "amount=3", "to=Bob"))
@@ -387,7 +439,7 @@ def test_what_came_of_an_answer_is_told_in_words(terminal, run, more, waiting):
 def test_it_is_the_same_on_postgresql(run, tmp_path, shop, postgres_address, monkeypatch):
     (tmp_path / "toolwright.yaml").write_text(f"tools: [{shop}]\nstore: ${{STORE}}\n")
     monkeypatch.setenv("STORE", postgres_address)
-    assert run("store", "migrate").lines[0]["applied"] == 1
+    assert run("store", "migrate").lines[0]["applied"] == 2
 
     [pending] = run(*PAY).lines
     assert [wait["call_id"] for wait in run("pending").lines] == [pending["call_id"]]
@@ -410,11 +462,11 @@ async def pay(amount: int) -> str:
 
 
 @pytest.fixture
-def proxied(tmp_path):
+def proxied(tmp_path, ready):
     """Tools behind another toolwright, which asks before it pays; this one lets everything through."""
     (tmp_path / "behind.py").write_text(BEHIND)
-    command = ["-P", "-c", START, "mcp", "-t", str(tmp_path / "behind.py"), "--store", str(tmp_path / "behind.db")]
-    server = {"command": sys.executable, "args": command, "effects": ["write"]}
+    command = [*ready, "mcp", "-t", str(tmp_path / "behind.py"), "--store", str(tmp_path / "behind.db")]
+    server = {"command": command[0], "args": command[1:], "effects": ["write"]}
     (tmp_path / "toolwright.yaml").write_text(
         json.dumps({
             "mcp_servers": {"shop": server}, "store": "calls.db", "policy": [{"tools": "*", "decision": "allow"}],
@@ -423,7 +475,7 @@ def proxied(tmp_path):
     return tmp_path
 
 
-@pytest.mark.timeout(15)  # each command starts a server of its own
+@pytest.mark.timeout(30)  # each command starts a server of its own
 def test_an_approval_that_a_server_asks_for_is_approved_once_and_not_for_good(run, proxied, waiting):
     ran = run("approve", waiting("shop__pay", "amount=3"))
 
@@ -431,16 +483,24 @@ def test_an_approval_that_a_server_asks_for_is_approved_once_and_not_for_good(ru
     assert run("call", "shop__pay", "amount=3").code == 3
 
 
-@pytest.mark.timeout(15)
+@pytest.mark.timeout(30)
 def test_an_approval_that_a_server_asks_for_can_be_given_for_good(run, proxied, waiting):
     assert run("approve", waiting("shop__pay", "amount=3"), "--always").code == 0
 
     assert run("call", "shop__pay", "amount=4").lines[0]["text"] == "Paid 4."
 
 
-@pytest.mark.timeout(15)
+@pytest.mark.timeout(30)
 def test_an_approval_that_a_server_asks_for_can_be_rejected(run, proxied, waiting):
     ran = run("reject", waiting("shop__pay", "amount=3"))
 
-    assert (ran.code, ran.lines[0]["status"]) == (1, "failed")
+    assert (ran.code, ran.lines[0]["status"]) == (4, "failed")
     assert "rejected by the user" in ran.lines[0]["text"]
+
+
+@pytest.mark.timeout(30)
+def test_a_person_who_rejects_an_approval_that_a_server_asks_for_is_told_in_its_words(terminal, run, proxied, waiting):
+    screen = terminal("reject", waiting("shop__pay", "amount=3"))
+
+    screen.sees(r"rejected: .*rejected by the user")
+    assert screen.ends() == 4

@@ -94,7 +94,7 @@ def test_a_store_is_opened_where_there_is_one(doctor, run, configured):
     run("call", "sign")
     mark, text, _ = told(doctor()[1], "store")
     assert mark == "ok"
-    assert text.startswith("calls.db, version 1, ")
+    assert text.startswith("calls.db, version 2, ")
     assert text.endswith(" 1 waiting, 0 unknown")
 
 

@@ -31,7 +31,7 @@ def test_info_counts_everything(run, used):
     [info] = run("store", "info").lines
 
     assert info["store"] == str(used / "calls.db")
-    assert (info["version"], info["newest_version"], info["waiting"]) == (1, 1, 1)
+    assert (info["version"], info["newest_version"], info["waiting"]) == (2, 2, 1)
     assert info["calls"] == {"ended": 1, "waiting": 1}
     assert (info["rows"]["ledger"], info["rows"]["pending"], info["rows"]["owners"]) == (2, 1, 0)
     assert info["bytes"] == (used / "calls.db").stat().st_size
@@ -71,7 +71,7 @@ def test_a_store_of_a_newer_version_is_left_alone(run, used):
 
     assert (ran.code, ran.err) == (
         2,
-        "error: The store cannot be used: The store is of version 99, newer than 1: use a newer toolwright.\n",
+        "error: The store cannot be used: The store is of version 99, newer than 2: use a newer toolwright.\n",
     )
 
 
@@ -94,7 +94,7 @@ def test_a_password_is_never_shown(run, address):
 
 
 def test_migrate_makes_the_store_and_then_has_nothing_to_do(run, configured):
-    assert run("store", "migrate").lines == [{"store": str(configured / "calls.db"), "version": 1, "applied": 1}]
+    assert run("store", "migrate").lines == [{"store": str(configured / "calls.db"), "version": 2, "applied": 2}]
     assert run("store", "migrate").lines[0]["applied"] == 0
     assert run("store", "info").lines[0]["calls"] == {}
 
@@ -162,12 +162,12 @@ def test_a_head_noted_earlier_has_to_be_in_the_chain(run, used):
 @pytest.mark.timeout(15)
 def test_people_get_words(terminal, used):
     screen = terminal("store", "info")
-    screen.sees(r"store +calls\.db *\nversion +1, the newest *\nsize +\d+\.\d kB *\nopen waits +1 *\n")
+    screen.sees(r"store +calls\.db *\nversion +2, the newest *\nsize +\d+\.\d kB *\nopen waits +1 *\n")
     screen.sees(r"calls by state *\n +1  waiting *\n +1  ended *\nrows by table *\n +2  ledger *\n")
     assert screen.ends() == 0
 
     screen = terminal("store", "migrate")
-    screen.sees(r"calls\.db is of version 1, the newest \(nothing to do\)\.\n")
+    screen.sees(r"calls\.db is of version 2, the newest \(nothing to do\)\.\n")
     assert screen.ends() == 0
 
     screen = terminal("store", "prune", "--calls", "0s")

@@ -15,6 +15,7 @@ pytestmark = [needs("node servers"), pytest.mark.timeout(120)]
 FEWEST = {"2025-11-25": 19, "2026-07-28": 33, EXTENSIONS: 6, BEFORE: 2}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("revision", FEWEST)
 async def test_every_scenario_passes_or_is_explained(revision, caplog):
     caplog.set_level(logging.ERROR)  # servers that are not to be trusted are part of it

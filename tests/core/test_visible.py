@@ -29,6 +29,7 @@ def test_what_nobody_sees_is_written_out(hidden):
         "👨\u200d👩\u200d👧",
         "❤\ufe0f",
         "1\ufe0f\u20e3",
+        "\U0001fae8 and \U0001fa8a",  # pictures that came after this Python, or are yet to come
     ],
 )
 def test_what_is_seen_stays_as_it_is(seen):

@@ -9,6 +9,7 @@ import pytest
 from tests.crash.run import Death, Harness, Tally, chosen
 from tests.crash.scenarios import ALL
 
+pytestmark = [pytest.mark.timeout(60), pytest.mark.long]
 SEED = 4711
 NAMES = [scenario.name for scenario in ALL]
 
@@ -22,7 +23,6 @@ def names(start: int) -> list[str]:
     return NAMES[start::2]
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("start", [0, 1])
 def test_whoever_recovers_may_be_killed_as_well(harness, start):
     chance, tally = random.Random(f"{SEED} {start}"), Tally()
@@ -34,7 +34,6 @@ def test_whoever_recovers_may_be_killed_as_well(harness, start):
     assert tally.killed > tally.runs
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("start", [0, 1])
 def test_a_second_runtime_on_the_same_file_goes_on_and_takes_over(harness, start):
     chance, tally = random.Random(f"{SEED} {start}"), Tally()
@@ -47,7 +46,6 @@ def test_a_second_runtime_on_the_same_file_goes_on_and_takes_over(harness, start
     assert tally.done >= tally.runs // 2
 
 
-@pytest.mark.timeout(60)
 def test_a_process_may_be_killed_at_any_moment_at_all(harness):
     chance = random.Random(SEED)
 

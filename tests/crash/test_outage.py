@@ -14,6 +14,7 @@ MOMENTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_calls_survive_a_server_that_is_killed(server, zygote, moment):

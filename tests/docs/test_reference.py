@@ -41,6 +41,7 @@ from toolwright.runtime.stats import Stats
 from toolwright.runtime.waiting import WaitingCall
 from toolwright.store import audit
 from toolwright.store.audit import Verification
+from toolwright.store.grants import Grant
 from toolwright.store.ledger import State
 from toolwright.store.store import TABLES
 from toolwright.testing import ManualClock
@@ -161,7 +162,7 @@ def test_every_field_of_an_outcome_is_told(cls):
     assert set(parameters(cls.__init__)) <= set(re.findall(r"\w+", told))
 
 
-@pytest.mark.parametrize("cls", [Call, Approval, Stats, WaitingCall, QueueStatus])
+@pytest.mark.parametrize("cls", [Call, Approval, Stats, WaitingCall, QueueStatus, Grant])
 def test_every_field_of_the_values_around_a_call_is_told(cls):
     assert missing((field.name for field in fields(cls) if (cls, field.name) != (Approval, "code")), "call") == []
 

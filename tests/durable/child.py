@@ -73,6 +73,21 @@ async def approve(address: str, call_id: str) -> None:
         say(**told(await runtime.approve(call_id)))
 
 
+@tool(effects={"read"})
+async def look(ctx: Context) -> str:
+    """Look around."""
+    say(started=ctx.call_id)
+    await heard()
+    return "seen"
+
+
+async def show(address: str, *call_id: str) -> None:
+    """Make a visible call that only reads."""
+    async with Runtime(look, store=address) as runtime:
+        scope = runtime.scope(space="team", agent="helper", turn="run-1")
+        say(**told(await scope.call("look", call_id=call_id[0] if call_id else None)))
+
+
 @tool(effects={"write"}, confirm=True)
 async def refund(amount: int) -> str:
     """Give money back, if there is any."""
@@ -148,4 +163,5 @@ async def full(address: str) -> None:
 
 if __name__ == "__main__":
     stories = {"call": call, "pause": pause, "approve": approve, "approve_edited": approve_edited, "full": full}
+    stories |= {"show": show}
     asyncio.run(stories[sys.argv[1]](*sys.argv[2:]))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.durable.bank import Bank, ask, id_of, read, until
+from tests.durable.bank import Bank, ask, died, done, id_of, read, state, until
 from toolwright import Context, Done, Failed, Pending, Queue, Runtime, tool
 
 pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
@@ -185,3 +185,34 @@ async def test_of_two_callers_with_one_id_the_one_who_leaves_takes_nothing_from_
         # Whoever ran it may be the one who left: then that is how it ended.
         assert final == Done("sent 1 to ann") or (isinstance(final, Failed) and final.code == "cancelled")
         assert bank.ran == [(1, "ann")], (steps, final)
+
+
+async def test_a_call_that_may_have_happened_is_not_ended_by_cancelling(address):
+    bank = Bank()
+    bank.gate.clear()
+    async with Runtime(bank, store=address) as runtime:
+        calling = asyncio.create_task(runtime.call("pay", {"amount": 5}, call_id="c1"))
+        await bank.started.wait()
+        await died(runtime, "c1")
+        async with Runtime(store=address) as other:
+            await until(lambda: _is_unknown(other))
+
+            assert not await other.cancel("c1")
+            await other.cancel()
+            assert await state(other, "c1") == "unknown"
+            assert done(await other.settle("c1", "it was paid")) == "it was paid"
+        bank.gate.set()
+        await calling
+
+
+async def _is_unknown(runtime):
+    return await state(runtime, "c1") == "unknown"
+
+
+async def test_who_cancelled_is_in_the_audit(address):
+    async with Runtime(Bank(), store=address) as runtime:
+        call_id = id_of(await runtime.call("transfer", {"amount": 5}))
+        assert await runtime.cancel(call_id, by="grace")
+        rows = await read(runtime, "SELECT by_whom FROM audit WHERE kind = 'answer'")
+
+    assert [row["by_whom"] for row in rows] == ["grace"]

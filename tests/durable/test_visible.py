@@ -157,6 +157,73 @@ async def test_a_call_whose_process_died_asks_for_a_person(address):
     assert after.content == message.content
 
 
+@pytest.mark.parametrize("given", [[], ["c1"]])
+async def test_a_call_that_only_reads_is_shown_as_interrupted_when_its_process_dies(address, child, given):
+    await team(address)
+    async with child("show", address, *given) as process:
+        call_id = (await process.says())["started"]
+        async with Runtime(store=address) as other:
+            assert await statuses(other) == ["running"]
+            await process.kill()
+            await until(lambda: _has_status(other, "error"))
+            message, stream, run = await shown(other), await streamed(other), await streamed(other, of_run("run-1"))
+            journal = await other.store.journal.of_call(call_id)
+            left = await read(other, "SELECT owner FROM messages WHERE owner IS NOT NULL")
+
+    assert message.content["result"] == "(tool failed: look was interrupted: its process died. It may be called again.)"
+    assert stream == [("tool-call.start", "running"), ("tool-call.error", "error")]
+    assert run == [("call.ended", "interrupted")]
+    assert [(entry.kind, entry.status, entry.tool) for entry in journal] == [("ended", "interrupted", "look")]
+    assert left == []
+
+
+async def test_it_is_found_by_the_next_runtime_that_starts_whoever_has_buried_its_process(address, child):
+    await team(address)
+    async with child("show", address) as process:
+        await process.says()
+        await process.kill()
+    async with Store.open(address) as store:
+        await until(lambda: _nobody_at_work(store))
+    async with Runtime(store=address) as runtime:
+        assert await statuses(runtime) == ["error"]
+
+
+async def _nobody_at_work(store: Store) -> bool:
+    await store.owners.bury("")
+    return not await store.database.read("SELECT owner FROM owners")
+
+
+async def test_one_that_still_runs_is_not_taken_for_interrupted(address, child):
+    await team(address)
+    async with child("show", address) as process:
+        await process.says()
+        async with Runtime(store=address) as other:
+            await other.parts.bury()
+            assert await statuses(other) == ["running"]
+            process.tell()
+            assert await process.says() == {"done": "seen"}
+            assert await statuses(other) == ["complete"]
+
+
+async def test_repeated_under_its_id_an_interrupted_call_is_the_same_message(address, child):
+    await team(address)
+    async with child("show", address, "c1") as process:
+        await process.says()
+        await process.kill()
+
+    @tool(effects={"read"})
+    async def look() -> str:
+        """Look around."""
+        return "seen at last"
+
+    async with Runtime(look, store=address) as runtime:
+        await until(lambda: _has_status(runtime, "error"))
+        done(await runtime.scope(space="team", agent="helper", turn="run-1").call("look", call_id="c1"))
+        message = await shown(runtime)
+
+    assert (message.number, message.content["status"], message.content["result"]) == (1, "complete", "seen at last")
+
+
 async def _has_status(runtime: Runtime, status: str) -> bool:
     return await statuses(runtime) == [status]
 

@@ -69,6 +69,7 @@ async def kill_in_the_middle(process: Any, pid: int, log: Path) -> int:
         await asyncio.sleep(0.003)
 
 
+@pytest.mark.parametrize("address", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
 async def test_a_shared_limit_holds_over_processes_and_survives_a_kill(
     address: str, child: Any, tmp_path: Path
 ) -> None:

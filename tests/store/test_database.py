@@ -18,8 +18,10 @@ import pytest
 
 from tests.durable.conftest import fresh
 from tests.postgres import Schemas
+from toolwright import Store
+from toolwright.store import opening
 from toolwright.store.database import Statement, StoreError, StoreUnavailable, Unexpected, Unstorable
-from toolwright.store.opening import AnyDatabase, migrate, open_database, schema_version
+from toolwright.store.opening import MIGRATIONS, AnyDatabase, migrate, open_database, schema_version
 
 TABLE = "CREATE TABLE things (name TEXT PRIMARY KEY, number BIGINT, at {real}, raw {blob}, body TEXT)"
 ADD = "INSERT INTO things (name, number) VALUES (:name, :number)"
@@ -170,13 +172,27 @@ async def test_a_second_opening_finds_everything_and_migrates_nothing(shared_add
     async with opened(shared_address) as again:
         assert await names(again) == ["a"]
         assert await migrate(again) == 0
-        assert await schema_version(again) == 1
+        assert await schema_version(again) == len(MIGRATIONS)
+
+
+async def test_a_store_of_an_older_version_is_brought_up_to_date_with_all_that_is_in_it(shared_address, monkeypatch):
+    with monkeypatch.context() as older:
+        older.setattr(opening, "MIGRATIONS", MIGRATIONS[:1])
+        async with Store.open(shared_address) as store:
+            await store.spaces.create("team")
+            assert await schema_version(store.database) == 1
+
+    async with Store.open(shared_address) as store:
+        await store.spaces.join("team", "ann")
+        message = await store.spaces.post("team", "Still here.", sender="ann")
+        assert await schema_version(store.database) == len(MIGRATIONS)
+    assert message.number == 1
 
 
 async def test_many_processes_may_open_an_empty_store_at_once(shared_address):
     databases = await asyncio.gather(*(open_database(shared_address) for _ in range(5)))
 
-    assert [await schema_version(database) for database in databases] == [1] * 5
+    assert [await schema_version(database) for database in databases] == [len(MIGRATIONS)] * 5
     await asyncio.gather(*(database.close() for database in databases))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from toolwright.cli.answer import by_option, give, json_option, login_name, plain_form
+from toolwright.cli.answer import Question, by_option, give, json_option, login_name, plain_form, round_option
 from toolwright.cli.form import accepted
 from toolwright.cli.options import Given, with_tools_and_store
 from toolwright.core.errors import InvalidArguments
@@ -36,6 +36,7 @@ class JsonObject(click.ParamType[Mapping[str, Any]]):
 @click.argument("call_id")
 @click.option("--always", is_flag=True, help="Do not ask again for this tool and this user; a deny still denies.")
 @click.option("--arguments", type=JsonObject(), metavar="JSON", help="Run it with these in place of its own.")
+@round_option
 @by_option
 @json_option
 @with_tools_and_store
@@ -46,6 +47,7 @@ def command(
     call_id: str,
     always: bool,
     arguments: Mapping[str, Any] | None,
+    round: int,
     by: str | None,
     as_json: bool,
 ) -> None:
@@ -61,7 +63,7 @@ def command(
     async def answer(runtime: Runtime) -> Outcome:
         form = await plain_form(runtime, call_id) if arguments is None else None
         if form is not None and (yes := accepted(form, always=always)) is not None:
-            return await runtime.settle(call_id, yes, by=name)
-        return await runtime.approve(call_id, always=always, arguments=arguments, by=name)
+            return await runtime.settle(call_id, yes, by=name, round=round)
+        return await runtime.approve(call_id, always=always, arguments=arguments, by=name, round=round)
 
-    ctx.exit(give(given, call_id, answer, as_json=as_json))
+    ctx.exit(give(given, Question(call_id, round), answer, as_json=as_json))

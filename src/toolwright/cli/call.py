@@ -15,7 +15,7 @@ from toolwright.cli.conversation import Conversation
 from toolwright.cli.durations import Duration
 from toolwright.cli.exits import UNKNOWN
 from toolwright.cli.options import Given, with_tools_and_store
-from toolwright.cli.outcome import event_as_json, exit_code, how_to_answer, outcome_as_json, show_outcome
+from toolwright.cli.outcome import as_asked, event_as_json, exit_code, how_to_answer, outcome_as_json, show_outcome
 from toolwright.cli.progress import Watch
 from toolwright.cli.run import run
 from toolwright.cli.screen import is_person, line
@@ -97,7 +97,9 @@ async def _for_a_person(given: Given, runtime: Runtime, talk: Conversation, aske
             outcome, known = await _call(runtime, talk, asked)
         finally:
             watch.close()
-        hint = how_to_answer(outcome, given if runtime.parts.durable else None, asked=is_person(sys.stdin))
+        outcome, round = await as_asked(runtime, outcome)
+        later = given if runtime.parts.durable else None
+        hint = how_to_answer(outcome, later, round=round, asked=is_person(sys.stdin))
         await show_outcome(outcome, runtime.parts.outputs, hint)
     return exit_code(outcome) if known else UNKNOWN
 
@@ -114,7 +116,7 @@ async def _for_a_program(runtime: Runtime, talk: Conversation, asked: Asked, eve
             if events:
                 runtime.listen(lambda event: write(event_as_json(event)))
             outcome, known = await _call(runtime, talk, asked)
-            write(outcome_as_json(outcome))
+            write(outcome_as_json(outcome, *await as_asked(runtime, outcome)))
     return exit_code(outcome) if known else UNKNOWN
 
 

@@ -17,8 +17,8 @@ from toolwright import __version__
 from toolwright.cli.exits import DONE, FAILED, INTERRUPTED, Ended, complain
 
 COMMANDS = (
-    "tools", "describe", "call", "pending", "approve", "reject", "settle", "store", "audit", "lock", "login", "logout",
-    "mcp", "doctor", "init",
+    "tools", "describe", "call", "pending", "approve", "reject", "settle", "show", "cancel", "grants", "revoke",
+    "store", "audit", "lock", "login", "logout", "mcp", "doctor", "init",
 )  # fmt: skip
 
 

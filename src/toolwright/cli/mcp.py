@@ -23,6 +23,7 @@ from toolwright.catalogue.listing import Listing
 from toolwright.cli.exits import FAILED, USAGE, Ended, complain
 from toolwright.cli.form import is_plain
 from toolwright.cli.options import Given, shown, with_tools_and_store
+from toolwright.cli.outcome import named
 from toolwright.cli.run import run
 from toolwright.cli.screen import is_person, one_line
 from toolwright.cli.whole import whole
@@ -203,12 +204,14 @@ def _may_ask(runtime: Runtime, listing: Listing) -> bool:
 def _tell_of(given: Given, runtime: Runtime, tool: str, pending: Pending) -> None:
     """One line about a call that waits for somebody whom its client cannot ask."""
     told = f"{one_line(tool)} waits for {pending.waiting_for}"
+    parked = runtime.parts.waits.here.get(pending.call_id)
+    question = named(pending.call_id, parked.round if parked is not None else 1)
     if not runtime.parts.durable:
         _tell(f"{told}, which nobody can give: there is no store.")
     elif pending.waiting_for == "approval" or is_plain(pending.request):
-        _tell(f"{told}: {_command(given, 'approve', pending.call_id)}")
+        _tell(f"{told}: {_command(given, 'approve', *question)}")
     else:
-        _tell(f"{told}: {_command(given, 'settle', pending.call_id)} ANSWER")
+        _tell(f"{told}: {_command(given, 'settle', *question)} ANSWER")
 
 
 def _command(given: Given, *words: str) -> str:

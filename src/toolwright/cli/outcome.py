@@ -19,6 +19,7 @@ from toolwright.core.errors import NotFound
 from toolwright.core.events import CallEnded, Event
 from toolwright.core.outcome import Done, Failed, Outcome, Pending
 from toolwright.runtime.outputs import NAME, Outputs
+from toolwright.runtime.runtime import Runtime
 
 
 def exit_code(outcome: Outcome) -> int:
@@ -33,8 +34,21 @@ def exit_code(outcome: Outcome) -> int:
     return FAILED
 
 
-def outcome_as_json(outcome: Outcome) -> dict[str, Any]:
-    """One outcome for a program: always the same keys, and a few more for a pending or a failed one."""
+async def as_asked(runtime: Runtime, outcome: Outcome) -> tuple[Outcome, int]:
+    """What a call waits for, and which of its questions that is, from one look: what is shown is what is answered."""
+    if isinstance(outcome, Pending) and outcome.call_id:
+        found = await runtime.standing(outcome.call_id)
+        if found is not None and isinstance(found.outcome, Pending):
+            return found.outcome, found.round
+    return outcome, 0
+
+
+def outcome_as_json(outcome: Outcome, asked: Outcome | None = None, round: int = 0) -> dict[str, Any]:
+    """One outcome for a program: always the same keys, and a few more for a pending or a failed one.
+
+    Args:
+        asked: what it waits for, and `round` which of its questions that is, where it waits.
+    """
     meta = asdict(outcome.meta)
     call_id = meta.pop("call_id")
     shown: dict[str, Any] = {"status": _status(outcome), "data": None, "text": outcome.text, "code": None}
@@ -45,7 +59,9 @@ def outcome_as_json(outcome: Outcome) -> dict[str, Any]:
             shown |= {"code": outcome.code, "data": outcome.data, "executed": outcome.executed}
         case Pending():
             call_id = outcome.call_id or call_id
-            shown |= {"waiting_for": outcome.waiting_for, "message": outcome.message, "request": outcome.request}
+            told = asked if isinstance(asked, Pending) else outcome
+            shown |= {"waiting_for": told.waiting_for, "message": told.message, "request": told.request}
+            shown |= {"round": round or None}
     return shown | {"call_id": call_id, "meta": meta}
 
 
@@ -74,22 +90,24 @@ async def show_outcome(outcome: Outcome, outputs: Outputs, hint: str = "") -> No
         sys.stderr.write(f"{hint}\n")
 
 
-def how_to_answer(outcome: Outcome, given: Given | None, *, asked: bool = False) -> str:
+def how_to_answer(outcome: Outcome, given: Given | None, *, round: int = 1, asked: bool = False) -> str:
     """What a person can do about a call that waits: answer it later where it is remembered, else call again.
 
     Args:
         given: the options to repeat; None where the call ends with its process.
+        round: which of its questions is open.
         asked: whether somebody was asked, and left.
     """
     match outcome:
         case Pending("approval", call_id) if given is not None:
-            verbs = [given.command(verb, call_id) for verb in ("approve", "reject")]
+            verbs = [given.command(verb, *named(call_id, round)) for verb in ("approve", "reject")]
             return "\n  ".join(["Nothing ran. Whoever decides can answer later:", *verbs])
         case Pending("input", call_id) if given is not None and is_plain(outcome.request):
-            settle = given.command("settle", call_id)
+            settle = given.command("settle", *named(call_id, round))
             return f"Whoever decides can answer later:\n  {settle} true   # yes\n  {settle} false   # no"
         case Pending(_, call_id) if given is not None:
-            return f"Whoever has the answer can give it later:\n  {given.command('settle', call_id)} ANSWER"
+            settle = given.command("settle", *named(call_id, round))
+            return f"Whoever has the answer can give it later:\n  {settle} ANSWER"
         case Pending("approval"):
             ask = "Run it again to be asked again" if asked else "Answer in a terminal"
             return f"Nothing ran. {ask}, or run it with --yes or --no."
@@ -98,6 +116,11 @@ def how_to_answer(outcome: Outcome, given: Given | None, *, asked: bool = False)
                 return "It got no answer. Run it again to be asked again."
             return "It still waits for an answer. Run it in a terminal to give one."
     return ""
+
+
+def named(call_id: str, round: int) -> list[str]:
+    """How a question is named on the command line; without a number, the first of its call is meant."""
+    return [call_id, "--round", str(round)] if round > 1 else [call_id]
 
 
 async def _whole(text: str, outputs: Outputs) -> str:

@@ -15,6 +15,7 @@ from toolwright.cli.exits import UNKNOWN, Ended
 from toolwright.cli.form import shown_form
 from toolwright.cli.opening import opened
 from toolwright.cli.options import Given, with_store
+from toolwright.cli.outcome import named
 from toolwright.cli.preview import shown_preview
 from toolwright.cli.run import run
 from toolwright.cli.screen import (
@@ -81,7 +82,7 @@ def _show(waits: list[WaitingCall], given: Given) -> None:
 
 def _row(wait: WaitingCall) -> tuple[str, ...]:
     since, expires = _times(wait)
-    return one_line(wait.call_id), one_line(wait.tool), wait.waiting_for, since, expires
+    return one_line(" ".join(named(wait.call_id, wait.round))), one_line(wait.tool), wait.waiting_for, since, expires
 
 
 def _laid_out(cells: tuple[str, ...] | list[str], widths: list[int]) -> str:
@@ -100,8 +101,8 @@ def _show_one(wait: WaitingCall) -> None:
     since, expires = _times(wait)
     about = Table.grid(padding=(0, 3, 0, 0))
     for name, value in {
-        "call id": wait.call_id, "tool": wait.tool, "waits for": wait.waiting_for, "since": since, "expires": expires,
-        "user": wait.user, "session": wait.session,
+        "call id": wait.call_id, "round": str(wait.round), "tool": wait.tool, "waits for": wait.waiting_for,
+        "since": since, "expires": expires, "user": wait.user, "session": wait.session,
     }.items():  # fmt: skip
         if value is not None:
             about.add_row(Text(name, style="bold"), Text(one_line(value), overflow="fold"))

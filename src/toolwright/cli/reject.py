@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from toolwright.cli.answer import by_option, give, json_option, login_name, plain_form
+from toolwright.cli.answer import Question, by_option, give, json_option, login_name, plain_form, round_option
 from toolwright.cli.form import DECLINED
 from toolwright.cli.options import Given, with_tools_and_store
 from toolwright.core.outcome import Outcome
@@ -14,11 +14,14 @@ from toolwright.runtime.runtime import Runtime
 @click.command("reject")
 @click.argument("call_id")
 @click.argument("reason", required=False, default="")
+@round_option
 @by_option
 @json_option
 @with_tools_and_store
 @click.pass_context
-def command(ctx: click.Context, given: Given, call_id: str, reason: str, by: str | None, as_json: bool) -> None:
+def command(
+    ctx: click.Context, given: Given, call_id: str, reason: str, round: int, by: str | None, as_json: bool
+) -> None:
     """End the waiting call CALL_ID without running it. REASON is told to whoever made the call.
 
     A form in which nothing has to be filled in, as servers ask for a yes, is declined; they take no reason.
@@ -29,7 +32,7 @@ def command(ctx: click.Context, given: Given, call_id: str, reason: str, by: str
 
     async def answer(runtime: Runtime) -> Outcome:
         if await plain_form(runtime, call_id) is not None:
-            return await runtime.settle(call_id, DECLINED, by=name)
-        return await runtime.reject(call_id, reason, by=name)
+            return await runtime.settle(call_id, DECLINED, by=name, round=round)
+        return await runtime.reject(call_id, reason, by=name, round=round)
 
-    ctx.exit(give(given, call_id, answer, as_json=as_json))
+    ctx.exit(give(given, Question(call_id, round), answer, as_json=as_json, rejects=True))

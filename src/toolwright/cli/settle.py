@@ -7,17 +7,19 @@ from typing import Any
 
 import click
 
-from toolwright.cli.answer import by_option, give, json_option, login_name
+from toolwright.cli.answer import Question, by_option, give, json_option, login_name, round_option
 from toolwright.cli.options import Given, with_tools_and_store
 from toolwright.core.errors import InvalidArguments
 from toolwright.core.jsontext import Malformed, parse
-from toolwright.core.outcome import Done, Failed
+from toolwright.core.outcome import Done, Failed, Outcome
+from toolwright.runtime.runtime import Runtime
 
 
 @click.command("settle")
 @click.argument("call_id")
 @click.argument("answer", required=False, metavar="[JSON | TEXT | -]")
 @click.option("--failed", metavar="MESSAGE", help="It did not work: MESSAGE says why.")
+@round_option
 @by_option
 @json_option
 @with_tools_and_store
@@ -28,6 +30,7 @@ def command(
     call_id: str,
     answer: str | None,
     failed: str | None,
+    round: int,
     by: str | None,
     as_json: bool,
 ) -> None:
@@ -41,7 +44,11 @@ def command(
         raise click.UsageError("A call ends with an answer or with --failed, not with both.")
     value = Failed("failed", failed) if failed is not None else Done(_read(answer))
     name = by or login_name()
-    ctx.exit(give(given, call_id, lambda runtime: runtime.settle(call_id, value, by=name), as_json=as_json))
+
+    async def settled(runtime: Runtime) -> Outcome:
+        return await runtime.settle(call_id, value, by=name, round=round)
+
+    ctx.exit(give(given, Question(call_id, round), settled, as_json=as_json))
 
 
 def _read(answer: str | None) -> Any:

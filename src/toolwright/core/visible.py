@@ -11,6 +11,8 @@ _BLANK = (  # printable, as Unicode has it, and yet nobody sees them
 _ODD = re.compile("[^\n\t\x20-\x7e]+")
 _UNSEEN = re.compile(f"[{_BLANK}]")
 _JOINER, _VARIANTS = "\u200d", "\ufe0e\ufe0f"
+_NEWER = "\U0001f000", "\U0001faff"
+"""Between these are pictures only, also those that this Python does not know yet."""
 _PICTURES, _DIGITS = ("So", "Sk", "Sm", "Po"), tuple("0123456789#*")
 
 
@@ -31,7 +33,9 @@ def _written(found: re.Match[str]) -> str:
 
 def _one(text: str, place: int) -> str:
     character = text[place]
-    if _is_seen(character) or unicodedata.category(character) == "Zs" or _is_of_emoji(text, place):
+    if _is_seen(character) or unicodedata.category(character) == "Zs" or _NEWER[0] <= character <= _NEWER[1]:
+        return character
+    if _is_of_emoji(text, place):
         return character
     code = ord(character)
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

@@ -56,7 +56,8 @@ class Prompt(AsyncNetworkStream):
         self._socket: Any = ends.transport.get_extra_info("socket")
         self._head = b""
         self._begins = True
-        self._heard = monotonic()
+        self._asked: Callable[[], bool] | None = None
+        ends.last = monotonic()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """What has come; nothing, once nothing more will."""
@@ -64,7 +65,7 @@ class Prompt(AsyncNetworkStream):
             await self.write(b"", timeout)
         if not self._ends.stirred:
             await self._wait(timeout)
-        self._heard, self._begins = monotonic(), True
+        self._begins = True
         with _as(ReadTimeout, ReadError):
             return self._ends.take(max_bytes)
 
@@ -110,18 +111,13 @@ class Prompt(AsyncNetworkStream):
 
     # For whoever hears of what comes, and waits in no task for it
 
-    def attend(self, heard: Callable[[], None] | None) -> None:
-        """Have somebody told each time that more has come, or that nothing more will."""
+    def attend(self, heard: Callable[[bytes], None] | None) -> None:
+        """Have somebody given what comes; nothing, once nothing more will."""
         self._ends.heard = heard
 
     def put(self, data: bytes) -> None:
         """Send at once, or as soon as it can be; raises `OSError` where nobody takes it."""
         self._ends.put(data)
-
-    def take(self) -> bytes:
-        """All that has come."""
-        self._heard, self._begins = monotonic(), True
-        return self._ends.take_all()
 
     def confirm(self) -> None:
         """Confirm at once what has come."""
@@ -140,16 +136,29 @@ class Prompt(AsyncNetworkStream):
         return self._ends.over
 
     @property
+    def is_quiet(self) -> bool:
+        """Whether nothing has come that nobody waited for, as far as the event loop has heard."""
+        return not self._ends.stirred and not self._ends.transport.is_closing()
+
+    @property
     def is_usable(self) -> bool:
         """Whether another request can be sent: asks the kernel, too, of which the event loop may not have heard yet."""
-        if monotonic() - self._heard > FRESH or self._ends.stirred or self._ends.transport.is_closing():
-            return False
-        return not _has_come(self._socket)
+        is_fresh = monotonic() - self._ends.last <= FRESH
+        return is_fresh and self.is_quiet and not self._has_come()
+
+    def _has_come(self) -> bool:
+        """Whether there is something to be read, be it the end."""
+        try:
+            if self._asked is None:
+                self._asked = _asking(self._socket.fileno())
+            return self._asked()
+        except (OSError, ValueError):  # it is closed
+            return True
 
     def get_extra_info(self, info: str) -> Any:
         """What is known of the connection beneath."""
         if info == "is_readable":  # so a pool asks whether it can be used again
-            return monotonic() - self._heard > FRESH or self._ends.stirred
+            return monotonic() - self._ends.last > FRESH or self._ends.stirred
         return self._ends.transport.get_extra_info(_ASKED[info]) if info in _ASKED else None
 
 
@@ -159,9 +168,11 @@ class _Ends(asyncio.Protocol):
     transport: asyncio.Transport
 
     def __init__(self) -> None:
-        self.heard: Callable[[], None] | None = None
+        self.heard: Callable[[bytes], None] | None = None
         self.over = False
         """Whether nothing more will come."""
+        self.last = 0.0
+        """When something came."""
         self._come: deque[bytes] = deque()
         self._held = 0
         self._error: Exception | None = None
@@ -187,9 +198,8 @@ class _Ends(asyncio.Protocol):
         self._count(-len(data))
         return data
 
-    def take_all(self) -> bytes:
-        """All that has come, or nothing."""
-        data = self._come.popleft() if len(self._come) == 1 else b"".join(self._come)
+    def _take_all(self) -> bytes:
+        data = b"".join(self._come)
         self._come.clear()
         self._count(-len(data))
         return data
@@ -224,6 +234,10 @@ class _Ends(asyncio.Protocol):
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
+        self.last = monotonic()
+        if self.heard is not None and not self._come:
+            self.heard(data)
+            return
         self._come.append(data)
         self._count(len(data))
         self._stir()
@@ -239,7 +253,7 @@ class _Ends(asyncio.Protocol):
 
     def _stir(self) -> None:
         if self.heard is not None:
-            self.heard()
+            self.heard(self._take_all())
         else:
             self._more.set()
 
@@ -251,16 +265,13 @@ class _Ends(asyncio.Protocol):
         self._room.set()
 
 
-def _has_come(sock: Any) -> bool:
-    """Whether there is something to be read, be it the end."""
-    try:
-        if not hasattr(select, "poll"):
-            return bool(select.select([sock.fileno()], [], [], 0)[0])
-        poll = select.poll()
-        poll.register(sock.fileno(), select.POLLIN)
-        return bool(poll.poll(0))
-    except (OSError, ValueError):  # it is closed
-        return True
+def _asking(number: int) -> Callable[[], bool]:
+    """Asks the kernel whether there is something to be read from a socket, by its number."""
+    if not hasattr(select, "poll"):
+        return lambda: bool(select.select([number], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    return lambda: bool(poll.poll(0))
 
 
 class _Signal:

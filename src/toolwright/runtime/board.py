@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 from toolwright.core.errors import NotFound
 from toolwright.core.ids import new_id
-from toolwright.core.outcome import Outcome, Pending
+from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.runtime.known import unknown_effect
 from toolwright.runtime.plain import plain_arguments
 from toolwright.runtime.shown import status_of
 from toolwright.store.database import Statement, StoreUnavailable, Unexpected
-from toolwright.store.messages import amended, call_posted, of_call, unless_it_waits, while_unknown
+from toolwright.store.messages import (
+    Message,
+    amended,
+    call_posted,
+    left_running,
+    of_call,
+    taken_over,
+    unless_it_waits,
+    while_unknown,
+)
 from toolwright.store.spaces import no_space
 
 if TYPE_CHECKING:
@@ -39,7 +48,10 @@ class Board:
         store, message_id = await self._parts.remembered(), new_id()
         agent, call_id = message.get("senderId"), message["toolCallId"]
         try:
-            await store.write(call_posted(space, message, message_id=message_id, call_id=call_id, agent=agent))
+            owner = self._parts.owner
+            await store.write(
+                call_posted(space, message, message_id=message_id, call_id=call_id, agent=agent, owner=owner)
+            )
         except Unexpected:
             return await self._shown_already(store, space, call_id)
         except (asyncio.CancelledError, StoreUnavailable):  # it may be there, and nobody else knows of it
@@ -57,7 +69,8 @@ class Board:
 
     async def amend(self, space: str, message_id: str, message: Mapping[str, Any]) -> None:
         """Show how it stands now. A caller may have left a call that still waits: that has not ended."""
-        store, steps = await self._parts.remembered(), _amended(space, message_id, message)
+        store, owner = await self._parts.remembered(), self._parts.owner if message["status"] == "running" else None
+        steps = _amended(space, message_id, message, owner)
         if message["status"] in _KINDS:
             steps.insert(0, unless_it_waits(message["toolCallId"]))
         with suppress(Unexpected):
@@ -85,8 +98,24 @@ async def show_unknown(store: Store, call: Known) -> None:
             await store.write([while_unknown(call.call_id), *_amended(space, call.posted, told)])
 
 
-def _amended(space: str, message_id: str, message: Mapping[str, Any]) -> list[Statement]:
-    return amended(space, message_id, message, _KINDS.get(message["status"], "message.amended"))
+async def show_interrupted(store: Store, me: str) -> None:
+    """Say of calls that were shown as running, and of which nobody knows anything more, that their process died."""
+    step = left_running(me)
+    for row in await store.database.read(step.sql, step.params):
+        owner, message = row["owner"], Message.of({name: row[name] for name in row if name != "owner"})
+        call_id, told = message.content["toolCallId"], message.content
+        name, run = told["toolName"], told["runId"]
+        interrupted = Failed("interrupted", f"{name} was interrupted: its process died. It may be called again.")
+        steps = _amended(message.space_id, message.message_id, told | {"status": "error", "result": interrupted.text})
+        steps.append(store.journal.entry("ended", call_id, name, interrupted.code))
+        steps += store.streams.of_call(run, "ended", call_id, name, interrupted.code, 0.0) if run is not None else []
+        with suppress(Unexpected):
+            await store.write([taken_over(message.message_id, owner), *steps])
+    store.streams.look()
+
+
+def _amended(space: str, message_id: str, message: Mapping[str, Any], owner: str | None = None) -> list[Statement]:
+    return amended(space, message_id, message, _KINDS.get(message["status"], "message.amended"), owner)
 
 
 def message_of(invocation: Invocation, status: str, outcome: Outcome | None = None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from toolwright.runtime import settle
 from toolwright.runtime.answer import take_ready, tell_followers
-from toolwright.runtime.board import show_unknown
+from toolwright.runtime.board import show_interrupted, show_unknown
 from toolwright.runtime.logbook import Logbook
 from toolwright.runtime.resume import listing_of
 from toolwright.runtime.shared_limits import SharedLimits
@@ -75,6 +75,7 @@ class Keeper:
     async def look(self) -> None:
         """The first look, once calls can run; from then on one at every beat."""
         await self._verify()
+        await show_interrupted(self._store, self._parts.owner)
         await self._end_lost()
         await self._shared.begin()
         self._quiet = self._store.database.on_announce(self._nudge.set)
@@ -142,6 +143,7 @@ class Keeper:
             log.warning("Nobody knows whether call %s of %s has happened: its process died.", call.call_id, call.tool)
         if unknown:
             await self._verify()
+        await show_interrupted(self._store, self._parts.owner)
         return bool(unknown)
 
     async def _end_lost(self) -> None:

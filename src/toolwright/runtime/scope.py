@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from toolwright.runtime.form import Form
     from toolwright.runtime.standing import Standing
     from toolwright.runtime.waiting import WaitingCall
+    from toolwright.store.grants import Grant
 
 T = TypeVar("T")
 _new = object.__new__
@@ -171,14 +172,14 @@ class Scope:
 
         return await standing(self.parts, call_id, self.principal)
 
-    async def cancel(self, call_id: str | None = None) -> bool:
+    async def cancel(self, call_id: str | None = None, *, by: str | None = None) -> bool:
         """Stop a call, or all calls of this scope's user and session; false if there was none."""
         running = [each for each in self.parts.running if self._sees(each) and call_id in (None, each.known_id)]
         for invocation in running:
             invocation.interrupt("cancelled", f"{invocation.tool_name} was cancelled.")
         waiting = await self._unended() if call_id is None else [call_id]
         told = "the call was cancelled while it waited."
-        ended = [await self.parts.answers.close(self, each, "cancelled", told) for each in waiting]
+        ended = [await self.parts.answers.close(self, each, "cancelled", told, by) for each in waiting]
         return bool(running) or any(isinstance(each, Failed) and each.code == "cancelled" for each in ended)
 
     async def _unended(self) -> list[str]:
@@ -186,6 +187,17 @@ class Scope:
         if self.parts.store is None:
             return []
         return [wait.call_id for wait in await self.parts.waits.listed(self.principal, grace=0.0)]
+
+    async def grants(self) -> list[Grant]:
+        """The standing approvals of this scope's user, or everybody's where it is for no user in particular."""
+        store = self.parts.store
+        return [] if store is None else await store.grants.listed(self.principal.user)
+
+    async def revoke(self, tool: str, *, by: str | None = None) -> bool:
+        """Take back this user's, or everybody's, standing approvals of a tool: its next call asks; false for none."""
+        listing, store = self.find(tool), self.parts.store
+        name = tool if listing is None else listing.name
+        return store is not None and await store.grants.revoke(name, self.principal.user, by) > 0
 
     def _sees(self, invocation: Invocation) -> bool:
         mine, theirs = self.principal, invocation.principal

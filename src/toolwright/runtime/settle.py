@@ -86,7 +86,7 @@ async def settle(scope: Scope, call_id: str, result: Any, *, by: str | None, rou
     return await _answer(scope, call_id, verdict)
 
 
-async def close(scope: Scope, call_id: str, code: Code, message: str) -> Outcome:
+async def close(scope: Scope, call_id: str, code: Code, message: str, by: str | None = None) -> Outcome:
     """End a wait without an answer, or take back an answer that nobody has acted on."""
     answer: Answer = "expire" if code == "expired" else "cancel"
     try:
@@ -95,7 +95,9 @@ async def close(scope: Scope, call_id: str, code: Code, message: str) -> Outcome
         return unreachable(error)
     if held is None or not (held.wait or held.is_ready):
         return _unknown(call_id)
-    return await _answer(scope, call_id, Verdict.ending(held.rounds[-1], answer, code, message))
+    if held.call.state == "unknown":  # it may have happened: no word but that of who has found out can end it
+        return scope.parts.ledger.said(held.call)
+    return await _answer(scope, call_id, Verdict.ending(held.rounds[-1], answer, code, message, by))
 
 
 async def _answer(scope: Scope, call_id: str, verdict: Verdict) -> Outcome:

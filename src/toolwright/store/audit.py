@@ -17,7 +17,7 @@ from toolwright.store.outcomes import json_text
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-Kind: TypeAlias = Literal["intent", "outcome", "wait", "answer", "refused", "recovered"]
+Kind: TypeAlias = Literal["intent", "outcome", "wait", "answer", "refused", "recovered", "granted", "revoked"]
 Place: TypeAlias = tuple[int, int]
 
 BLOCK, PART, PAGE = 500, 125, 1_000

@@ -18,9 +18,9 @@ COLUMNS = """message_id, space_id, number, sender_id, sender_name, sender_kind, 
 # Locks the space until the message is kept: numbers have no gaps, and come to light in their order.
 _NEXT = "UPDATE spaces SET messages = messages + 1 WHERE space_id = :space_id"
 _INSERT = """INSERT INTO messages (message_id, space_id, number, content, sender_id, sender_name, sender_kind, call_id,
-    reply_to, created_at) SELECT :message_id, :space_id, spaces.messages, :content,"""
+    reply_to, owner, created_at) SELECT :message_id, :space_id, spaces.messages, :content,"""
 _POST_CALL = f"""{_INSERT} :sender_id, coalesce((SELECT name FROM members WHERE members.space_id = :space_id
-        AND members.member_id = :sender_id), :sender_name), 'agent', :call_id, NULL, {{now}}
+        AND members.member_id = :sender_id), :sender_name), 'agent', :call_id, NULL, :owner, {{now}}
     FROM spaces WHERE spaces.space_id = :space_id ON CONFLICT DO NOTHING"""
 _OF_CALL = "SELECT message_id FROM messages WHERE call_id = :call_id AND space_id = :space_id"
 # Locks the call, so that nobody ends it meanwhile.
@@ -28,7 +28,7 @@ _WAITS_NOT = """SELECT 1 AS ended WHERE NOT EXISTS
     (SELECT 1 FROM ledger WHERE call_id = :call_id AND state IN ('waiting', 'ready', 'unknown'))"""
 _STILL_UNKNOWN = "UPDATE ledger SET state = 'unknown' WHERE call_id = :call_id AND state = 'unknown'"
 # A member, under the name that it has here; what it replies to is a message of this space, and no visible call.
-_POST = f"""{_INSERT} members.member_id, members.name, members.kind, NULL, :reply_to, {{now}}
+_POST = f"""{_INSERT} members.member_id, members.name, members.kind, NULL, :reply_to, NULL, {{now}}
     FROM spaces JOIN members ON members.space_id = spaces.space_id
     WHERE spaces.space_id = :space_id AND members.member_id = :sender_id AND (CAST(:reply_to AS TEXT) IS NULL
         OR EXISTS (SELECT 1 FROM messages AS first WHERE first.message_id = :reply_to
@@ -37,8 +37,14 @@ _WAKE = """INSERT INTO inbox (agent, event_id, type, data, state, attempts, crea
     SELECT member_id, :message_id, 'space_message', :data, 'pending', 0, {now} FROM members
     WHERE space_id = :space_id AND kind = 'agent' AND member_id <> :sender_id
     ON CONFLICT (agent, event_id) DO NOTHING"""
-_AMEND = """UPDATE messages SET content = :content, amended_at = {now}
+_AMEND = """UPDATE messages SET content = :content, owner = :owner, amended_at = {now}
     WHERE message_id = :message_id AND space_id = :space_id"""
+# Of a call that has a row, and not only an id, others say how it stands.
+_LEFT = f"""SELECT {COLUMNS}, owner FROM messages WHERE owner IS NOT NULL AND owner <> :me
+    AND NOT EXISTS (SELECT 1 FROM owners WHERE owners.owner = messages.owner)
+    AND NOT EXISTS (SELECT 1 FROM ledger WHERE ledger.call_id = messages.call_id AND ledger.state <> 'idle')
+    LIMIT 100"""
+_TAKE = "UPDATE messages SET owner = NULL WHERE message_id = :message_id AND owner = :owner"
 # Nothing is told of a message that is gone: whatever is kept in the same transaction does not depend on it.
 _TURN = """INSERT INTO streams (stream, last) SELECT :stream, 1 FROM messages WHERE message_id = :message_id
     ON CONFLICT (stream) DO UPDATE SET last = streams.last + 1"""
@@ -95,12 +101,18 @@ def posted(message: Message) -> list[Statement]:
 
 
 def call_posted(
-    space_id: str, content: Mapping[str, Any], *, message_id: str, call_id: str, agent: str | None
+    space_id: str,
+    content: Mapping[str, Any],
+    *,
+    message_id: str,
+    call_id: str,
+    agent: str | None,
+    owner: str | None = None,
 ) -> list[Statement]:
     """A visible call becomes a message: it is shown and streamed, and wakes nobody. A call has one, however often."""
     about: dict[str, Value] = {
         "message_id": message_id, "space_id": space_id, "content": json_text(content), "sender_id": agent,
-        "sender_name": agent or "", "call_id": call_id,
+        "sender_name": agent or "", "call_id": call_id, "owner": owner,
     }  # fmt: skip
     shown = {"messageId": message_id, "spaceId": space_id, "senderId": agent, "content": content}
     return [
@@ -110,9 +122,11 @@ def call_posted(
     ]
 
 
-def amended(space_id: str, message_id: str, content: Any, kind: Kind = "message.amended") -> list[Statement]:
-    """A message says something else from now on."""
-    change = {"space_id": space_id, "message_id": message_id, "content": json_text(content)}
+def amended(
+    space_id: str, message_id: str, content: Any, kind: Kind = "message.amended", owner: str | None = None
+) -> list[Statement]:
+    """A message says something else from now on; with `owner`, that this one runs its call."""
+    change = {"space_id": space_id, "message_id": message_id, "content": json_text(content), "owner": owner}
     told = {"messageId": message_id, "spaceId": space_id, "content": content}
     return [Statement(_AMEND, change), *_told(space_id, kind, told)]
 
@@ -126,6 +140,16 @@ def _told(space_id: str, kind: Kind, told: Mapping[str, Any]) -> list[Statement]
 def of_call(space_id: str, call_id: str) -> Statement:
     """The message that shows a call already."""
     return Statement(_OF_CALL, {"space_id": space_id, "call_id": call_id})
+
+
+def left_running(me: str) -> Statement:
+    """Messages of calls that are shown as running, and that nobody else than an owner who is gone knows anything of."""
+    return Statement(_LEFT, {"me": me})
+
+
+def taken_over(message_id: str, owner: str) -> Statement:
+    """Undoes what is written together with it, where somebody else has seen to the message since."""
+    return Statement(_TAKE, {"message_id": message_id, "owner": owner}, 1)
 
 
 def unless_it_waits(call_id: str) -> Statement:

@@ -13,7 +13,7 @@ from toolwright.store.postgres import Postgres
 from toolwright.store.sqlite import Sqlite
 
 AnyDatabase: TypeAlias = Sqlite | Postgres
-MIGRATIONS = ("schema.sql",)
+MIGRATIONS = ("schema.sql", "schema_2.sql")
 """In order, forward only: the first makes all tables, each further file changes what came before."""
 
 

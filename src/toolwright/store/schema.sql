@@ -115,7 +115,8 @@ CREATE TABLE IF NOT EXISTS audit (
     id          {serial},
     tx          BIGINT NOT NULL,
     at          {real} NOT NULL,
-    kind        TEXT NOT NULL,            -- intent | outcome | wait | answer | refused | recovered
+    kind        TEXT NOT NULL,            -- intent | outcome | wait | answer | refused | recovered | granted |
+                                          -- revoked; the last two are about no call
     call_id     TEXT NOT NULL,
     tool        TEXT NOT NULL,
     user_id     TEXT,

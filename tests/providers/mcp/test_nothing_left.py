@@ -26,10 +26,14 @@ pytestmark = pytest.mark.timeout(30)  # dozens of processes start
 
 
 @pytest.mark.parametrize(
-    ("connect", "count"), [(plainly, 12), (in_the_middle, 8), (while_starting, 12), (killed, 8), (in_memory, 6)]
+    ("connect", "count"),
+    [
+        *((each, 2) for each in (plainly, in_the_middle, while_starting, killed, in_memory)),
+        *(pytest.param(each, 12, marks=pytest.mark.long) for each in (plainly, in_the_middle, while_starting, killed)),
+    ],
 )
 async def test_nothing_is_left_of_many_connections(connect: Connect, count: int) -> None:
-    left = await batch(connect, count)
+    left = await batch(connect, count, parallel=min(count, 4))
 
     assert left.processes == []
     assert left.tasks == []
@@ -37,12 +41,14 @@ async def test_nothing_is_left_of_many_connections(connect: Connect, count: int)
     assert left.connections <= 0
 
 
+@pytest.mark.long
 async def test_nothing_is_left_when_we_are_killed_while_calls_run(tmp_path: Path) -> None:
     left = await batch(parent_killed, 1, parallel=1)
 
     assert left.processes == []
 
 
+@pytest.mark.long
 async def test_ten_tasks_that_do_as_they_please_meet_no_scope_of_another_and_repeat_nothing() -> None:
     seen = await chaos(2.0, seed=7)
 

@@ -21,7 +21,7 @@ from tests.needs import needs
 from toolwright import Done, Failed, Outcome, Pending, Runtime, mcp
 from toolwright.core.events import CallEnded, CallProgress, CatalogueChanged
 
-pytestmark = pytest.mark.timeout(60)  # a server may take seconds to start on a busy machine
+pytestmark = [pytest.mark.timeout(60), pytest.mark.long]  # a server may take seconds to start on a busy machine
 
 BIN = Path(sys.executable).parent
 READS = {"*": ["read"]}

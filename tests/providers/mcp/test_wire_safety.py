@@ -114,7 +114,7 @@ def test_what_is_escaped_shows_all_that_has_no_ink() -> None:
     hidden = "\U000e0100\U000e0041\ufe0f\u2060\u061c\xad\u200b\u202e\x1b\x07\x9b\n\u3164\ud800"
     shown = escaped(f"a{hidden}b")
     assert shown.isascii()
-    assert shown.startswith("a\\U000e0100\\U000e0041\\ufe0f\\u2060\\u061c\\xad\\u200b\\u202e\\x1b\\x07\\x9b\\n")
+    assert shown.startswith("a\\U000e0100\\U000e0041\\ufe0f\\u2060\\u061c\\u00ad\\u200b\\u202e\\u001b\\u0007\\u009b\\n")
 
 
 def test_no_record_of_the_log_acts_on_a_terminal_or_begins_a_line_of_its_own(

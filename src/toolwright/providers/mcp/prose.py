@@ -35,8 +35,6 @@ _IDLE = re.compile(
 _LONE = re.compile("[\ud800-\udfff]")
 _COVERT = re.compile(f"[{_CONTROLS}{_TURNS}{_TAGS}]")
 _HIDDEN = re.compile(f"[{_CONTROLS}{_TURNS}{_TAGS}{_UNSEEN}]")
-UNSEEN = re.compile(f"[\n{_CONTROLS}{_TURNS}{_TAGS}{_UNSEEN}\ud800-\udfff]")
-"""All that a person does not see, or that would move a cursor; a tab is a space."""
 _SMUGGLED = re.compile(f"[\x1b\x9b{_TURNS}{_TAGS}]")
 _NAME = re.compile(f"[\t\n{_CONTROLS}{_TURNS}{_TAGS}{_UNSEEN}\ud800-\udfff]")
 _SPACES, _LINES = re.compile(r"[^\S\n]{40,}"), re.compile(r"\n(?:[^\S\n]*\n){2,}")

@@ -12,6 +12,7 @@ from toolwright.core.shares import Most, Shares
 from toolwright.gateway.mcp.pipe.frames import write
 from toolwright.gateway.mcp.pipe.gate import AT_ONCE, BUSY, ROOM
 from toolwright.gateway.mcp.pipe.reading import MOST
+from toolwright.gateway.mcp.web.whole import header
 
 if TYPE_CHECKING:
     from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
@@ -65,24 +66,26 @@ class Admission:
         if scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        user, size = user_in(scope), _size(scope)
+        user, size = user_in(scope), _size(header(scope, b"content-length") or b"")
         if not self._shares.have_room(user, size):
             await _busy()(scope, receive, send)
             return
         hold = Hold(self._shares, user, size)
         with hold:
-            await self._app({**scope, _HELD: hold}, receive, send)
+            scope[_HELD] = hold
+            await self._app(scope, receive, send)
 
 
 def user_in(scope: Scope) -> str | None:
     """Whom the token of a request stands for; None if that is nobody in particular."""
-    token = getattr(scope.get("user"), "access_token", None)
+    if "user" not in scope:
+        return None
+    token = getattr(scope["user"], "access_token", None)
     return None if token is None else token.subject or token.client_id
 
 
-def _size(scope: Scope) -> int:
-    """How long its body will be; as long as it may be, if it does not say."""
-    said = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+def _size(said: bytes) -> int:
+    """How long a body will be; as long as it may be, if that is not said."""
     return min(int(said), MOST) if said.isdigit() and len(said) < 20 else MOST
 
 

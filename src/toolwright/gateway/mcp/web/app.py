@@ -7,13 +7,12 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from mcp.server.transport_security import RequestBodyLimitMiddleware
 from starlette.applications import Starlette
+from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.responses import JSONResponse
 from starlette.routing import Mount
 
 from toolwright.core.errors import DefinitionError
-from toolwright.gateway.mcp.pipe.reading import MOST
 from toolwright.gateway.mcp.runtime_server import server
 from toolwright.gateway.mcp.web.admission import Admission, OwnedSessions
 from toolwright.gateway.mcp.web.bodies import Bodies
@@ -60,16 +59,38 @@ def app(
     # The library need not look at hosts and origins: `Hosts` has done so, for every path and session.
     sessions = OwnedSessions(made, session_idle_timeout=IDLE, max_sessions=SESSIONS)
     short.sessions.library = sessions
-    inner: ASGIApp = Admission(RequestBodyLimitMiddleware(Bodies(sessions.handle_request, short), MOST))
+    inner: ASGIApp = Admission(Bodies(sessions.handle_request, short))
     if token is not None:
         inner = Guarded(inner, token)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with _nothing_left(), sessions.run():
-            yield
+            try:
+                yield
+            finally:
+                short.moments.close()
 
-    return Starlette(routes=[Mount("/", Hosts(_At(_checked(path), inner), hosts, origins))], lifespan=lifespan)
+    return _Site(Hosts(_At(_checked(path), inner), hosts, origins), lifespan)
+
+
+class _Site(Starlette):
+    """An app in the place of all others. Nobody has to look for it, unless somebody adds something of their own."""
+
+    def __init__(self, app: ASGIApp, lifespan: Any) -> None:
+        super().__init__(routes=[Mount("/", app)], lifespan=lifespan)
+        self._straight = ServerErrorMiddleware(app)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not scope.get("root_path") and scope["path"].startswith("/") and self._is_bare:
+            scope["app"] = self
+            await self._straight(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+    @property
+    def _is_bare(self) -> bool:
+        return not (self.debug or self.user_middleware or self.exception_handlers) and len(self.router.routes) == 1
 
 
 class _At:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mcp.server.transport_security import RequestBodyLimitMiddleware
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_NAME_HEADER, MCP_PROTOCOL_VERSION_HEADER, decode_header_value
 from mcp_types import HEADER_MISMATCH, INVALID_REQUEST, JSONRPCNotification, JSONRPCRequest, RequestId
@@ -13,49 +14,60 @@ from starlette.responses import Response
 
 from toolwright.gateway.mcp.pipe.bulk import too_bulky, weight
 from toolwright.gateway.mcp.pipe.frames import Wrong, read, write
+from toolwright.gateway.mcp.pipe.reading import MOST
 from toolwright.gateway.mcp.web.admission import held
 from toolwright.gateway.mcp.web.sessions import SESSION
+from toolwright.gateway.mcp.web.whole import TooLarge, header, whole
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from toolwright.gateway.mcp.web.short import Short
 
+_VERSION, _SESSION = MCP_PROTOCOL_VERSION_HEADER.encode(), SESSION.encode()
+_OLDER = {None, *(each.encode() for each in HANDSHAKE_PROTOCOL_VERSIONS)}
 _CANCELLED = "notifications/cancelled"
 _TAKE_UP = b"last-event-id"
 
 
 class Bodies:
-    """Lets requests that are messages through to an app. They come whole: how large they are was seen before."""
+    """Lets requests that are messages, and not too large, through to an app."""
 
     def __init__(self, app: ASGIApp, short: Short) -> None:
         self._app, self._short = app, short
+        self._others = RequestBodyLimitMiddleware(app, MOST)
         self._running: set[tuple[str, RequestId]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it with 400."""
         if scope["method"] != "POST":
-            await self._app(_from_the_start(scope), receive, send)
+            await self._others(_from_the_start(scope), receive, send)
             return
-        came, headers = await receive(), Headers(scope=scope)
-        if came.get("more_body", True):  # whoever sent it has gone half way
+        try:
+            body = await whole(scope, receive)
+        except TooLarge:
+            await Response("Request body too large", 413)(scope, receive, send)
             return
-        body = came.get("body", b"")
+        if body is not None:
+            await self._message(body, scope, receive, send)
+
+    async def _message(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         if (hold := held(scope)) is not None:
             hold.weigh(weight(body))
-        if headers.get(MCP_PROTOCOL_VERSION_HEADER) in (None, *HANDSHAKE_PROTOCOL_VERSIONS):
-            await self._legacy(came, headers, scope, _again(came, receive), send)
-        elif too_bulky(body) or not await self._short.modern(came, scope, receive, send):
-            wrong = wrong_with(body, headers)
-            await (self._app if wrong is None else _refused(wrong))(scope, _again(came, receive), send)
+        if header(scope, _VERSION) in _OLDER:
+            await self._legacy(body, scope, _again(body, receive), send)
+        elif too_bulky(body) or not await self._short.modern(body, scope, receive, send):
+            wrong = wrong_with(body, Headers(scope=scope))
+            await (self._app if wrong is None else _refused(wrong))(scope, _again(body, receive), send)
 
-    async def _legacy(self, came: Message, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _legacy(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         """The library would tell what its validation thinks of a message, and loses the first of two with one id."""
-        message = read(came.get("body", b""))
+        message = read(body)
         if isinstance(message, Wrong):
             await _refused(message)(scope, receive, send)
             return
-        session = headers.get(SESSION)
+        named = header(scope, _SESSION)
+        session = None if named is None else named.decode("latin-1")
         if session is None or not isinstance(message, JSONRPCRequest):
             if session is not None and isinstance(message, JSONRPCNotification) and message.method == _CANCELLED:
                 self._short.cancel((message.params or {}).get("requestId"), session, scope)
@@ -106,9 +118,9 @@ def _refused(wrong: Wrong) -> Response:
     return Response(write(wrong.message()).rstrip(), 400, media_type="application/json")
 
 
-def _again(came: Message, receive: Receive) -> Receive:
+def _again(body: bytes, receive: Receive) -> Receive:
     """What has been received already comes first."""
-    waiting = [came]
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> Message:
         return waiting.pop() if waiting else await receive()

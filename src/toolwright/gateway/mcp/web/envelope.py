@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,9 @@ from mcp.shared.inbound import (
     InboundModernRoute,
     classify_inbound_request,
 )
-from mcp_types import PROTOCOL_VERSION_META_KEY
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, PROTOCOL_VERSION_META_KEY
 from mcp_types.methods import validate_client_request
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 from starlette.requests import Request
@@ -26,9 +28,11 @@ from toolwright.gateway.mcp.pipe.frames import is_brief
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from starlette.types import Message, Scope
+    from starlette.types import Scope
 
 _ROUTING = [each.encode() for each in (MCP_PROTOCOL_VERSION_HEADER, MCP_METHOD_HEADER, MCP_NAME_HEADER)]
+_VERSIONS = {each.encode() for each in MODERN_PROTOCOL_VERSIONS}
+_PLAIN = re.compile(r"[0-9A-Za-z_./-]+")
 _PARAM = MCP_PARAM_HEADER_PREFIX.lower().encode()
 _SESSION = b"mcp-session-id"
 _KEYS = {"jsonrpc", "id", "method", "params"}
@@ -50,26 +54,39 @@ def _takes_all(accept: bytes) -> bool:
     return all(check_accept_headers(Request({"type": "http", "headers": [(b"accept", accept)]})))
 
 
-def modern_call(came: Message, scope: Scope) -> dict[str, Any] | None:
+def modern_call(body: bytes, scope: Scope) -> dict[str, Any] | None:
     """A call in the newer protocol, whose headers say what its body does."""
     headers = headers_of(scope)
     if headers is None or headers.get(b"mcp-method") != _CALL.encode() or _SESSION in headers:
         return None
-    if any(name.startswith(_PARAM) for name in headers):
+    if b"\n" + _PARAM in b"\n".join(headers):
         return None
-    message = _whole(came)
-    if message is None or not isinstance(classify_inbound_request(message, headers=_routing(headers)), _Good):
+    message = _read(body)
+    if message is None or not _agree(message, headers):
         return None
     return message if _is_known(message["params"]["_meta"]) else None
 
 
-_Good = InboundModernRoute
+def _agree(message: dict[str, Any], headers: Mapping[bytes, bytes]) -> bool:
+    """Whether headers say what the message does: letter for letter, or in one of the ways that the library knows."""
+    params = message["params"]
+    meta = params.get("_meta") if type(params) is dict else None
+    if type(meta) is dict and CLIENT_CAPABILITIES_META_KEY in meta:
+        said = headers.get(_ROUTING[0]), headers.get(_ROUTING[2])
+        if said == (_letters(meta.get(PROTOCOL_VERSION_META_KEY)), _letters(params.get("name"))):
+            return said[0] in _VERSIONS
+    return isinstance(classify_inbound_request(message, headers=_routing(headers)), InboundModernRoute)
 
 
-def _whole(came: Message) -> dict[str, Any] | None:
+def _letters(text: Any) -> bytes:
+    """A text as a header says it, where that is plain; else what no header says."""
+    return text.encode() if type(text) is str and _PLAIN.fullmatch(text) else b"\0"
+
+
+def _read(body: bytes) -> dict[str, Any] | None:
     """The request that came, if it is one."""
     try:
-        message = from_json(came.get("body", b""), allow_inf_nan=False)
+        message = from_json(body, allow_inf_nan=False)
     except ValueError:
         return None
     if type(message) is not dict or message.keys() != _KEYS or message["jsonrpc"] != "2.0":

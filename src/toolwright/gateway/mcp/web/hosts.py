@@ -37,8 +37,12 @@ class Hosts:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it: 421 for a host that is not ours, 403 for an origin that may not ask."""
-        hosts = [value for name, value in scope["headers"] if name == b"host"]
-        origins = [value for name, value in scope["headers"] if name == b"origin"]
+        hosts, origins = [], []
+        for name, value in scope["headers"]:
+            if name == b"host":
+                hosts.append(value)
+            elif name == b"origin":
+                origins.append(value)
         if len(hosts) != 1 or not self._is_ours(hosts[0].decode("latin-1").lower()):
             self._seldom.warn("421", HOST_REFUSED, _quoted(hosts))
             await JSONResponse({"error": "This host is not served here."}, 421)(scope, receive, send)

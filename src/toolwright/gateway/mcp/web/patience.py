@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +16,11 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MUCH = 1 << 16
-"""Bytes that are not kept to the end of a turn."""
+from toolwright.gateway.mcp.web.gathered import Gathered
+from toolwright.gateway.mcp.web.plain import Head, Plain, head_of, size_of_head
+
+PIECE = 0.02
+"""Seconds in which the body of a plain request follows its head; one that does not is refused or awaited as any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,40 +43,6 @@ class Limits:
     """For running requests to be answered, once the server is to end."""
 
 
-class Gathered:
-    """A transport that writes what is said in one turn of the loop at once: head and body of an answer, say.
-
-    In two packets, the second may wait a twentieth of a second for the first to be acknowledged.
-    """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport, self._parts, self._size = transport, list[bytes](), 0
-        self._loop = asyncio.get_running_loop()
-
-    def write(self, data: bytes) -> None:
-        """Write it at the end of this turn, or as soon as it is much."""
-        if not self._parts:
-            self._loop.call_soon(self.flush)
-        self._parts.append(data)
-        self._size += len(data)
-        if self._size > MUCH:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write it now."""
-        if self._parts:
-            parts, self._parts, self._size = self._parts, [], 0
-            self._transport.write(b"".join(parts))
-
-    def close(self) -> None:
-        """Close, once all is written."""
-        self.flush()
-        self._transport.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-
 class Patient(H11Protocol):
     """The connection of one client, which ends if it takes too long."""
 
@@ -82,6 +52,12 @@ class Patient(H11Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._waiting_for = ""
         self._unread: asyncio.TimerHandle | None = None
+        self._plain: Plain | None = None
+        self._is_free = True
+        """Whether the library has read, and answered, all that it was given."""
+        self._come = b""
+        self._head: tuple[bytes, Head | None] = b"", None
+        self._rested = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Make room for it, and give it some time to say something."""
@@ -101,10 +77,55 @@ class Patient(H11Protocol):
         self._await("", None)
         self._take_up()
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
         """See how far the request has come."""
-        super().data_received(data)
+        if self._plain is not None:  # the next one, before this one is answered
+            self._tell()
+        if not self._is_free or not self._is_taken(self._come + data):
+            self._read(data)
+
+    # Plain requests
+
+    def _is_taken(self, come: bytes) -> bool:
+        """Whether it is a plain request, or the beginning of one."""
+        size = size_of_head(come)
+        if not size or (head := self._said(come[:size])) is None or len(come) > size + head.length:
+            return False
+        if len(come) < size + head.length:
+            self._come = come
+            self._await("piece", PIECE, self._read)
+            return True
+        self._come = b""
+        self._await("", None)
+        self.cycle = self._plain = plain = Plain(self, come, head, self._answered)
+        self.tasks.add(self.loop.create_task(plain.run_asgi(self.app)))
+        return True
+
+    def _said(self, head: bytes) -> Head | None:
+        """What a head says; most clients say the same again."""
+        if head != self._head[0]:
+            self._head = head, head_of(head)
+        return self._head[1]
+
+    def _answered(self) -> None:
+        self._plain = None
+        self.server_state.total_requests += 1
+        self._rest()
+        if self.timeout_keep_alive_task is None and not self.transport.is_closing():
+            self._keep(self.timeout_keep_alive)
+
+    def _tell(self) -> None:
+        """There is more to it than there seemed to be."""
+        plain, self._plain, self._is_free = self._plain, None, False
+        if plain is not None:
+            plain.tell()
+
+    def _read(self, data: bytes = b"") -> None:
+        """Have the library read what comes."""
+        come, self._come, self._is_free = self._come + data, b"", False
+        super().data_received(come)
         self._look()
 
     def _look(self) -> None:
@@ -116,14 +137,42 @@ class Patient(H11Protocol):
             self._await("body", self._limits.body)
 
     def on_response_complete(self) -> None:
-        """Whoever has been served goes to the end of the line of those that make room."""
-        if self in self._open:
-            self._open[self] = self._open.pop(self)
+        """What the library has answered."""
+        self._plain = None
+        self._rest()
         if self.conn.their_state is h11.SEND_BODY:
             self._await("rest", self._limits.linger)
         super().on_response_complete()  # which takes up the next request, if that has come already
         if self.cycle and not self.cycle.response_complete:
             self._look()
+        else:
+            states = self.conn.states.values()
+            self._is_free = set(states) == {h11.IDLE} and self.conn.trailing_data == (b"", False)
+
+    def _rest(self) -> None:
+        """Whoever has been served goes to the end of the line of those that make room."""
+        self._rested = self.loop.time()
+        if self in self._open:
+            self._open[self] = self._open.pop(self)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nothing more has come, unless it was looked for too early: plain requests do not set the clock anew."""
+        left = self._rested + self.timeout_keep_alive - self.loop.time()
+        if self._come or not self.idle:
+            left = self.timeout_keep_alive
+        if left > 0.001 and not self.transport.is_closing():
+            self._keep(left)
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _keep(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+
+    def shutdown(self) -> None:
+        """End, once what runs is answered."""
+        if self._come:
+            self._read()
+        super().shutdown()
 
     def pause_writing(self) -> None:
         """It does not read what it asked for."""
@@ -151,14 +200,14 @@ class Patient(H11Protocol):
             self._open.pop(oldest, None)
         return oldest is not None
 
-    def _await(self, what: str, seconds: float | None) -> None:
-        """Wait for this, so long; if that is what is waited for already, no longer than before."""
+    def _await(self, what: str, seconds: float | None, otherwise: Callable[[], None] | None = None) -> None:
+        """Wait for this, so long, and then end; if that is what is waited for already, no longer than before."""
         if what == self._waiting_for:
             return
         self._waiting_for = what
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = None if seconds is None else self.loop.call_later(seconds, self._end)
+        self._timer = None if seconds is None else self.loop.call_later(seconds, otherwise or self._end)
 
     def _wait_for_reader(self, before: int | None = None) -> None:
         """End the connection unless less waits to be read each time that this is looked at."""

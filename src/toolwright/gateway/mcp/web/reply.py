@@ -11,6 +11,8 @@ from toolwright.gateway.mcp.web.sessions import SESSION
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Send
 
+    from toolwright.runtime.deadlines import Deadlines
+
 AT_ONCE = 0.05
 """Seconds for which nobody looks whether the client is still there: most calls are over by then."""
 PING = 15.0
@@ -37,8 +39,9 @@ class Reply:
     In a session a request runs on if its client leaves, and what takes more than a moment is a stream from then on.
     """
 
-    def __init__(self, receive: Receive, send: Send, *, session: str | None = None) -> None:
+    def __init__(self, receive: Receive, send: Send, moments: Deadlines, *, session: str | None = None) -> None:
         self._receive, self._send, self._is_in_session = receive, send, session is not None
+        self._moments = moments
         self._headers = [] if session is None else [(SESSION.encode(), session.encode("latin-1"))]
         self._task: asyncio.Task[Any] | None = None
         self._beside: list[asyncio.Task[None]] = []
@@ -51,7 +54,7 @@ class Reply:
         """Say what the work says, and whether it said anything; it is cancelled if it is to end before."""
         self._task = task = asyncio.current_task()
         assert task is not None
-        timer = task.get_loop().call_later(AT_ONCE, self._look_after)
+        timer = self._moments.start(AT_ONCE, self._look_after)
         try:
             said = await work
         except asyncio.CancelledError:

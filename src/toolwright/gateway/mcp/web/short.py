@@ -8,6 +8,7 @@ from mcp.server.streamable_http import REQUEST_CANCELLED
 from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp_types import INTERNAL_ERROR, PROTOCOL_VERSION_META_KEY, ErrorData, JSONRPCRequest, RequestId
 
+from toolwright.core.clock import Clock
 from toolwright.core.outcome import Outcome, Pending
 from toolwright.gateway.mcp.web.admission import user_in
 from toolwright.gateway.mcp.web.envelope import headers_of, modern_call, says_headers
@@ -15,10 +16,11 @@ from toolwright.gateway.mcp.web.flights import Flights
 from toolwright.gateway.mcp.web.reply import Reply, Said
 from toolwright.gateway.mcp.web.sessions import Begun, Sessions
 from toolwright.gateway.mcp.web.shape import Shape, failed
+from toolwright.runtime.deadlines import Deadlines
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
     from toolwright.gateway.mcp.quick import Quick
     from toolwright.gateway.mcp.runtime_server import RuntimeServer
@@ -41,20 +43,21 @@ class Short:
     def __init__(self, server: RuntimeServer, flights: Flights) -> None:
         self._server, self._flights, self._shape = server, flights, Shape(server)
         self.sessions = Sessions(self._ended)
+        self.moments = Deadlines(Clock())
         self._running: dict[tuple[str, RequestId], tuple[RequestId, Reply]] = {}
         self._schemas: dict[str, tuple[Any, bool]] = {}
 
     # The newer protocol
 
-    async def modern(self, came: Message, scope: Scope, receive: Receive, send: Send) -> bool:
+    async def modern(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> bool:
         """Whether what came was a plain call, and is answered."""
         quick = self._server.quick if self.sessions.are_served else None
-        if quick is None or (message := modern_call(came, scope)) is None:
+        if quick is None or (message := modern_call(body, scope)) is None:
             return False
         offered = quick.plain(message["params"], modern=True)
         if offered is None or self._wants_headers(offered):
             return False
-        await Reply(receive, send).of(self._called(quick, message, offered, user_in(scope)))
+        await Reply(receive, send, self.moments).of(self._called(quick, message, offered, user_in(scope)))
         return True
 
     async def _called(self, quick: Quick, message: dict[str, Any], offered: Offered, user: str | None) -> Said:
@@ -90,7 +93,7 @@ class Short:
         if not (quick and offered and begun) or headers_of(scope) is None or not self._flights.has_room(session):
             return Rest(scope, send)
         key = session, coerce_request_id(message.id)
-        reply = Reply(receive, send, session=session)
+        reply = Reply(receive, send, self.moments, session=session)
         call = _Call(quick, offered, message, begun, user_in(scope))
         self._running[key] = message.id, reply
         try:

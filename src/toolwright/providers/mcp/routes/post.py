@@ -5,8 +5,9 @@ Imported when a connection is opened, and not before: the library takes a second
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
     from toolwright.providers.mcp.routes.posts import Posts
+    from toolwright.runtime.deadlines import Deadline
 
 _RESPONSE = frozenset({"jsonrpc", "id", "result"})
 _IGNORED = (b":", b"id:", b"retry:")
@@ -37,20 +39,24 @@ class Post:
         self._answer = Answer(posts.max_bytes)
         self._told = False
         self._looked_at = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Deadline | None = None
 
     def start(self, stream: Prompt) -> None:
         """Send it."""
         self._stream = stream
-        self._loop = asyncio.get_running_loop()
-        self._last = self._loop.time()
-        self._timer = self._loop.call_later(self._posts.patience, self._silent)
+        self._last = monotonic()
+        self._wait(self._posts.patience, self._silent)
         stream.attend(self._heard)
         try:
             stream.put(self._data)
         except OSError:
             self._unusual()
         self._data = b""
+
+    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._posts.deadlines.start(seconds, then)
 
     def cancel(self) -> bool:
         """Closing its connection tells the server, or, in the older protocol, a message does."""
@@ -71,12 +77,11 @@ class Post:
         if self._stream is not None:
             self._posts.give_back(self._stream, keeps)
 
-    def _heard(self) -> None:
+    def _heard(self, data: bytes) -> None:
         assert self._stream is not None
         answer = self._answer
         try:
-            if data := self._stream.take():
-                self._last = self._loop.time()
+            if data:
                 answer.feed(data)
             result = None if self._told else self._result()
             if not answer.is_whole and result is None and self._stream.over:
@@ -94,12 +99,11 @@ class Post:
     def _go_on(self, told: bool) -> None:
         """There is more to come: of a stream whose answer was told, only its end."""
         assert self._stream is not None
-        assert self._timer is not None
+        self._last = monotonic()
         self._stream.confirm()
         if told:
             self._told = True
-            self._timer.cancel()
-            self._timer = self._loop.call_later(pieces.REST, self.drop)
+            self._wait(pieces.REST, self.drop)
 
     def _result(self) -> dict[str, Any] | None:
         """None as long as it has not come."""
@@ -129,9 +133,9 @@ class Post:
 
     def _silent(self) -> None:
         """Nothing has come for as long as there is patience."""
-        left = self._last + self._posts.patience - self._loop.time()
+        left = self._last + self._posts.patience - monotonic()
         if left > 0.001:
-            self._timer = self._loop.call_later(left, self._silent)
+            self._wait(left, self._silent)
             return
         self.drop()
         self._posts.hand_over(self, Outcome.late())

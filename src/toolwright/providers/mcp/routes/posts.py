@@ -12,6 +12,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import lru_cache
 from typing import Any, cast
 
 import httpx2
@@ -20,12 +21,14 @@ from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCError, JSONRPCResponse
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from toolwright.core.clock import Clock
 from toolwright.outgoing.headers import OURS
 from toolwright.outgoing.prompt import Prompt
 from toolwright.outgoing.replay import Outcome
 from toolwright.outgoing.settings import Settings
 from toolwright.outgoing.transport import GuardedTransport
 from toolwright.providers.mcp.routes.post import Post
+from toolwright.runtime.deadlines import Deadlines
 
 MOST_IDLE = 16
 """Connections that are kept for the next call."""
@@ -39,6 +42,8 @@ _LINE = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}: (?:[\x21-\x7e](?:[\t\x
 _ENCODED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 """As `httpx2` writes it."""
 _KEPT = ("connection", "keep-alive")
+_USUAL = 3
+"""Headers that say no more than the protocol, the method and the tool: they come again. Others are of one call."""
 
 
 class Posts:
@@ -49,6 +54,7 @@ class Posts:
         self._most = most
         self.max_bytes = max_frame + _HEAD
         self.patience = settings.read_timeout
+        self.deadlines = Deadlines(Clock())
         self._before: bytes | None = None
         self._off = False
         self._posts: dict[int, Post] = {}
@@ -58,11 +64,16 @@ class Posts:
         self._making = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._answered_with: Callable[[Any], object] = _unheard
+        self._told: Callable[[int, dict[str, Any]], bool] = _untold
         self._hand_over: Callable[[Any], Awaitable[None]] = _nowhere
 
     def belong_to(self, answered: Callable[[Any], object], hand_over: Callable[[Any], Awaitable[None]]) -> None:
         """Say where answers go, and where requests go that the library has to look at."""
         self._answered_with, self._hand_over = answered, hand_over
+
+    def straight_to(self, told: Callable[[int, dict[str, Any]], bool]) -> None:
+        """Say who is told of results, and whether he takes them; others are told as messages."""
+        self._told = told
 
     # What the library sends
 
@@ -107,15 +118,15 @@ class Posts:
         return True
 
     def _written(self, message: Any, headers: Mapping[str, str]) -> bytes | None:
-        if _VERSION not in headers or not all(_NAME.fullmatch(k) and _VALUE.fullmatch(v) for k, v in headers.items()):
+        own = _lines(tuple(headers.items())) if _VERSION in headers else None
+        if own is None:
             return None
         call = {"jsonrpc": "2.0", "id": message.id, "method": message.method, "params": message.params}
         try:
             body = _ENCODED(call).encode()
         except (ValueError, TypeError, RecursionError):
             return None
-        own = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-        return b"%s%sContent-Length: %d\r\n\r\n%s" % (self._before, own.encode(), len(body), body)
+        return b"%s%sContent-Length: %d\r\n\r\n%s" % (self._before, own, len(body), body)
 
     def cancel(self, number: Any) -> bool:
         """Whether the server knows, by this, that nobody waits for an answer any more."""
@@ -128,7 +139,9 @@ class Posts:
 
     def tell(self, number: int, result: dict[str, Any]) -> None:
         """The answer to a call."""
-        self._answered_with(SessionMessage(JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result)))
+        if not self._told(number, result):
+            message = JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result)
+            self._answered_with(SessionMessage(message))
 
     def hand_over(self, post: Post, outcome: Outcome) -> None:
         """Have the library find out what it means."""
@@ -177,7 +190,7 @@ class Posts:
             return
         self._lent.discard(stream)
         stream.attend(None)
-        if keeps and len(self._idle) < MOST_IDLE and stream.is_usable:
+        if keeps and len(self._idle) < MOST_IDLE and stream.is_quiet:  # the kernel is asked before it is used
             self._idle.append(stream)
         else:
             stream.abort()
@@ -194,6 +207,7 @@ class Posts:
             task.cancel()
         for post in list(self._posts.values()):
             post.drop()
+        self.deadlines.close()
         for stream in [*self._idle, *self._lent]:
             stream.abort()
         if self._tasks:
@@ -207,6 +221,25 @@ async def _nowhere(item: Any) -> None:
 
 def _unheard(item: Any) -> None:
     """Nobody wants answers yet."""
+
+
+def _untold(number: int, result: dict[str, Any]) -> bool:
+    """Nobody wants them but as messages."""
+    return False
+
+
+def _lines(headers: tuple[tuple[str, str], ...]) -> bytes | None:
+    """Those of a single message, as they are sent; None if one of them is not plain."""
+    return _known_lines(headers) if len(headers) <= _USUAL else _written_lines(headers)
+
+
+def _written_lines(headers: tuple[tuple[str, str], ...]) -> bytes | None:
+    if not all(_NAME.fullmatch(name) and _VALUE.fullmatch(value) for name, value in headers):
+        return None
+    return "".join([f"{name}: {value}\r\n" for name, value in headers]).encode()
+
+
+_known_lines = lru_cache(maxsize=256)(_written_lines)
 
 
 def _of_one_message(name: bytes) -> bool:

@@ -1,0 +1,116 @@
+"""`toolwright show`: how one call stands, and what has happened to it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from toolwright.cli.answer import open_question
+from toolwright.cli.exits import UNKNOWN, Ended
+from toolwright.cli.options import Given, with_store
+from toolwright.cli.outcome import how_to_answer, outcome_as_json, show_outcome
+from toolwright.cli.run import run
+from toolwright.cli.screen import console, duration, is_person, line, one_line, pretty
+from toolwright.cli.starting import started
+from toolwright.core.outcome import Pending
+from toolwright.runtime.runtime import Runtime
+from toolwright.runtime.standing import Standing
+from toolwright.store.errors import Unstorable
+from toolwright.store.journal import Entry
+
+
+@click.command("show")
+@click.argument("call_id")
+@click.option("--json", "as_json", is_flag=True, help="One JSON line, as in a pipe.")
+@with_store
+def command(given: Given, call_id: str, as_json: bool) -> None:
+    """Show how the call CALL_ID stands.
+
+    That is its arguments, what it waits for or what came of it, and its journal.
+
+    Exit codes: 0 shown, 2 the store cannot be used, 5 no such call.
+    """
+    run(_show(given, call_id, as_json=as_json))
+
+
+async def _show(given: Given, call_id: str, *, as_json: bool) -> None:
+    async with started(Runtime(store=given.address())) as runtime:  # without tools it goes on with nobody's calls
+        standing, entries = await _look(runtime, call_id)
+        if standing is None and not entries:
+            raise Ended(UNKNOWN, f"No call {call_id[:80]} is remembered.")
+        if as_json or not is_person(sys.stdout):
+            sys.stdout.write(line(_as_json(call_id, standing, entries)))
+        else:
+            _show_about(call_id, standing, entries)
+            if standing is not None:
+                await _show_outcome(given, runtime, standing)
+
+
+async def _look(runtime: Runtime, call_id: str) -> tuple[Standing | None, list[Entry]]:
+    """How a call stands, and what the journal has of it; of one without effects that did not wait, only the latter."""
+    assert runtime.store is not None
+    standing = await runtime.standing(call_id)
+    if standing is not None and standing.state == "unknown":
+        standing = replace(standing, round=(await open_question(runtime, call_id)).round)
+    try:
+        return standing, await runtime.store.journal.of_call(call_id)
+    except Unstorable:  # nothing was ever kept under such a name
+        return standing, []
+
+
+def _as_json(call_id: str, standing: Standing | None, entries: list[Entry]) -> dict[str, Any]:
+    """Always the same keys; of a call that only the journal knows, most of them are null."""
+    journal = [
+        {"at": each.at, "kind": each.kind, "status": each.status, "latency_ms": each.latency_ms} for each in entries
+    ]
+    found = {name: getattr(standing, name, None) for name in ("state", "arguments", "created_at", "changed_at")}
+    tool, user = (standing.tool, standing.user) if standing is not None else (entries[0].tool, entries[0].user)
+    asks = {"round": standing.round or None, "outcome": _outcome(standing)} if standing is not None else {}
+    about = {"call_id": call_id, "tool": tool, "user": user, **found, "round": None, "outcome": None}
+    return {**about, **asks, "journal": journal}
+
+
+def _outcome(standing: Standing) -> dict[str, Any] | None:
+    if standing.outcome is None:
+        return None
+    shown = outcome_as_json(standing.outcome)
+    return {name: value for name, value in shown.items() if name not in ("call_id", "round", "meta")}
+
+
+def _show_about(call_id: str, standing: Standing | None, entries: list[Entry]) -> None:
+    about = Table.grid(padding=(0, 3, 0, 0))
+    for name, value in _about(call_id, standing, entries).items():
+        if value is not None:
+            about.add_row(Text(name, style="bold"), Text(one_line(value), overflow="fold"))
+    for name, each in zip(["journal"] + [""] * len(entries), entries, strict=False):
+        about.add_row(Text(name, style="bold"), Text(f"{_ago(each.at)}: {each.kind} ({one_line(each.status)})"))
+    console().print(about)
+    if standing is not None:
+        console().print(pretty(standing.arguments), soft_wrap=True)
+
+
+def _about(call_id: str, standing: Standing | None, entries: list[Entry]) -> dict[str, str | None]:
+    if standing is None:
+        return {"call id": call_id, "tool": entries[0].tool, "user": entries[0].user}
+    return {
+        "call id": call_id, "tool": standing.tool, "user": standing.user, "state": standing.state,
+        "round": str(standing.round) if standing.round else None,
+        "begun": _ago(standing.created_at), "changed": _ago(standing.changed_at),
+    }  # fmt: skip
+
+
+def _ago(at: float) -> str:
+    return f"{duration(time.time() - at)} ago"
+
+
+async def _show_outcome(given: Given, runtime: Runtime, standing: Standing) -> None:
+    if (outcome := standing.outcome) is None:
+        return
+    asks = Pending("result", standing.call_id) if standing.state == "unknown" else outcome
+    await show_outcome(outcome, runtime.parts.outputs, how_to_answer(asks, given, round=standing.round))

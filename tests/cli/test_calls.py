@@ -1,0 +1,196 @@
+"""One call by its id: how it stands, and its end without an answer."""
+
+import getpass
+import json
+import os
+import sqlite3
+
+import pytest
+
+MORE = """
+import asyncio, os
+from toolwright import tool
+
+@tool(effects={"write"})
+async def die() -> str:
+    '''Die before anybody is told.'''
+    os._exit(9)
+
+@tool(effects={"write"})
+async def stay(file: str) -> str:
+    '''Write a file, and stay until it is gone.'''
+    open(file, "w").close()
+    while os.path.exists(file):
+        await asyncio.sleep(0.02)
+    return "gone"
+
+pick = tool.client("pick", "Pick a seat.", reply="later", confirm=True)
+"""
+
+
+@pytest.fixture
+def more(configured, shop):
+    (configured / "more.py").write_text(MORE)
+    (configured / "toolwright.yaml").write_text(f"tools: [{shop}, more.py]\nstore: calls.db\n")
+    return configured
+
+
+@pytest.fixture
+def waiting(run):
+    """Makes a call that ends pending; its id."""
+
+    def make(*arguments: str) -> str:
+        ran = run("call", *arguments)
+        assert ran.code == 3
+        return ran.lines[0]["call_id"]
+
+    return make
+
+
+def rows(sql: str) -> list[tuple[str, ...]]:
+    database = sqlite3.connect("calls.db")
+    found = database.execute(sql).fetchall()
+    database.close()
+    return found
+
+
+def test_a_call_that_waits_is_shown_with_its_question(run, configured, waiting):
+    call_id = waiting("pay", "amount=3", "to=Bob", "--user", "ada")
+
+    ran = run("show", call_id)
+    [told] = ran.lines
+
+    assert ran.code == 0
+    assert (told["call_id"], told["tool"], told["state"], told["user"]) == (call_id, "pay", "waiting", "ada")
+    assert (told["arguments"], told["round"]) == ({"amount": 3, "to": "Bob"}, 1)
+    assert (told["outcome"]["status"], told["outcome"]["message"]) == ("pending", "Pay 3.0 to Bob?")
+    assert told["outcome"]["request"]["preview"] == {"left": 97.0}
+    assert [(each["kind"], each["status"]) for each in told["journal"]] == [("pending", "approval")]
+
+
+def test_a_call_that_has_ended_is_shown_with_what_came_of_it(run, configured, waiting):
+    call_id = waiting("pay", "amount=3", "to=Bob")
+    run("approve", call_id)
+
+    [told] = run("show", call_id).lines
+
+    assert (told["state"], told["round"], told["outcome"]["data"]) == ("ended", None, "Paid 3 to Bob.")
+    assert [each["kind"] for each in told["journal"]] == ["pending", "settled", "ended"]
+    assert told["created_at"] <= told["changed_at"]
+
+
+def test_of_a_call_that_only_read_something_the_journal_is_shown(run, configured):
+    [done] = run("call", "add", "a=1").lines
+
+    [told] = run("show", done["call_id"]).lines
+
+    assert (told["tool"], told["state"]) == ("add", None)
+    assert [(each["kind"], each["status"]) for each in told["journal"]] == [("ended", "ok")]
+
+
+@pytest.mark.parametrize("call_id", ["nobody", "", "\x1b[2J", "\udcff", "x" * 10_000])
+@pytest.mark.parametrize("verb", ["show", "cancel"])
+def test_an_unknown_call_ends_with_5(run, configured, waiting, verb, call_id):
+    waiting("sign")
+
+    ran = run(verb, call_id)
+
+    assert (ran.code, ran.out) == (5, "")
+    assert ran.err.startswith("error: No call ")
+    assert len(ran.err) < 500
+    assert "\x1b" not in ran.err
+
+
+def test_a_call_that_waits_is_cancelled_once_and_for_all(run, configured, waiting):
+    call_id = waiting("pay", "amount=3", "to=Bob")
+
+    ran, again = run("cancel", call_id, "--by", "Grace"), run("cancel", call_id)
+
+    assert (ran.code, ran.lines) == (0, [{"call_id": call_id, "tool": "pay", "cancelled": True}])
+    assert (again.code, again.lines) == (0, ran.lines)
+    assert run("approve", call_id).lines[0]["code"] == "conflict"
+    assert run("show", call_id).lines[0]["outcome"]["code"] == "cancelled"
+    assert run("pending").lines == []
+    assert rows("SELECT by_whom, detail FROM audit WHERE kind = 'answer'")[0][0] == "Grace"
+
+
+def test_who_cancels_is_whoever_is_at_the_keyboard(run, configured, waiting):
+    run("cancel", waiting("sign"))
+
+    assert rows("SELECT by_whom FROM audit WHERE kind = 'answer'") == [(getpass.getuser(),)]
+
+
+def test_an_answered_call_that_nobody_has_taken_up_is_cancelled_as_well(run, configured, waiting):
+    call_id = waiting("pay", "amount=3", "to=Bob")
+    (configured / "toolwright.yaml").unlink()
+    assert run("approve", call_id, "--store", "calls.db").code == 3
+
+    assert run("cancel", call_id, "--store", "calls.db").code == 0
+    assert run("show", call_id, "--store", "calls.db").lines[0]["outcome"]["code"] == "cancelled"
+
+
+def test_a_call_that_has_ended_is_not_cancelled(run, configured, waiting):
+    call_id = waiting("pay", "amount=3", "to=Bob")
+    run("approve", call_id)
+
+    ran = run("cancel", call_id)
+
+    assert (ran.code, ran.err) == (1, f"error: Call {call_id} has ended already.\n")
+    assert run("show", call_id).lines[0]["outcome"]["data"] == "Paid 3 to Bob."
+
+
+@pytest.mark.timeout(15)
+def test_a_call_that_runs_elsewhere_is_shown_and_left_alone(run, more, ready):
+    import subprocess
+
+    command = [*ready, "call", "stay", "file=here", "--yes"]
+    with subprocess.Popen(command, cwd=more, stdout=subprocess.PIPE, text=True) as process:
+        while not (more / "here").exists():
+            assert process.poll() is None
+        [(call_id,)] = rows("SELECT call_id FROM ledger WHERE state = 'running'")
+        [told] = run("show", call_id).lines
+        cancelled = run("cancel", call_id)
+        os.remove(more / "here")
+        out, _ = process.communicate()
+
+    assert (told["tool"], told["state"], told["outcome"]) == ("stay", "running", None)
+    assert (cancelled.code, "is running: only the process that runs it can stop it" in cancelled.err) == (1, True)
+    assert json.loads(out)["data"] == "gone"
+
+
+@pytest.mark.timeout(15)
+def test_a_call_that_may_have_happened_is_settled_and_not_cancelled(piped, run, more, terminal):
+    [pending] = piped("call", "die").lines
+    call_id = pending["call_id"]
+    assert piped("approve", call_id).code == 9
+
+    [told] = run("show", call_id).lines
+    cancelled = run("cancel", call_id)
+    screen = terminal("show", call_id)
+
+    assert (told["state"], told["round"], told["outcome"]["code"]) == ("unknown", 2, "unknown_effect")
+    assert cancelled.code == 1
+    assert cancelled.err.startswith(f"error: Nobody knows whether call {call_id} has happened.")
+    screen.sees(rf"  toolwright settle {call_id} --round 2 ANSWER\n")
+    assert screen.ends() == 0
+    assert run("settle", call_id, "It did.", "--round", "2").code == 0
+
+
+@pytest.mark.timeout(15)
+def test_a_person_sees_everything_of_a_call_and_how_to_answer_it(terminal, run, more, waiting):
+    call_id = waiting("pick", "--user", "a\x1b[2Jda")
+
+    screen = terminal("show", call_id)
+    screen.sees(rf"call id +{call_id} *\ntool +pick *\nuser +a\\u001b\[2Jda *\nstate +waiting *\nround +1 *\n")
+    screen.sees(r"begun +\d+ s ago *\nchanged +\d+ s ago *\njournal +\d+ s ago: pending \(approval\) *\n{}\n")
+    screen.sees(rf"pending \(approval\): .*\n.*\n  toolwright approve {call_id}\n  toolwright reject {call_id}\n")
+    assert screen.ends() == 0
+
+    screen = terminal("cancel", call_id)
+    screen.sees(r"Cancelled: pick does not run\.\n")
+    assert screen.ends() == 0
+
+    screen = terminal("show", call_id)
+    screen.sees(r"state +ended *\n")
+    screen.sees(r"failed \(cancelled\): the call was cancelled while it waited\.\n")
+    assert screen.ends() == 0

@@ -1,0 +1,150 @@
+"""Standing approvals are listed, and revoked for the next call of whatever process is on the store."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.durable.bank import Bank, done, id_of, pending, read, state
+from toolwright import Policy, Runtime, tool
+
+pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
+
+
+async def granted(runtime: Runtime, *users: str | None, name: str = "transfer") -> None:
+    """Each of these users may call it without being asked."""
+    for user in users:
+        scope = runtime.scope(user=user)
+        done(await scope.approve(id_of(await scope.call(name, {"amount": 1})), always=True, by="grace"))
+
+
+async def holders(runtime: Runtime) -> list[tuple[str, str | None]]:
+    return [(grant.tool, grant.user) for grant in await runtime.grants()]
+
+
+async def test_what_was_granted_is_listed_with_who_said_so(any_address):
+    async with Runtime(Bank(), store=any_address) as runtime:
+        assert await runtime.grants() == []
+        await granted(runtime, "ann", None)
+        both = await runtime.grants()
+        mine = await runtime.scope(user="ann").grants()
+        theirs = await runtime.scope(user="eve").grants()
+
+    assert [(grant.tool, grant.user, grant.by) for grant in both] == [
+        ("transfer", None, "grace"),
+        ("transfer", "ann", "grace"),
+    ]
+    assert mine == both[1:]
+    assert theirs == []
+    assert both[0].given_at > 0
+    assert both[0].definition == both[1].definition
+
+
+async def test_a_revoked_grant_asks_again_from_the_next_call_on_in_every_process(address):
+    bank = Bank()
+    async with Runtime(bank, store=address) as one, Runtime(bank, store=address) as other:
+        await granted(one, "ann")
+        ann = other.scope(user="ann")
+        done(await ann.call("transfer", {"amount": 2}))
+
+        assert await one.scope(user="ann").revoke("transfer")
+
+        pending(await ann.call("transfer", {"amount": 3}), "approval")
+        assert await one.grants() == []
+        assert not await other.revoke("transfer")
+    assert [amount for amount, _ in bank.ran] == [1, 2]
+
+
+async def test_a_user_revokes_only_what_is_the_users_own(any_address):
+    async with Runtime(Bank(), store=any_address) as runtime:
+        await granted(runtime, "ann", "bob", None)
+
+        assert not await runtime.scope(user="eve").revoke("transfer")
+        assert await runtime.scope(user="ann").revoke("transfer")
+        assert await holders(runtime) == [("transfer", None), ("transfer", "bob")]
+
+        assert await runtime.scope(user="").revoke("transfer")  # calls without a user
+        assert await holders(runtime) == [("transfer", "bob")]
+        assert await runtime.revoke("transfer")  # everybody's
+        assert await holders(runtime) == []
+
+
+async def test_one_tool_is_revoked_and_no_other(any_address):
+    @tool(effects={"write"}, aliases=("give",))
+    async def pa_y(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    @tool(effects={"write"})
+    async def pa5y(amount: int) -> str:
+        """Pay five."""
+        return "paid"
+
+    async with Runtime(pa_y, pa5y, policy=Policy.default(), store=any_address) as runtime:
+        await granted(runtime, None, name="pa_y")
+        await granted(runtime, None, name="pa5y")
+        assert not await runtime.revoke("pa")
+        assert not await runtime.revoke("pa%")
+        assert not await runtime.revoke("\0")
+        assert await runtime.revoke("give")  # by another name that it goes by
+        assert await holders(runtime) == [("pa5y", None)]
+
+
+async def test_a_runtime_without_a_store_of_its_own_lists_and_revokes_as_well():
+    async with Runtime(Bank()) as runtime:
+        assert await runtime.grants() == []
+        assert not await runtime.revoke("transfer")
+        await granted(runtime, "ann")
+        assert await holders(runtime) == [("transfer", "ann")]
+        assert await runtime.revoke("transfer")
+        pending(await runtime.scope(user="ann").call("transfer", {"amount": 3}))
+
+
+async def test_grants_of_older_definitions_are_listed_and_revoked_too(address):
+    async with Runtime(Bank(), store=address) as runtime:
+        await granted(runtime, "ann")
+
+    @tool(effects={"write"}, confirm=True)
+    async def transfer(amount: int) -> str:
+        """Transfer money in another way."""
+        return "sent"
+
+    async with Runtime(transfer, store=address) as runtime:
+        await granted(runtime, "ann")
+        assert await holders(runtime) == [("transfer", "ann")] * 2
+        assert await runtime.revoke("transfer")
+        assert await runtime.grants() == []
+
+
+async def test_a_yes_for_good_to_a_call_that_has_not_run_yet_is_revoked_with_the_rest(address):
+    bank = Bank()
+    async with Runtime(bank, store=address) as runtime:
+        call_id = id_of(await runtime.scope(user="ann").call("transfer", {"amount": 1}))
+    async with Runtime(store=address) as without_the_tool:
+        pending(await without_the_tool.approve(call_id, always=True), "result")
+        assert await state(without_the_tool, call_id) == "ready"
+        assert not await without_the_tool.scope(user="eve").revoke("transfer")
+        assert await without_the_tool.scope(user="ann").revoke("transfer")
+    async with Runtime(bank, store=address) as runtime:
+        assert done(await runtime.approve(call_id)) == "sent 1 to ann"  # this one yes still counts
+        assert await runtime.grants() == []
+        pending(await runtime.scope(user="ann").call("transfer", {"amount": 2}))
+
+
+async def test_giving_and_revoking_are_in_the_audit(address):
+    async with Runtime(Bank(), store=address) as runtime:
+        await granted(runtime, "ann", None)
+        await runtime.revoke("transfer", by="heidi")
+        rows = await read(
+            runtime, "SELECT kind, tool, user_id, by_whom FROM audit WHERE kind IN ('granted', 'revoked') ORDER BY id"
+        )
+        await runtime.store.audit.seal()
+        verified = await runtime.store.audit.verify()
+
+    assert sorted((row["kind"], row["user_id"] or "", row["by_whom"]) for row in rows) == [
+        ("granted", "", "grace"),
+        ("granted", "ann", "grace"),
+        ("revoked", "", "heidi"),
+        ("revoked", "ann", "heidi"),
+    ]
+    assert {row["tool"] for row in rows} == {"transfer"}
+    assert verified.problem is None

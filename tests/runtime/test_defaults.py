@@ -1,0 +1,74 @@
+"""Defaults are read when the runtime is made: no call fails because of one that means nothing."""
+
+import pytest
+
+from toolwright import DefinitionError, Runtime, tool
+from toolwright.runtime.defaults import _READ, Defaults
+
+NOTHING = object()
+
+
+@tool
+async def say(text: str) -> str:
+    """Say something."""
+    return text
+
+
+async def test_a_size_may_be_text():
+    async with Runtime(say, defaults={"max_output": "1kB"}) as runtime:
+        whole = await runtime.call("say", {"text": "x" * 1_000})
+        cut = await runtime.call("say", {"text": "x" * 1_001})
+
+    assert whole.text == "x" * 1_000
+    assert cut.text.startswith('{"tool_output":')
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [({"tool_timeout": "5m"}, 300.0), ({"tool_timeout": "off"}, None), ({"tool_timeout": None}, None),
+     ({"pending_ttl": "1d"}, 86_400.0), ({"max_input": "1MiB"}, 1 << 20), ({"max_output": 1e5}, 100_000),
+     ({"max_concurrent": "OFF"}, None), ({"max_concurrent": 3}, 3), ({"retry_delay": 0}, 0.0),
+     ({"retry_delay": "500ms"}, 0.5), ({"breaker_pause": "0s"}, 0.0), ({"breaker_failures": 1}, 1),
+     ({"mcp_init_concurrency": 2}, 2)],
+)  # fmt: skip
+def test_what_people_write_is_read(given, read):
+    [name] = given
+
+    assert getattr(Runtime(defaults=given).parts.defaults, name) == read
+
+
+@pytest.mark.parametrize("name", _READ)
+@pytest.mark.parametrize("value", ["much", "", -1, True, float("nan"), [], {}, NOTHING, "1e9", "9" * 400])
+def test_what_means_nothing_is_refused_with_its_name_its_value_and_the_fix(name, value):
+    with pytest.raises(DefinitionError) as refused:
+        Runtime(say, defaults={name: value})
+
+    assert refused.value.problem == f"The default {name}={repr(value)[:80]} cannot be used."
+    assert refused.value.fix.startswith("give ")
+
+
+@pytest.mark.parametrize(
+    "given", [{"tool_timeout": 0}, {"tool_timeout": float("inf")}, {"pending_ttl": "0s"}, {"max_output": 0},
+              {"max_output": None}, {"max_output": 1.5}, {"max_concurrent": 0}, {"max_concurrent": 2.5},
+              {"breaker_failures": None}, {"retry_delay": "off"}, {"breaker_pause": None}],
+)  # fmt: skip
+def test_a_limit_that_lets_nothing_through_or_is_none_where_one_is_needed_is_refused(given):
+    [(name, value)] = given.items()
+
+    with pytest.raises(DefinitionError, match=f"The default {name}="):
+        Runtime(say, defaults=given)
+    with pytest.raises(DefinitionError, match=f"The default {name}="):
+        Defaults(**{name: value})
+
+
+@pytest.mark.parametrize("given", [5, "tool_timeout", [("tool_timeout", 5)], []])
+def test_defaults_are_a_mapping(given):
+    with pytest.raises(DefinitionError, match=r"defaults=.* cannot be used\. Fix: give a mapping"):
+        Runtime(say, defaults=given)
+
+
+def test_an_unknown_name_is_refused_with_the_nearest():
+    with pytest.raises(DefinitionError, match=r"There is no default 'max_ouput'\. Fix: use max_output\."):
+        Runtime(say, defaults={"max_ouput": 5})
+    with pytest.raises(DefinitionError, match=r"There is no default 3\."):
+        Runtime(say, defaults={3: 5})
