@@ -6,7 +6,6 @@ python mcp_front.py stdio|http URL|COMMAND...    over HTTP it prints its port, a
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
 from typing import Any
 
@@ -28,12 +27,9 @@ async def serve(front: str, proxied: Runtime) -> None:
 
 
 async def over_http(app: Any) -> None:
-    import uvicorn
-
-    listening = socket.create_server(("127.0.0.1", 0))
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as uvicorn does where it opens the socket itself
-    print(listening.getsockname()[1], flush=True)
-    await uvicorn.Server(uvicorn.Config(app, log_level="error")).serve([listening])
+    """As `toolwright mcp --http` does."""
+    [socket] = gateway.mcp.bound("127.0.0.1", 0)
+    await gateway.mcp.listen(app, [socket], ready=lambda: print(socket.getsockname()[1], flush=True))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Coroutine, Iterator
 from functools import wraps
 from inspect import iscoroutinefunction
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.room import ROOM
 from tests.room import tmp_path_on_disk as tmp_path_on_disk
 
 gc.disable()  # while thousands of tests are collected, there is nothing to collect
+_OVER = count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,8 +38,19 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def pytest_collection_finish() -> None:
     gc.enable()
+    gc.set_threshold(10_000, 20, 20)  # what most tests leave is not worth looking for after each of them
+    freeze()
+
+
+def pytest_runtest_logfinish() -> None:
+    if next(_OVER) % 300 == 0:
+        freeze()
+
+
+def freeze() -> None:
+    """The thousands of tests, their imports and what is kept of each need not be looked through again and again."""
     gc.collect()
-    gc.freeze()  # the thousands of tests and all that they import need not be looked through again and again
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -65,6 +78,15 @@ async def leaving_no_task(test: Coroutine[Any, Any, None]) -> None:
 
 def described(task: asyncio.Task[Any]) -> str:
     return f"{task.get_name()} ({getattr(task.get_coro(), '__qualname__', task.get_coro())})"
+
+
+@pytest.fixture(scope="session")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """How to start `toolwright` as a process of its own that need not import anything first."""
+    from tests.command import becoming
+
+    with becoming(str(tmp_path_factory.mktemp("ready") / "socket")) as command:
+        yield command
 
 
 @pytest.fixture(scope="session")

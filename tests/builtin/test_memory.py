@@ -244,11 +244,17 @@ asyncio.run(main())
     [
         ("after", "memory_write", {"path": "a.md", "content": "new\n"}, "new\n"),
         ("before", "memory_append", {"path": "a.md", "entry": "- new"}, "old\n- new\n"),
-        ("after", "memory_append", {"path": "b.md", "entry": "- new", "summary": "s"}, "> Summary: s\n\n- new\n"),
-        ("before", "memory_patch", {"path": "a.md", "old_str": "old", "new_str": "new"}, "new\n"),
+        pytest.param(
+            "after", "memory_append", {"path": "b.md", "entry": "- new", "summary": "s"}, "> Summary: s\n\n- new\n",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "before", "memory_patch", {"path": "a.md", "old_str": "old", "new_str": "new"}, "new\n",
+            marks=pytest.mark.long,
+        ),
         ("after", "memory_patch", {"path": "a.md", "old_str": "old", "new_str": "new"}, "new\n"),
     ],
-)
+)  # fmt: skip
 async def test_a_change_is_made_once_though_its_process_died(folder, when, tool, arguments, after):
     folder.mkdir(parents=True)
     (folder / "a.md").write_text("old\n")

@@ -19,13 +19,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.ready import COMMAND
 from toolwright.cli.main import main
 
 TOOLS = Path(__file__).with_name("shop.py")
 START = "from toolwright.cli.main import main; main()"
-# Opening its terminal makes a process that leads its session own it, and only then Ctrl-C reaches it.
-OWN_TERMINAL = f"import os; os.isatty(0) and os.close(os.open(os.ttyname(0), os.O_RDWR)); {START}"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|[\x07\r]")
 PATIENCE = 12.0
 _numbers = count(1)
@@ -73,21 +70,6 @@ def run(monkeypatch, capsys, tmp_path):
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]
-
-
-@pytest.fixture(scope="session")
-def ready(tmp_path_factory) -> Iterator[list[str]]:
-    """How to start `toolwright` as a process of its own that, where that can be had, need not import anything first."""
-    if not hasattr(os, "pidfd_open"):  # nobody can wait for another's child there
-        yield [sys.executable, "-P", "-c", OWN_TERMINAL]
-        return
-    address = str(tmp_path_factory.mktemp("ready") / "socket")
-    program = [sys.executable, "-P", str(Path(__file__).with_name("ready.py")), address]
-    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        yield [sys.executable, "-I", "-S", "-c", COMMAND, address]
-        process.communicate()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ interpreters of their own.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import gc
 import io
 import json
@@ -32,6 +33,11 @@ other.sendmsg([json.dumps(order).encode()], [(_socket.SOL_SOCKET, _socket.SCM_RI
 os._exit(int(other.recv(100) or 1))
 """
 Order = dict[str, Any]
+SERVING = (
+    *(f"toolwright.gateway.mcp.{name}" for name in ("pipe.stdio", "web.app", "web.port")),
+    *("mcp.server.auth.provider", "uvicorn.lifespan.off", "uvicorn.loops.asyncio", "sse_starlette"),
+)
+"""What servers need besides, which takes a second."""
 
 
 def warm() -> None:
@@ -41,7 +47,8 @@ def warm() -> None:
 
     for module in pkgutil.iter_modules(toolwright.cli.__path__, "toolwright.cli."):
         import_module(module.name)
-    import_module("toolwright.gateway.mcp.pipe.stdio")  # it brings the protocol's library: a second for each server
+    for name in SERVING:
+        import_module(name)
 
     @tool(effects={"write"}, confirm=True)
     async def greet(name: str) -> str:
@@ -130,9 +137,26 @@ def _written(number: int, errors: str) -> io.TextIOWrapper:
     return io.TextIOWrapper(stream, "utf-8", errors, line_buffering=by_line, write_through=at_once)
 
 
+def leave(code: Any) -> None:
+    """End as an interpreter does, but do not take apart, piece by piece, all that was there before the fork."""
+    if isinstance(code, str):
+        return
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    gc.collect()
+    with suppress(OSError, ValueError):  # nobody reads any more: the interpreter knows what to say of that
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code or 0)
+
+
 if __name__ == "__main__":
     warm()
     become(*forked(sys.argv[1]))
     from toolwright.cli.main import main
 
-    main()
+    try:
+        main()
+    except SystemExit as ended:
+        leave(ended.code)
+        raise

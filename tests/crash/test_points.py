@@ -8,7 +8,7 @@ from tests.crash.run import Death, Harness, Tally, chosen
 
 pytestmark = pytest.mark.timeout(60)
 KILLS, SEED = 20, 20260
-"""Kills per scenario: more than three hundred in all that `scripts/test-long` makes. `scripts/crash` makes ten thousand."""
+"""Kills per scenario: more than three hundred in all. `scripts/crash` makes ten thousand."""
 
 
 def killed_at_points(harness: Harness, name: str) -> Tally:

@@ -1,4 +1,7 @@
-"""Stories that outlive their process: each is told on a SQLite file and on PostgreSQL."""
+"""Stories that outlive their process: each is told on a SQLite file and on PostgreSQL.
+
+There most of them are long: what a server keeps is tested in `tests/store`, and what several do to it at once here.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,10 @@ from tests.postgres import Schemas
 from tests.room import tmp_path as tmp_path
 from toolwright.store import postgres as driver
 
+POSTGRES = pytest.param("postgres", marks=pytest.mark.long)
+EVERYWHERE = pytest.mark.parametrize("address", ["sqlite", "postgres"], indirect=True)
+"""A mark for stories whose point is what several do at once: no two databases keep them apart in the same way."""
+
 
 def fresh(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
     """The address of an empty database."""
@@ -32,13 +39,13 @@ def fresh(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
     return schemas.address(name)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database that can be opened again, and twice at once."""
     return fresh(request.param, request, tmp_path)
 
 
-@pytest.fixture(params=["sqlite", "postgres", "memory"])
+@pytest.fixture(params=["sqlite", POSTGRES, "memory"])
 def any_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database, for stories that open it once."""
     return fresh(request.param, request, tmp_path)

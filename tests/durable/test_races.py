@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from tests.durable.bank import Bank, ask, failed, id_of, read
+from tests.durable.conftest import EVERYWHERE
 from tests.durable.submitters import SUBMITTERS, submitted
 from toolwright import Done, Runtime
 from toolwright.core.events import CallResumed, CallSettled
 
-pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
+pytestmark = [EVERYWHERE, pytest.mark.timeout(30)]  # the first test on PostgreSQL starts the server
 
 
-@pytest.mark.parametrize("calls", [10, pytest.param(150, marks=pytest.mark.long)])
+@pytest.mark.parametrize("calls", [10, pytest.param(100, marks=[pytest.mark.long, pytest.mark.timeout(90)])])
 async def test_fifty_submitters_of_each_call_have_one_winner(address: str, calls: int) -> None:
     """`python -m tests.durable.submitters` does it for ten thousand calls."""
     counts = await submitted(address, calls)

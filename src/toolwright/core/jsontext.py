@@ -47,12 +47,31 @@ def _unreadable(error: ValueError | TypeError) -> InvalidArguments:
 
 def check_plain(value: Any) -> None:
     """Refuse what JSON cannot hold, at any depth; walks without recursion, so that depth cannot hurt."""
+    if type(value) is dict and _is_flat(value):
+        return
     level, depth = [value], 0
     while level:
         if (depth := depth + 1) > MAX_DEPTH:
             raise InvalidArguments(f"The arguments are nested deeper than {MAX_DEPTH} levels. Send a flatter value.")
         # Each value once: what holds itself, or one thing many times over, would grow without end.
         level = list({id(item): item for holder in level for item in _checked_items(holder)}.values())
+
+
+def _is_flat(value: dict[Any, Any]) -> bool:
+    """Whether an object holds nothing but plain scalars, as most arguments do: then one look is enough."""
+    for key, item in value.items():
+        kind = type(item)
+        if kind is str:
+            if not item.isascii():
+                return False
+        elif kind is float:
+            if not isfinite(item):
+                return False
+        elif kind is not int and kind is not bool and item is not None:
+            return False
+        if type(key) is not str or not key.isascii():
+            return False
+    return True
 
 
 def holds_at_most(most: int, value: Any) -> bool:

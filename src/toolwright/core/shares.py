@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass
 from math import inf
@@ -28,8 +28,8 @@ class Shares(Generic[Key]):
     def __init__(self, most: Most) -> None:
         self._most = most
         self._taken: dict[Key, tuple[str | None, int]] = {}
-        self._numbers: Counter[str | None] = Counter()
-        self._bytes: Counter[str | None] = Counter()
+        self._numbers: dict[str | None, int] = defaultdict(int)
+        self._bytes: dict[str | None, int] = defaultdict(int)
 
     def __contains__(self, key: Key) -> bool:
         return key in self._taken
@@ -39,14 +39,14 @@ class Shares(Generic[Key]):
 
     def have_room(self, user: str | None, size: int = 0) -> bool:
         """Whether a user may have one more, of so many bytes. One alone may have any size."""
-        number = self._numbers[user]
+        number = self.number_of(user)
         if number >= (self._most.of_nobody if user is None else self._most.of_user):
             return False
         return not number or self._bytes[user] + size <= self._most.bytes_of_user
 
     def number_of(self, user: str | None) -> int:
         """How many a user has."""
-        return self._numbers[user]
+        return self._numbers.get(user, 0)
 
     def take(self, key: Key, user: str | None, size: int = 0) -> None:
         """Count one; once, however often it is taken."""

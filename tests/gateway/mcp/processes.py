@@ -7,51 +7,31 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
-import psutil
 import pytest
 
-from tests.cli.ready import COMMAND
+from tests.command import Command
 from tests.gateway.mcp.lines_peer import Peer
 from tests.gateway.mcp.web_peer import Site
 
 HERE = Path(__file__).parent
 INSIDE = str(HERE / "inside.py")
 ROOT = HERE.parents[2]
-_START = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.gateway.mcp.ready import main; main()"
 PATIENCE = 10.0
 
 
-class Ready(list[str]):
-    """A command, which is run by a child of another process."""
-
-    def __init__(self, command: list[str], parent: int) -> None:
-        super().__init__(command)
-        self._parent = psutil.Process(parent)
-
-    def running(self) -> set[int]:
-        return {each.pid for each in self._parent.children()}
-
-
 @pytest.fixture(scope="session")
-def toolwright(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ready]:
-    """How to start `toolwright`, which need not import anything first."""
-    address = str(tmp_path_factory.mktemp("ready") / "socket")
-    program = [sys.executable, "-P", "-c", _START, address]
-    with subprocess.Popen(program, stdin=PIPE, stdout=PIPE, start_new_session=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        yield Ready([sys.executable, "-I", "-S", "-c", COMMAND, address], process.pid)
-        process.communicate()
+def toolwright(ready: Command) -> Command:
+    """How to start `toolwright`."""
+    return ready
 
 
 @asynccontextmanager
-async def piped(toolwright: Ready, *arguments: str, stderr: int = DEVNULL) -> AsyncIterator[tuple[Peer, Process]]:
+async def piped(toolwright: Command, *arguments: str, stderr: int = DEVNULL) -> AsyncIterator[tuple[Peer, Process]]:
     """`toolwright mcp` with its standard streams in pipes."""
     process = await asyncio.create_subprocess_exec(
         *toolwright, "mcp", "--tools", INSIDE, *arguments, stdin=PIPE, stdout=PIPE, stderr=stderr, limit=1 << 24
@@ -70,7 +50,7 @@ async def piped(toolwright: Ready, *arguments: str, stderr: int = DEVNULL) -> As
 
 
 @contextmanager
-def on_a_port(toolwright: Ready, *arguments: str, **environment: str) -> Iterator[tuple[Site, int]]:
+def on_a_port(toolwright: Command, *arguments: str, **environment: str) -> Iterator[tuple[Site, int]]:
     """`toolwright mcp --http` on a free port, and the id of its process."""
     command = [*toolwright, "mcp", "--http", "--port", "0", "--tools", INSIDE, *arguments]
     others = toolwright.running()

@@ -22,7 +22,7 @@ from tests.gateway.mcp.web_peer import Connection, Site, calling, modern, reques
 pytestmark = pytest.mark.timeout(30)  # a busy machine takes its time
 
 toolwright = processes.toolwright  # a fixture
-FLOOD, FLOOD_OVER_HTTP = 10_000, 5_000
+FLOOD, FLOOD_OVER_HTTP = 4_000, 2_000
 MEMORY = 48 << 20
 """Bytes that the worst may take beyond what serving takes anyway."""
 LATE = 2.0

@@ -46,7 +46,9 @@ async def called(client, name, **arguments):
 
 
 @real
-@pytest.mark.parametrize(("mode", "protocol"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
+@pytest.mark.parametrize(
+    ("mode", "protocol"), [("auto", "2026-07-28"), pytest.param("legacy", "2025-11-25", marks=pytest.mark.long)]
+)
 async def test_a_server_of_either_era_is_spoken_to(mode, protocol):
     async with connected(Stdio(*FRIENDLY), mode) as client:
         assert client.protocol_version == protocol
@@ -209,7 +211,7 @@ async def test_a_server_that_ends_when_its_input_does_is_left_in_peace(tmp_path)
 
 
 @real
-@pytest.mark.parametrize("sandboxed", [False, pytest.param(True, marks=needs("bubblewrap"))])
+@pytest.mark.parametrize("sandboxed", [False, pytest.param(True, marks=[needs("bubblewrap"), pytest.mark.long])])
 async def test_when_we_are_killed_so_is_all_of_the_server(tmp_path, sandboxed):
     mark = marker()
     script = tmp_path / "owner.py"

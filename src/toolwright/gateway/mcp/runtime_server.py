@@ -76,6 +76,8 @@ class RuntimeServer(Server[Any]):
         self.add_request_handler("tasks/cancel", CancelTask, self.tasks.cancel)
         self.middleware = [self.news.meet, contained]  # spans are the runtime's own
         self._quick = Quick(self)
+        self._looked_at: list[Any] = []
+        self._is_ours = True
 
     @property
     def instructions(self) -> str | None:
@@ -89,10 +91,10 @@ class RuntimeServer(Server[Any]):
     @property
     def quick(self) -> Quick | None:
         """The short way of a plain call; there is none where somebody has put something of their own in the way."""
-        entry = self.get_request_handler("tools/call")
-        homes = (getattr(each, "__module__", type(each).__module__) for each in self.middleware)
-        ours = (home.startswith("toolwright.") for home in homes)
-        return self._quick if entry is not None and entry.handler is self.calls and all(ours) else None
+        if self.middleware != self._looked_at:  # it is a list that anybody may add to
+            self._looked_at, self._is_ours = [*self.middleware], all(map(_is_ours, self.middleware))
+        entry = self.get_request_handler("tools/call") if self._is_ours else None
+        return self._quick if entry is not None and entry.handler is self.calls else None
 
     async def run(
         self,
@@ -142,3 +144,7 @@ def server(runtime: Runtime, **options: Any) -> RuntimeServer:
     if not isinstance(runtime, Runtime):
         raise DefinitionError(f"{type(runtime).__name__} cannot be served.", fix="give a Runtime.")
     return RuntimeServer(runtime, Options.of(options))
+
+
+def _is_ours(middleware: Any) -> bool:
+    return getattr(middleware, "__module__", type(middleware).__module__).startswith("toolwright.")

@@ -98,8 +98,7 @@ class Calls:
     def _written(self, number: int, params: dict[str, Any]) -> bytes:
         """The same as `_item` in bytes, for where nobody looks at headers."""
         meta = {**self._stamp, "progressToken": number}
-        if get_current():  # else there is no trace, and nothing to note of one
-            inject(meta)
+        _trace(meta)
         message = {"jsonrpc": "2.0", "id": number, "method": METHOD, "params": {**params, "_meta": meta}}
         return to_json(message, inf_nan_mode="null")
 
@@ -111,7 +110,7 @@ class Calls:
         self._session._stamp(data, options)
         meta = data["params"].setdefault("_meta", {})
         meta["progressToken"] = number
-        inject(meta)
+        _trace(meta)
         message = JSONRPCRequest(jsonrpc="2.0", id=number, method=METHOD, params=data["params"])
         return SessionMessage(message, ClientMessageMetadata(headers=options.get("headers")))
 
@@ -217,6 +216,12 @@ def _number(given: Any) -> int:
 
 def _error(error: ErrorData) -> MCPError:
     return MCPError(code=error.code, message=error.message, data=error.data)
+
+
+def _trace(meta: dict[str, Any]) -> None:
+    """Note which trace a call belongs to, if to any."""
+    if get_current():
+        inject(meta)
 
 
 def _closed() -> MCPError:

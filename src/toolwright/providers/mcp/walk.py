@@ -124,6 +124,6 @@ def size(value: Any, most: float = inf) -> tuple[int, int]:
         parts += 1
         if isinstance(item := left.pop(), str):
             characters += len(item)
-        else:
+        elif isinstance(item, (dict, list, tuple)):
             left += parts_of(item)
     return parts, characters

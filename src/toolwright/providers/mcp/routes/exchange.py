@@ -102,6 +102,11 @@ class Writing:
         if self._posts is not None:
             self._posts.belong_to(answered, self._stream.send)
 
+    def straight_to(self, told: Callable[[int, dict[str, Any]], bool]) -> None:
+        """Say who is told of plain results the moment they come, and answers whether it takes one."""
+        if self._posts is not None:
+            self._posts.straight_to(told)
+
     def send_now(self, item: Any) -> bool:
         """Send a call past the library, or hand it over if somebody waits for it."""
         if self._posts is not None and self._posts.send(item):

@@ -20,6 +20,7 @@ from anyio import BrokenResourceError, ClosedResourceError
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCError, JSONRPCResponse
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic_core import to_json
 
 from toolwright.core.clock import Clock
 from toolwright.outgoing.headers import OURS
@@ -39,8 +40,6 @@ _SESSION = b"mcp-session-id"
 _NAME = re.compile(r"mcp-(?!session-id$)[!#$%&'*+\-.^_`|~0-9a-z]{1,256}", re.IGNORECASE)
 _VALUE = re.compile(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?")
 _LINE = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}: (?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?\r\n")
-_ENCODED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-"""As `httpx2` writes it."""
 _KEPT = ("connection", "keep-alive")
 _USUAL = 3
 """Headers that say no more than the protocol, the method and the tool: they come again. Others are of one call."""
@@ -123,8 +122,8 @@ class Posts:
             return None
         call = {"jsonrpc": "2.0", "id": message.id, "method": message.method, "params": message.params}
         try:
-            body = _ENCODED(call).encode()
-        except (ValueError, TypeError, RecursionError):
+            body = to_json(call, inf_nan_mode="null")
+        except ValueError:  # the library tells what is wrong with it
             return None
         return b"%s%sContent-Length: %d\r\n\r\n%s" % (self._before, own, len(body), body)
 
