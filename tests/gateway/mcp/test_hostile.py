@@ -22,7 +22,8 @@ from tests.gateway.mcp.web_peer import Connection, Site, calling, modern, reques
 pytestmark = pytest.mark.timeout(30)  # a busy machine takes its time
 
 toolwright = processes.toolwright  # a fixture
-FLOOD, FLOOD_OVER_HTTP = 4_000, 2_000
+FLOODS = [2_000, pytest.param(10_000, marks=pytest.mark.long)]
+FLOODS_OVER_HTTP = [1_000, pytest.param(5_000, marks=pytest.mark.long)]
 MEMORY = 48 << 20
 """Bytes that the worst may take beyond what serving takes anyway."""
 LATE = 2.0
@@ -81,7 +82,8 @@ async def _settled(site: Site, before: dict[str, int]) -> dict[str, int]:
     return after
 
 
-async def test_a_flood_of_requests_over_a_pipe_is_answered(toolwright):
+@pytest.mark.parametrize("requests", FLOODS)
+async def test_a_flood_of_requests_over_a_pipe_is_answered(toolwright, requests):
     kinds: list[Any] = [
         lambda number: line(call(number, "add", True, a=number, b=1)),
         lambda number: line(message("no/such", number, _meta=META)),
@@ -92,14 +94,14 @@ async def test_a_flood_of_requests_over_a_pipe_is_answered(toolwright):
     ]
     async with piped(toolwright) as (peer, _):
         first = (await peer.ask(call("s", "state", True)))["result"]["structuredContent"]
-        flood = b"".join(kinds[number % len(kinds)](number) for number in range(FLOOD))
+        flood = b"".join(kinds[number % len(kinds)](number) for number in range(requests))
         sending = asyncio.create_task(asyncio.to_thread(_write_all, peer, flood))
-        answers = [await asyncio.wait_for(peer.reader.readline(), SOON) for _ in range(FLOOD)]
+        answers = [await asyncio.wait_for(peer.reader.readline(), SOON) for _ in range(requests)]
         await sending
         last = (await peer.ask(call("s", "state", True)))["result"]["structuredContent"]
 
     results = [answer for answer in map(json.loads, answers) if "result" in answer]
-    assert len(results) == -(-FLOOD // len(kinds))
+    assert len(results) == -(-requests // len(kinds))
     assert all(answer["result"]["structuredContent"] == {"result": answer["id"] + 1} for answer in results)
     assert (last["tasks"], last["descriptors"]) == (first["tasks"], first["descriptors"])
     assert last["memory"] < first["memory"] + MEMORY
@@ -166,7 +168,8 @@ async def test_a_server_ends_when_its_client_is_killed_in_the_middle_of_calls(to
     assert not os.path.exists(f"/proc/{served}")
 
 
-async def test_a_flood_of_requests_over_http_is_answered_and_others_are_served(site):
+@pytest.mark.parametrize("requests", FLOODS_OVER_HTTP)
+async def test_a_flood_of_requests_over_http_is_answered_and_others_are_served(site, requests):
     refused = [
         (request(b"nonsense"), 400),
         (calling("add", ("Origin", "http://evil.test"), a=1, b=1), 403),
@@ -181,7 +184,7 @@ async def test_a_flood_of_requests_over_http_is_answered_and_others_are_served(s
         (modern("no/such"), 404),
         (calling("add", ("Mcp-Name", "sub"), a=1, b=1), 400),
     ]
-    lines, each = 20, FLOOD_OVER_HTTP // 20 // len(kinds)
+    lines, each = 20, requests // 20 // len(kinds)
 
     async def flood() -> list[int]:
         connection, seen = await site.connect(), b""
