@@ -23,7 +23,7 @@ class Principal:
     turn: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Call:
     """One request to run a tool."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, TypeAlias
 
 
@@ -92,6 +94,11 @@ def to_text(value: Any) -> str:
 
 def to_json(value: Any) -> bytes:
     """Serialise what a handler may return: plain values, dataclasses, pydantic models, dates, paths, bytes."""
-    from pydantic_core import to_json as serialise  # loaded on first use: plain calls never need it
+    return _serialise()(value, bytes_mode="base64", inf_nan_mode="strings")
 
-    return serialise(value, bytes_mode="base64", inf_nan_mode="strings")
+
+@cache
+def _serialise() -> Callable[..., bytes]:
+    from pydantic_core import to_json  # loaded on first use: plain calls never need it
+
+    return to_json

@@ -156,12 +156,11 @@ class Invocation:
 
     def call_of(self, tool: str) -> Call:
         """The same under another name of its tool: that which its provider knows it by."""
-        p = self.principal
-        return Call(
-            tool, self.__dict__.get("arguments", self.raw), id=self.id, agent=p.agent, session=p.session,
-            message=p.message, task=p.task, user=p.user, space=p.space, turn=p.turn, parent=self.parent,
-            model_id=self.model_id,
-        )  # fmt: skip
+        own = {"id": self.id, "parent": self.parent, "model_id": self.model_id}
+        call = object.__new__(Call)  # `Call(tool, arguments, **own, **about)`, in a quarter of the time
+        arguments = self.__dict__.get("arguments", self.raw)
+        call.__dict__.update(self.scope._about, tool=tool, arguments=arguments, **own)
+        return call
 
     def effective(self) -> dict[str, Any]:
         """The arguments that the handler will run with: a default is judged like a value that was sent."""

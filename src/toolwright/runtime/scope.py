@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolwright.catalogue.catalogue import Catalogue
@@ -54,6 +55,11 @@ class Scope:
         self.table = parts.table if own is None else parts.table_for(own)
         self.state = parts.state_of(principal) if state is None else state
         self._stacks = self.table.get(self, recallable=False)
+
+    @cached_property
+    def _about(self) -> dict[str, str | None]:
+        """For whom calls are made, as they say it themselves."""
+        return {name: getattr(self.principal, name) for name in _WHO}
 
     # Calling
 

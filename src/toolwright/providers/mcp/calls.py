@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from secrets import randbelow
 from typing import TYPE_CHECKING, Any
@@ -26,9 +27,10 @@ from mcp_types import (
     ProgressNotificationParams,
 )
 from mcp_types.methods import validate_server_result
+from opentelemetry import trace
 from opentelemetry.context import get_current
+from opentelemetry.environment_variables import OTEL_PYTHON_TRACER_PROVIDER
 from opentelemetry.propagate import inject
-from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 from pydantic_core import to_json, to_jsonable_python
 
 from toolwright.providers.mcp.plain import is_plain
@@ -44,6 +46,7 @@ FIRST, SCATTERED = 1 << 30, 1 << 29
 """Where the numbers of our requests begin: beyond those of the library's own, and elsewhere after each start."""
 PARTING = 5.0
 """Seconds in which a server that does not read can be told that a call was cancelled."""
+_IN_ENVIRONMENT = OTEL_PYTHON_TRACER_PROVIDER in os.environ
 _NEWER = frozenset({"resultType", "inputRequests", "requestState"})
 """Keys of a result that mean nothing in the older protocol."""
 
@@ -76,7 +79,7 @@ class Calls:
     @property
     def ready(self) -> bool:
         """Whether they can go past the session; where somebody traces, they go through it, which makes the spans."""
-        return self._session is not None and isinstance(get_tracer_provider(), ProxyTracerProvider)
+        return self._session is not None and _untraced()
 
     def send(self, request: Request, params: dict[str, Any]) -> None:
         """Write a request, at once if that can be; it is told what comes of it."""
@@ -216,6 +219,13 @@ def _number(given: Any) -> int:
 
 def _error(error: ErrorData) -> MCPError:
     return MCPError(code=error.code, message=error.message, data=error.data)
+
+
+def _untraced() -> bool:
+    """Whether nobody has set up tracing; the library looks at the environment for that, each time."""
+    if getattr(trace, "_TRACER_PROVIDER", trace) is None and not _IN_ENVIRONMENT:
+        return True
+    return isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def _trace(meta: dict[str, Any]) -> None:
