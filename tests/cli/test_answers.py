@@ -338,6 +338,32 @@ def test_what_a_person_copies_from_the_list_names_the_question(terminal, run, mo
     assert screen.ends() == 1
 
 
+@pytest.mark.timeout(15)
+def test_the_command_that_shows_the_open_question_works_as_it_is_printed(terminal, run, more, waiting):
+    call_id = waiting("pick", "-t", "more.py", "--store", "calls.db")
+    run("approve", call_id, "-t", "more.py", "--store", "calls.db")
+
+    screen = terminal("settle", call_id, "1A", "-t", "more.py", "--store", "calls.db")
+    printed = screen.sees(r"`toolwright [^`]+` shows it").split("`")[1]
+    assert screen.ends() == 1
+
+    assert printed == f"toolwright pending --store calls.db {call_id}"
+    assert run(*printed.split()[1:]).lines[0]["round"] == 2
+
+
+@pytest.mark.timeout(15)
+def test_an_answer_to_a_question_that_is_not_asked_yet_says_which_one_is(terminal, run, configured, waiting):
+    call_id = waiting("pay", "amount=3", "to=Bob")
+    early = run("approve", call_id, "--round", "2")
+
+    assert (early.code, early.lines[0]["code"]) == (1, "conflict")
+    assert early.lines[0]["text"] == "(tool failed: There is no question 2 yet; question 1 is open.)"
+    screen = terminal("approve", call_id, "--round", "2")
+    screen.sees(r"is open\.\n`toolwright pending \w+` shows it; answer it with --round 1\.")
+    assert screen.ends() == 1
+    assert len(run("pending").lines) == 1
+
+
 def test_a_store_on_the_command_line_takes_the_place_of_the_configurations(run, configured, waiting, shop):
     call_id = waiting("-t", shop, "--store", "other.db", "pay", "amount=1", "to=Ada")
 
@@ -365,6 +391,19 @@ def test_the_list_is_a_table_with_everything_below_each_row(terminal, run, confi
     screen = terminal("pending", second)
     screen.sees(f'"note": "{long}"')
     screen.sees(r'preview:\n{\n  "left": 96.0\n}')
+    assert screen.ends() == 0
+
+
+@pytest.mark.timeout(15)
+def test_the_list_says_for_which_user_a_call_is_where_any_is_for_one(terminal, run, configured, waiting):
+    anyone = waiting("pay", "amount=3", "to=Bob")
+    hers = waiting("pay", "amount=4", "to=Bob", "--user", "ada\x1b[2J")
+
+    screen = terminal("pending")
+
+    screen.sees(r"Expires +User\n")
+    screen.sees(rf"{anyone} .* in 7 d +-\n")
+    screen.sees(rf"{hers} .* in 7 d +ada\\u001b\[2J\n")
     assert screen.ends() == 0
 
 

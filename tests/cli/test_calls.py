@@ -68,6 +68,40 @@ def test_a_call_that_waits_is_shown_with_its_question(run, configured, waiting):
     assert [(each["kind"], each["status"]) for each in told["journal"]] == [("pending", "approval")]
 
 
+def test_a_call_is_shown_with_who_answered_it(terminal, run, configured, waiting):
+    call_id = waiting("pay", "amount=3", "to=Bob")
+    run("approve", call_id, "--by", "Grace")
+
+    [told] = run("show", call_id).lines
+    screen = terminal("show", call_id)
+
+    screen.sees(r"\d s ago: pending \(approval\) *\n +\d s ago: settled \(approve\) by Grace *\n")
+    assert screen.ends() == 0
+    assert [each["by"] for each in told["journal"]] == [None, "Grace", None]
+
+
+def test_of_several_answers_each_is_shown_with_who_gave_it(run, configured, waiting):
+    (configured / "seats.py").write_text(
+        "from toolwright import tool\npick = tool.client('pick', 'Pick a seat.', reply='wait', confirm=True)\n"
+    )
+    here = ("-t", "seats.py", "--store", "calls.db")
+    call_id = waiting("pick", *here)
+    run("approve", call_id, "--by", "Grace", *here)
+    run("settle", call_id, "7C", "--round", "2", "--by", "Ada", *here)
+
+    assert answerers(run, call_id) == ["Grace", "Ada"]
+    database = sqlite3.connect("calls.db")
+    with database:  # as lines are forgotten: the oldest first
+        database.execute("DELETE FROM journal WHERE id <= (SELECT min(id) FROM journal WHERE kind = 'settled')")
+    database.close()
+    assert answerers(run, call_id) == ["Ada"]
+
+
+def answerers(run, call_id: str) -> list[str]:
+    [told] = run("show", call_id).lines
+    return [each["by"] for each in told["journal"] if each["kind"] == "settled"]
+
+
 def test_a_call_that_has_ended_is_shown_with_what_came_of_it(run, configured, waiting):
     call_id = waiting("pay", "amount=3", "to=Bob")
     run("approve", call_id)

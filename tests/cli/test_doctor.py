@@ -166,6 +166,31 @@ def test_servers_are_started_when_that_is_asked_for(doctor, tmp_path, monkeypatc
     assert "; 1 tool, as listed " in found["server fine"][0]["told"]
 
 
+def test_tools_of_a_server_are_counted_as_they_are_listed(doctor, run, tmp_path):
+    also = '[TOLD, {**TOLD, "name": "later", "execution": {"taskSupport": "required"}}]'
+    (tmp_path / "own.py").write_text(SERVER.read_text().replace("[TOLD]", also))
+    servers = {"mcpServers": {"own": {"command": sys.executable, "args": ["own.py"]}}}
+
+    _, started = doctor(servers, "own")
+    _, known = doctor()
+    listed = [each["name"] for each in run("tools").lines]
+
+    assert listed == ["own__told"]
+    assert [found["server own"][0]["tools"] for found in (started, known)] == [["told"], ["told"]]
+    assert "; speaking 1.2.3, 1 of 2 tools, " in started["server own"][0]["told"]
+    assert "; 1 of 2 tools, as listed " in known["server own"][0]["told"]
+
+
+def test_what_is_wrong_with_the_lock_is_a_finding(doctor, tmp_path):
+    servers = {"mcpServers": {"fine": server()}}
+    doctor(servers, "fine")
+    (tmp_path / "toolwright.lock").write_text("no lock at all")
+
+    code, found = doctor()
+
+    assert (code, [each["mark"] for each in found["server fine"]]) == (1, ["ok", "fail"])
+
+
 def test_a_tool_that_is_not_what_it_was_is_held_back_and_told(doctor, run, tmp_path):
     (tmp_path / "own.py").write_text(SERVER.read_text())
     servers = {"mcpServers": {"own": {"command": sys.executable, "args": ["own.py"]}}}

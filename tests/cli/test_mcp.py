@@ -26,6 +26,14 @@ from toolwright.cli.mcp import NO_STORE, Place
 pytestmark = pytest.mark.timeout(20)  # processes take their time on a busy machine
 toolwright = processes.toolwright  # a fixture
 WARNED = f"warning: {NO_STORE}"
+MUCH = """
+from toolwright import tool
+
+@tool(effects={"read"}, max_bytes=200)
+async def much() -> list[str]:
+    '''Give more than a model is shown.'''
+    return [f"row {number}" for number in range(100)]
+"""
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -152,6 +160,20 @@ def test_over_http_it_tells_how_to_connect(toolwright):
     assert out == ""
 
 
+def test_it_counts_the_tools_that_are_listed_and_none_of_its_own(toolwright, run, tmp_path):
+    (tmp_path / "much.py").write_text(MUCH)
+    run("call", "much", "-t", "much.py", "--store", "calls.db")  # from now on there is an output to be read
+    listed = run("tools", "-t", "much.py").lines
+    command = [*toolwright, "mcp", "--http", "--port", "0", "-t", "much.py", "--store", "calls.db"]
+    process = subprocess.Popen(command, stderr=PIPE, stdout=PIPE, text=True, cwd=tmp_path)
+    assert process.stderr is not None
+    told = process.stderr.readline()
+    process.kill()
+    process.communicate()
+
+    assert (len(listed), told.partition(" over ")[0]) == (1, "Serving 1 tool")
+
+
 async def test_what_the_configuration_asks_for_is_asked(toolwright, tmp_path):
     (tmp_path / "toolwright.yaml").write_text(
         "policy: [{tools: add, decision: deny, reason: never}]\nstore: calls.db\n"
@@ -205,7 +227,8 @@ async def test_the_sample_workspace_can_be_worked_on(toolwright, tmp_path):
         (["--allow-host", "a", "--port", "1"], "--port, --allow-host mean something with --http only."),
         (["--http", "--port", "0", "--allow-host", "https://a"], "hosts has 'https://a', which is none."),
         (["--toolset", "no_such"], "There is no toolset 'no_such'"),
-        (["--toolset", "no_such*"], "or give a glob of tools' names, as in 'git__*'"),
+        (["--toolset", "no_such"], "or give a glob of tools' names, as in 'git__*'"),
+        (["--toolset", "no_such*"], "No tool matches 'no_such*'. Fix: there is add, state, wait, block, run, delete."),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(run, options, told):

@@ -363,7 +363,7 @@ async def test_a_host_that_is_not_there_is_unavailable():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     async with Client(allow_private=True, ports="any") as client:
-        with pytest.raises(NotStarted, match="could not be reached"):
+        with pytest.raises(NotStarted, match=r"^127\.0\.0\.1 could not be reached \(connection refused\)\."):
             await client.request("GET", f"http://127.0.0.1:{port}/")
 
     assert failed.value.executed is False

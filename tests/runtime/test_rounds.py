@@ -64,6 +64,31 @@ async def test_a_yes_to_one_question_is_not_taken_for_the_next(store):
     assert (outcome.data, disk.deleted) == (["B"], ["B"])
 
 
+async def test_an_answer_to_a_question_that_nobody_has_asked_yet_changes_nothing(store):
+    disk = Cleaner("A", "B")
+    async with Runtime(disk, store=store) as runtime:
+        call_id = (await runtime.call("disk__clean")).call_id
+        early = await runtime.settle(call_id, "yes", round=3)
+        [open_] = await runtime.pending()
+
+    assert is_conflict(early)
+    assert early.message == "There is no question 3 yet; question 1 is open."
+    assert (open_.round, disk.deleted) == (1, [])
+
+
+async def test_of_a_call_that_waits_for_another_such_a_question_is_counted_as_it_was_asked_for(store):
+    disk = Cleaner("A", "B")
+    async with Runtime(disk, clean_all, store=store) as runtime:
+        call_id = (await runtime.call("clean_all")).call_id
+        await runtime.approve(call_id, round=1)
+        early = await runtime.settle(call_id, "yes", round=4)
+        standing = await runtime.standing(call_id)
+
+    assert is_conflict(early)
+    assert standing is not None
+    assert early.message == f"There is no question 4 yet; question {standing.round} is open."
+
+
 async def test_the_same_yes_again_is_not_one_to_the_next_question_either(store):
     disk = Cleaner("A", "B")
     async with Runtime(disk, store=store) as runtime:

@@ -81,7 +81,8 @@ class Wrapped(Provider):
 
 
 _SAME = (
-    "kind", "namespace", "timeout", "queue", "cache", "required", "comes_back", "keeps_health", "on_conflict",
+    "kind", "namespace", "timeout", "queue", "cache", "required", "comes_back", "keeps_health", "lets_go",
+    "on_conflict",
 )  # fmt: skip
 
 

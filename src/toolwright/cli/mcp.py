@@ -166,7 +166,7 @@ async def _over_http(runtime: Runtime, place: Place, token: str | None, how: dic
     port = sockets[0].getsockname()[1]
 
     def ready() -> None:
-        number = len(runtime.describe("mcp", toolset=how["toolset"]))
+        number = _served(runtime, how["toolset"])
         header = f' --header "Authorization: Bearer ${place.token_env}"' if token else ""
         _tell(f"Serving {number} tool{'s' * (number != 1)} over MCP at {place.url(port)} until Ctrl-C.")
         add = f"claude mcp add --transport http toolwright {place.reached(port)}{header}"
@@ -177,6 +177,12 @@ async def _over_http(runtime: Runtime, place: Place, token: str | None, how: dic
         for each in sockets:
             closing.enter_context(each)
         await listen(app(runtime, path=place.path, token=token, hosts=place.hosts, **how), sockets, ready=ready)
+
+
+def _served(runtime: Runtime, toolset: str | None) -> int:
+    """How many tools there are for clients; those of our own, which come with what they are about, do not count."""
+    found = [runtime.catalogue.find(entry.get("name", "")) for entry in runtime.describe("mcp", toolset=toolset)]
+    return sum(listing is not None and listing.kind != "internal" for listing in found)
 
 
 def _warn(runtime: Runtime) -> None:

@@ -29,6 +29,8 @@ NO_STORE = "No store is configured. Add `store: toolwright.db` to {file}, or nam
 NOT_THERE = (
     "There is no store {file}. The first call that is remembered makes it, and so does `toolwright store migrate`."
 )
+_LOOKING = ("pending", "show")
+"""Commands that look at a store, and need no tools for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,9 @@ class Given:
         return found
 
     def command(self, verb: str, *words: str) -> str:
-        """A further command with the same options, for people to copy."""
-        options = [option for source in self.tools for option in ("-t", source)]
+        """A further command with the same options, as far as it takes them, for people to copy."""
+        sources = () if verb in _LOOKING else self.tools
+        options = [option for source in sources for option in ("-t", source)]
         options += ["-c", self.config] if self.config else []
         options += ["--store", near(without_password(self.store))] if self.store else []
         return shlex.join(["toolwright", verb, *options, *words])

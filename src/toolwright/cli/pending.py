@@ -67,10 +67,12 @@ async def _waits(address: str) -> list[WaitingCall]:
 
 def _show(waits: list[WaitingCall], given: Given) -> None:
     """A row for each, and below it, as wide as the screen, what it wants to do."""
-    rows = [_row(wait) for wait in waits]
-    widths = [max(len(row[place]) for row in (HEAD, *rows)) for place in range(len(HEAD))]
+    of_users = any(wait.user is not None for wait in waits)
+    head = (*HEAD, "User") if of_users else HEAD
+    rows = [_row(wait)[: len(head)] for wait in waits]
+    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
     screen, show = console(), given.command("pending", "CALL_ID")
-    screen.print(Text(_laid_out(HEAD, widths), style="bold"), soft_wrap=True)
+    screen.print(Text(_laid_out(head, widths), style="bold"), soft_wrap=True)
     for wait, (call_id, tool, *others) in zip(waits, rows, strict=True):
         told = Text.assemble((call_id.ljust(widths[0]), "cyan"), "   ", (tool.ljust(widths[1]), "bold"), "   ")
         screen.print(told.append(_laid_out(others, widths[2:])), soft_wrap=True)
@@ -82,7 +84,8 @@ def _show(waits: list[WaitingCall], given: Given) -> None:
 
 def _row(wait: WaitingCall) -> tuple[str, ...]:
     since, expires = _times(wait)
-    return one_line(" ".join(named(wait.call_id, wait.round))), one_line(wait.tool), wait.waiting_for, since, expires
+    question, user = " ".join(named(wait.call_id, wait.round)), wait.user or "-"
+    return one_line(question), one_line(wait.tool), wait.waiting_for, since, expires, one_line(user)
 
 
 def _laid_out(cells: tuple[str, ...] | list[str], widths: list[int]) -> str:

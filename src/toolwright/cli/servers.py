@@ -84,10 +84,10 @@ class _Look:
         problem = await self._route.problem()
         if problem:
             return [self._finding("fail", *_parted(shown(Exception(problem))))]
-        first = await self._started(gate) if gate is not None else self._known()
+        first = await self._started(gate) if gate is not None else await self._known()
         return [first, *[found async for found in self._further()]]
 
-    def _known(self) -> Finding:
+    async def _known(self) -> Finding:
         """What it said when it was last asked."""
         manifest = _manifest(self._server)
         if manifest is None:
@@ -95,10 +95,14 @@ class _Look:
                 "ok", f"{self._route.label}; never started here", "`toolwright doctor --start` starts it."
             )
         age = duration(time.time() - manifest.listed_at)
+        try:
+            tools = await self._server.offered()
+        except (DefinitionError, ToolError, OSError):  # what is wrong with the lock is told below
+            tools = [str(tool.get("name")) for tool in manifest.tools]
         return self._finding(
             "ok",
-            f"{self._route.label}; {_tools(len(manifest.tools))}, as listed {age} ago",
-            tools=[str(tool.get("name")) for tool in manifest.tools],
+            f"{self._route.label}; {_tools(len(tools), len(manifest.tools))}, as listed {age} ago",
+            tools=tools,
             listed_at=manifest.listed_at,
         )
 
@@ -111,7 +115,8 @@ class _Look:
         }  # fmt: skip
         if report.ok:
             said = " ".join(filter(None, [report.server_name, report.server_version]))
-            told = f"{_tools(len(report.tools))}, protocol {report.protocol}, up in {report.seconds:.1f} s"
+            tools = _tools(len(report.tools), report.listed)
+            told = f"{tools}, protocol {report.protocol}, up in {report.seconds:.1f} s"
             return self._finding("ok", f"{self._route.label}; {said + ', ' if said else ''}{told}", **more)
         problem, fix = _parted(shown(Exception(report.error)))
         told = "\n".join([problem, *(line for line in report.stderr.splitlines() if line.strip() not in problem)])
@@ -169,5 +174,6 @@ def _parted(problem: str) -> tuple[str, str]:
     return told, fix
 
 
-def _tools(number: int) -> str:
-    return f"{number} tool{'' if number == 1 else 's'}"
+def _tools(number: int, listed: int) -> str:
+    """As many as there are here, and as the server lists where some are not."""
+    return f"{number}{f' of {listed}' * (listed > number)} tool{'' if listed == 1 else 's'}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 from rich.table import Table
@@ -23,6 +23,9 @@ from toolwright.runtime.runtime import Runtime
 from toolwright.runtime.standing import Standing
 from toolwright.store.errors import Unstorable
 from toolwright.store.journal import Entry
+
+By: TypeAlias = dict[str, str | None]
+"""Who gave the answers that the journal tells of, by its cursors."""
 
 
 @click.command("show")
@@ -42,12 +45,13 @@ def command(given: Given, call_id: str, as_json: bool) -> None:
 async def _show(given: Given, call_id: str, *, as_json: bool) -> None:
     async with started(Runtime(store=given.address())) as runtime:  # without tools it goes on with nobody's calls
         standing, entries = await _look(runtime, call_id)
+        by = await _who_answered(runtime, call_id, entries)
         if standing is None and not entries:
             raise Ended(UNKNOWN, f"No call {call_id[:80]} is remembered.")
         if as_json or not is_person(sys.stdout):
-            sys.stdout.write(line(_as_json(call_id, standing, entries)))
+            sys.stdout.write(line(_as_json(call_id, standing, entries, by)))
         else:
-            _show_about(call_id, standing, entries)
+            _show_about(call_id, standing, entries, by)
             if standing is not None:
                 await _show_outcome(given, runtime, standing)
 
@@ -64,11 +68,18 @@ async def _look(runtime: Runtime, call_id: str) -> tuple[Standing | None, list[E
         return standing, []
 
 
-def _as_json(call_id: str, standing: Standing | None, entries: list[Entry]) -> dict[str, Any]:
+async def _who_answered(runtime: Runtime, call_id: str, entries: list[Entry]) -> By:
+    """The newest answer is the journal's last: of its lines the oldest may be forgotten."""
+    held = await runtime.parts.waits.find(call_id, runtime.principal)
+    given = [wait for wait in reversed(held.rounds) if not wait.open] if held is not None else []
+    settled = [each for each in reversed(entries) if each.kind == "settled"]
+    return {each.cursor: wait.by for each, wait in zip(settled, given, strict=False) if each.status == wait.answer}
+
+
+def _as_json(call_id: str, standing: Standing | None, entries: list[Entry], by: By) -> dict[str, Any]:
     """Always the same keys; of a call that only the journal knows, most of them are null."""
-    journal = [
-        {"at": each.at, "kind": each.kind, "status": each.status, "latency_ms": each.latency_ms} for each in entries
-    ]
+    columns = ("at", "kind", "status", "latency_ms")
+    journal = [{**{name: getattr(each, name) for name in columns}, "by": by.get(each.cursor)} for each in entries]
     found = {name: getattr(standing, name, None) for name in ("state", "arguments", "created_at", "changed_at")}
     tool, user = (standing.tool, standing.user) if standing is not None else (entries[0].tool, entries[0].user)
     asks = {"round": standing.round or None, "outcome": _outcome(standing)} if standing is not None else {}
@@ -83,13 +94,15 @@ def _outcome(standing: Standing) -> dict[str, Any] | None:
     return {name: value for name, value in shown.items() if name not in ("call_id", "round", "meta")}
 
 
-def _show_about(call_id: str, standing: Standing | None, entries: list[Entry]) -> None:
+def _show_about(call_id: str, standing: Standing | None, entries: list[Entry], by: By) -> None:
     about = Table.grid(padding=(0, 3, 0, 0))
     for name, value in _about(call_id, standing, entries).items():
         if value is not None:
             about.add_row(Text(name, style="bold"), Text(one_line(value), overflow="fold"))
     for name, each in zip(["journal"] + [""] * len(entries), entries, strict=False):
-        about.add_row(Text(name, style="bold"), Text(f"{_ago(each.at)}: {each.kind} ({one_line(each.status)})"))
+        who = f" by {one_line(answerer)}" if (answerer := by.get(each.cursor)) else ""
+        told = f"{_ago(each.at)}: {each.kind} ({one_line(each.status)}){who}"
+        about.add_row(Text(name, style="bold"), Text(told, overflow="fold"))
     console().print(about)
     if standing is not None:
         console().print(pretty(standing.arguments), soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,8 +47,28 @@ def told(host: str) -> Iterator[None]:
 def _unreachable(host: str, error: BaseException) -> ToolError:
     reason = _tls_reason(error)
     if reason is None:
-        return NotStarted(f"{host} could not be reached. Try again later, or use another source.")
+        return NotStarted(f"{host} could not be reached{why(error)}. Try again later, or use another source.")
     return unsent(ToolError(f"No secure connection to {host}: {reason}."))
+
+
+_WHY = {
+    errno.ECONNREFUSED: "connection refused",
+    errno.EHOSTUNREACH: "no route to it",
+    errno.ENETUNREACH: "no network leads there",
+    errno.ETIMEDOUT: "timed out",
+}
+
+
+def why(error: BaseException | None) -> str:
+    """What the system says of a connection that did not come about, in brackets; nothing where it is not known."""
+    while error is not None:
+        if isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        told = _WHY.get(error.errno or 0) if isinstance(error, OSError) else None
+        if told is not None:
+            return f" ({told})"
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 def _tls_reason(error: BaseException | None) -> str | None:

@@ -17,7 +17,7 @@ from toolwright.runtime.resume import listing_of
 from toolwright.runtime.verdict import Answer, Verdict
 from toolwright.store.database import StoreError, Unstorable, legible
 from toolwright.store.outcomes import arguments_text, outcome_of
-from toolwright.store.pending import Held
+from toolwright.store.pending import Held, Round
 
 if TYPE_CHECKING:
     from toolwright.runtime.scope import Scope
@@ -159,8 +159,7 @@ def _judged(scope: Scope, held: Held, verdict: Verdict) -> Outcome | None:
     wait, waits = held.wait, scope.parts.waits
     fits = wait is not None and verdict.answer in (*_EXPECTED[wait.waiting_for], "cancel", "expire")
     if wait is not None and wait.inner_call is None and not verdict.is_to(wait.round):
-        told = f"Call {held.call.call_id}: the question was answered already; another one is open."
-        return Failed("conflict", told)
+        return Failed("conflict", _not_that_one(held, wait, verdict))
     # Where another question has been asked since, an answer that does not say to which it is, is to that one, even if
     # both answers are the same.
     closed = [round for round in held.rounds if not round.open and verdict.is_to(round.round)]
@@ -178,6 +177,13 @@ def _judged(scope: Scope, held: Held, verdict: Verdict) -> Outcome | None:
         problem = f"Call {held.call.call_id} waits for {wait.waiting_for}: {verbs} it, {verdict.answer} does not fit."
         return Failed("conflict", problem)
     return None
+
+
+def _not_that_one(held: Held, wait: Round, verdict: Verdict) -> str:
+    if verdict.round is not None and verdict.round > wait.round:
+        asked, open_ = (number + verdict.before for number in (verdict.round, wait.round))
+        return f"There is no question {asked} yet; question {open_} is open."
+    return f"Call {held.call.call_id}: the question was answered already; another one is open."
 
 
 async def _through_inner(scope: Scope, held: Held, inner: str, verdict: Verdict) -> Outcome:

@@ -30,6 +30,8 @@ class Verdict:
     reason: str = ""
     round: int | None = None
     """To which question of the call; None for the one that is open."""
+    before: int = 0
+    """Questions of the calls that wait for it: whoever answers has counted them, too."""
 
     @classmethod
     def kept(cls, round: Round) -> Verdict:
@@ -66,7 +68,10 @@ class Verdict:
 
     def within(self, wait: Round) -> Verdict:
         """The same for a call that another one waits for: its questions count on from the one's that waits."""
-        return self if self.round is None else replace(self, round=self.round - wait.round + 1)
+        if self.round is None:
+            return self
+        over = wait.round - 1
+        return replace(self, round=self.round - over, before=self.before + over)
 
     def to(self, held: Held, wait: Round, viewer: Principal) -> Answered:
         """The answer as it is written down, about the call with the arguments that it goes on with."""

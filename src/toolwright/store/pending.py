@@ -34,6 +34,8 @@ class Round(NamedTuple):
     """Open, but its time is up."""
     binding: str | None = None
     answered_at: float | None = None
+    by: str | None = None
+    """Who answered."""
 
     @property
     def ready_until(self) -> float | None:
@@ -80,7 +82,8 @@ _ROUND = (
     "pending.round, pending.waiting_for, pending.message, pending.request, pending.note, pending.inner_call, "
     "pending.state = 'open' AS is_open, pending.answer, pending.weight, pending.value, "
     "pending.created_at AS asked_at, pending.expires_at, "
-    "(pending.state = 'open' AND pending.expires_at <= {now}) AS late, pending.binding, pending.answered_at"
+    "(pending.state = 'open' AND pending.expires_at <= {now}) AS late, pending.binding, pending.answered_at, "
+    "pending.answered_by"
 )
 _MAY_SEE = """(CAST(:user_id AS TEXT) IS NULL OR ledger.user_id = :user_id)
     AND (CAST(:session AS TEXT) IS NULL OR ledger.session IS NULL OR ledger.session = :session)"""
@@ -218,5 +221,5 @@ def _round(row: Row) -> Round:
     return Round(
         row["round"], row["waiting_for"], row["message"], row["request"], row["note"], row["inner_call"],
         bool(row["is_open"]), row["answer"], row["weight"], row["value"], row["asked_at"], row["expires_at"],
-        bool(row["late"]), row["binding"], row["answered_at"],
+        bool(row["late"]), row["binding"], row["answered_at"], row["answered_by"],
     )  # fmt: skip

@@ -108,6 +108,17 @@ async def test_what_was_asked_before_a_restart_is_fetched_after_it(tmp_path):
         assert (await result_of(client, call_id)).structured_content == {"paid": 5}
 
 
+@eras
+async def test_after_a_restart_it_is_listed_from_the_start_where_a_call_still_waits(era, tmp_path):
+    store = str(tmp_path / "calls.db")
+    async with talking(Runtime(pay, store=store), era) as client:
+        call_id = (await waiting(client))["pendingToolCallId"]
+    async with talking(Runtime(pay, store=store), era) as client:
+        assert await names(client) == ["pay", "call_result"]
+
+        assert (await result_of(client, call_id)).structured_content["status"] == "pending"
+
+
 async def test_where_nothing_waits_there_is_no_such_tool():
     async with talking(Runtime(pay)) as client:
         with pytest.raises(MCPError, match="Unknown tool"):

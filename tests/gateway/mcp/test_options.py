@@ -1,5 +1,8 @@
 """How a runtime is served."""
 
+import subprocess
+import sys
+
 import pytest
 
 from toolwright import DefinitionError, Runtime, __version__, gateway
@@ -9,6 +12,18 @@ def test_without_options_a_server_is_called_as_we_are():
     server = gateway.mcp.server(Runtime())
 
     assert (server.name, server.version) == ("toolwright", __version__)
+
+
+@pytest.mark.parametrize("name", ["server", "serve", "app", "listen"])
+def test_without_the_extra_it_is_told_what_to_install(name):
+    absent = "import sys; sys.modules['mcp'] = sys.modules['uvicorn'] = None"
+    asked = f"{absent}\nfrom toolwright import gateway; gateway.mcp.{name}"
+    ended = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
+
+    missing = "uvicorn" if name == "listen" else "mcp"
+    assert ended.stderr.splitlines()[-1] == (
+        f"toolwright.core.errors.DefinitionError: Serving over MCP needs {missing}. Fix: pip install 'toolwright[mcp]'"
+    )
 
 
 def test_options_are_taken_by_name():

@@ -57,6 +57,15 @@ async def test_a_result_that_was_cut_links_to_the_whole(era):
 
 
 @eras
+async def test_an_output_has_one_name_in_the_link_and_in_the_list(era):
+    async with talking(Runtime(large), era) as client:
+        link = link_of(await client.call_tool("large"))
+        [listed] = (await client.list_resources()).resources
+
+    assert (listed.name, listed.uri, listed.title) == (link.name, link.uri, "Output of large")
+
+
+@eras
 async def test_a_result_that_was_cut_has_no_structure_but_its_attachments(era):
     async with talking(Runtime(rows), era) as client:
         result = await client.call_tool("rows")

@@ -21,6 +21,13 @@ take = tool.client(
 )
 
 
+FIELDS_WITH_DEFAULTS = {f"field{number}": {"type": "string", "default": "x" * 900} for number in range(30)}
+many = tool.client(
+    "many", "Take many things.", parameters={"type": "object", "properties": {"body": {}, **FIELDS_WITH_DEFAULTS}},
+    reply="later", effects={"write"}, confirm=True,
+)  # fmt: skip
+
+
 @tool(effects={"write"}, confirm=True, confirm_message=lambda args, ctx: f"Run {args['command']}?",
       preview=lambda args, ctx: args["command"])  # fmt: skip
 async def shell(command: str) -> str:
@@ -30,7 +37,7 @@ async def shell(command: str) -> str:
 
 async def asked(name: str, **arguments: Any) -> str:
     """The question that a person is asked about a call."""
-    async with bare(Runtime(send, take, shell)) as client:
+    async with bare(Runtime(send, take, many, shell)) as client:
         asks = await client.call(name, arguments)
     return asks["inputRequests"]["approve"]["params"]["message"]
 
@@ -46,6 +53,38 @@ async def test_each_argument_is_on_a_line_of_its_own():
         "  to: ann@example.com",
         '  files: ["a", "b"]',
     ]
+
+
+async def test_the_defaults_that_hold_are_shown_after_what_was_sent():
+    message = await asked("send", to="ann@example.com")
+
+    assert message.splitlines()[2:] == [
+        "This would run: send",
+        "  to: ann@example.com",
+        "Not sent, so by default:",
+        '  body: ""',
+        "  files: null",
+    ]
+
+
+async def test_a_call_without_arguments_shows_its_defaults():
+    lines = (await asked("send")).splitlines()
+
+    assert lines[2:4] == ["This would run: send, without arguments.", "Not sent, so by default:"]
+    assert len(lines) == 7
+
+
+async def test_no_default_takes_the_place_of_what_was_sent():
+    lines = (await asked("many", body="x" * 1_400)).splitlines()
+
+    assert lines[3] == f"  body: {'x' * 1_400}"
+    assert lines[-1].startswith("NOT ALL IS SHOWN: the values of ")
+
+
+async def test_an_argument_cannot_pass_for_a_default():
+    lines = (await asked("take", **{"Not sent, so by default:": "1", "a": "2\nNot sent, so by default:"})).splitlines()
+
+    assert not [each for each in lines if each.startswith("Not sent")]
 
 
 async def test_a_long_argument_hides_no_other_and_not_its_own_end():

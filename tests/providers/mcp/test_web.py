@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import socket
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import pytest
@@ -12,7 +12,8 @@ from mcp import Client, MCPError
 
 from tests.providers.mcp.peers import served
 from tests.providers.mcp.peers.bare import LISTENING, bare
-from toolwright.core.errors import DefinitionError
+from toolwright import Runtime, mcp
+from toolwright.core.errors import DefinitionError, NotStarted
 from toolwright.outgoing.settings import Settings
 from toolwright.providers.mcp.routes.route import Who, trouble_of
 from toolwright.providers.mcp.routes.web import Http, Sse
@@ -152,6 +153,42 @@ async def test_a_server_that_is_not_there_was_sent_nothing():
         met = await trouble_with(route)
         assert (met.sent, met.gone, met.hopeless) == (False, True, False)
         assert "127.0.0.1 could not be reached" in met.message
+
+
+async def test_an_outage_is_told_once_with_the_url_and_the_cause_and_no_secret(caplog):
+    async def offer(asked):
+        await asked.result({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
+
+    async def handle(asked):
+        await answered(asked, tools_list=offer)
+
+    caplog.set_level(logging.WARNING, "toolwright")
+    async with AsyncExitStack() as stack:
+        url = await stack.enter_async_context(bare(handle))
+        back = mcp.http(f"{url}/mcp/sk-hunter2hunter2?token=hunter3", namespace="back", manifest=False)
+        async with Runtime(back) as runtime:
+            await stack.aclose()
+            outcomes = [await runtime.call("back__echo") for _ in range(3)]
+            with pytest.raises(NotStarted) as failed:
+                await back.refresh()  # it is tried at once, and in vain
+
+    why = "127.0.0.1 could not be reached (connection refused)."
+    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(told) == 1
+    assert told[0].startswith(f"The MCP server back ({url}/mcp/***) is down: {why}")
+    assert f"The MCP server back ({url}/mcp/***) is not connected: {why}" in str(failed.value)
+    assert all(f"The MCP server back is not connected: {why}" in each.text for each in outcomes)
+    assert "hunter" not in "".join([*told, str(failed.value), *(each.text for each in outcomes)])
+
+
+async def test_a_server_that_was_never_there_is_told_of_with_its_url(caplog):
+    url = f"http://127.0.0.1:{free_port()}/mcp"
+    async with Runtime(mcp.http(f"{url}?token=hunter2", namespace="back", manifest=False)):
+        pass
+
+    [told] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told.startswith(f"back is left out: The MCP server back ({url}) is not connected: ")
+    assert "(connection refused)" in told
 
 
 async def test_a_host_that_is_not_known_is_named():

@@ -222,7 +222,7 @@ async def test_a_server_that_is_not_there_was_sent_nothing():
         pass
 
     error = await refusal(WebSocket(url))
-    assert "127.0.0.1 could not be reached" in str(error)
+    assert "127.0.0.1 could not be reached (connection refused)" in str(error)
     assert (trouble_of(error).sent, trouble_of(error).gone) == (False, True)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from toolwright.core.errors import DefinitionError
+
 if TYPE_CHECKING:
     from toolwright.gateway.mcp.pipe.stdio import serve as serve
     from toolwright.gateway.mcp.runtime_server import server as server
@@ -26,4 +28,10 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    try:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing == __name__.partition(".")[0]:
+            raise
+        raise DefinitionError(f"Serving over MCP needs {missing}.", fix="pip install 'toolwright[mcp]'") from error

@@ -57,6 +57,11 @@ class Later:
         except Exception:
             log.exception("Nobody could be told that %s waits", name)
 
+    def resume(self) -> None:
+        """Offer the tool to those who were told of it before a restart, where a call still waits."""
+        if self._parts.durable and self._parts.waits.open:
+            self.show()
+
     def show(self) -> bool:
         """Offer the tool; false where another tool has its name."""
         found = self._parts.catalogue.find(NAME)

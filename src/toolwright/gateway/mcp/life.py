@@ -36,6 +36,7 @@ class Life:
         async with AsyncExitStack() as end:
             await end.enter_async_context(running(runtime))
             self._served.check()
+            self._served.later.resume()
             end.push_async_callback(self._news.close)
             end.callback(self._listening.close)
             end.callback(self._news.follow(runtime.catalogue, runtime.parts.outputs))

@@ -14,7 +14,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from toolwright.core.errors import NotFound
 from toolwright.gateway.mcp.caller import user_of
 from toolwright.gateway.mcp.pages import Pages
-from toolwright.gateway.mcp.result import ROOT, legible
+from toolwright.gateway.mcp.result import ROOT, artifact_name, legible
 from toolwright.runtime.outputs import NAME
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _entry(label: Label) -> dict[str, Any]:
     kept = datetime.fromtimestamp(label.created_at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {
         "uri": f"{ROOT}{label.handle}",
-        "name": f"{label.tool}-{label.handle[-8:]}",
+        "name": artifact_name(label.handle),
         "title": f"Output of {label.tool}",
         "description": f"What {label.tool} gave, {why}: {label.lines:,} lines. {NAME} reads parts of it.",
         "mimeType": "text/plain",

@@ -129,9 +129,22 @@ def _always(user: str | None) -> dict[str, Any]:
 def _to_approve(standing: Standing, pending: Pending) -> str:
     """The question, and what exactly would run."""
     about = standing.asked or standing  # a call that waits for another one is asked about that
-    parts = [words(pending.message), call(about.tool, about.arguments)]
-    preview = pending.request.get("preview") if isinstance(pending.request, Mapping) else None
+    asks: Mapping[str, Any] = pending.request if isinstance(pending.request, Mapping) else {}
+    parts = [words(pending.message), call(about.tool, about.arguments, _defaults(asks.get("schema")))]
+    preview = asks.get("preview")
     return "\n\n".join([*parts, *([f"Its preview:\n{quoted(written(preview))}"] if preview is not None else [])])
+
+
+def _defaults(schema: Any) -> dict[str, Any]:
+    """What a call runs with where an argument is not sent: policy and confirmation have looked at it, too."""
+    match schema:
+        case {"properties": Mapping() as fields}:
+            return {
+                name: field["default"]
+                for name, field in fields.items()
+                if isinstance(field, Mapping) and "default" in field
+            }
+    return {}
 
 
 def _is_flat(schema: Mapping[str, Any]) -> bool:

@@ -100,11 +100,16 @@ def _kept_of(failed: Failed) -> Any:
     return failed.data.get(NAME) if failed.code == "over_budget" else None
 
 
+def artifact_name(handle: str) -> str:
+    """What an artifact is called, in the link to it and in the list."""
+    return f"output-{handle[-8:]}"
+
+
 def _kept(summary: Any) -> list[dict[str, Any]]:
     """The link to an artifact, where there is one."""
     match summary:
         case {"handle": str(handle), "bytes": int(size)}:
-            link = _link(f"{ROOT}{handle}", f"output-{handle[-8:]}", "text/plain")
+            link = _link(f"{ROOT}{handle}", artifact_name(handle), "text/plain")
             return [{**link, "title": "The whole output", "size": size}]
     return []
 

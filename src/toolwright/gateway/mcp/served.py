@@ -79,7 +79,7 @@ class Served:
             catalogue.toolset(name)
         except KeyError as error:
             if not catalogue.select(name):
-                raise DefinitionError(error.args[0], fix=_others(catalogue)) from None
+                raise _no_such(name, error.args[0], catalogue) from None
             catalogue.toolset(name, name)  # a glob; what comes later and matches belongs to it, too
 
     def _forget(self) -> None:
@@ -164,6 +164,18 @@ class Served:
                 self._scopes.clear()
             scope = self._scopes[user] = self.runtime.scope(user=user) if user is not None else self.runtime
         return scope
+
+
+def _no_such(name: str, told: str, catalogue: Catalogue) -> DefinitionError:
+    if not _GLOB.search(name):
+        return DefinitionError(told, fix=_others(catalogue))
+    tools = [listing.name for listing in catalogue if listing.tool.face.listed]
+    more = f" and {len(tools) - MOST_NAMED} more" if len(tools) > MOST_NAMED else ""
+    known = f"there is {', '.join(tools[:MOST_NAMED])}{more}." if tools else "there is none yet."
+    return DefinitionError(f"No tool matches {name!r}.", fix=known)
+
+
+_GLOB = re.compile(r"[*?\[]")
 
 
 def _others(catalogue: Catalogue) -> str:

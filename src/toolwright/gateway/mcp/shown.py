@@ -16,6 +16,8 @@ LONGEST = 4_000
 VALUE, VALUES, SIZES = 1_500, 12_000, 2_000
 """Characters of one argument, of all of them, and of those that are only named."""
 NAME, TITLE = 100, 200
+BY_DEFAULT = "Not sent, so by default:"
+"""No argument can pass for this line: theirs are indented."""
 _SPACES, _LINES = re.compile(r"[^\S\n]{40,}"), re.compile(r"\n(?:[^\S\n]*\n){2,}")
 
 
@@ -34,12 +36,12 @@ def line(text: str, most: int = TITLE) -> str:
     return " ".join(_parts(text, most, _flat))
 
 
-def call(tool: str, arguments: Mapping[str, Any]) -> str:
-    """What would run, with each argument on a line of its own."""
-    if not arguments:
-        return f"This would run: {line(tool)}, without arguments."
-    values = {str(name): written(value) for name, value in arguments.items()}
-    return "\n".join([f"This would run: {line(tool)}", *_told(values)])
+def call(tool: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """What would run, with each argument on a line of its own: those that were sent, then the defaults that hold."""
+    sent = {str(name): written(value) for name, value in arguments.items()}
+    unsent = {name: written(value) for name, value in defaults.items() if name not in sent}
+    without = "" if sent else ", without arguments."
+    return "\n".join([f"This would run: {line(tool)}{without}", *_told(sent, unsent)])
 
 
 def form(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,16 +96,22 @@ def _counted(found: re.Match[str]) -> str:
     return f" ({len(found[0]):,} spaces) "
 
 
-def _told(values: Mapping[str, str]) -> Iterable[str]:
-    """A line for each. Where that is too much, the shortest are shown, and of the others how long they are."""
-    order = sorted(values, key=lambda name: len(values[name]))
+def _told(sent: Mapping[str, str], unsent: Mapping[str, str]) -> Iterable[str]:
+    """A line for each. Where that is too much, the shortest are shown, and of the others how long they are.
+
+    Defaults come last, whatever their length: none takes the place of what was sent.
+    """
+    values = {**sent, **unsent}
+    order = sorted(values, key=lambda name: (name in unsent, len(values[name])))
     shown = _fitting(order, VALUES, lambda name: f"  {line(name, NAME)}: {line(values[name], VALUE)}")
-    if len(shown) == len(values):
-        return [shown[name] for name in values]
     left = order[len(shown) :]
     sizes = _fitting(left, SIZES, lambda name: f"  {line(name, NAME)}: ({len(values[name]):,} characters, not shown)")
     told = shown | sizes
-    return [*(told[name] for name in values if name in told), _warning(len(values), len(left), len(left) - len(sizes))]
+    by_default = [told[name] for name in unsent if name in told]
+    yield from (told[name] for name in sent if name in told)
+    yield from [BY_DEFAULT, *by_default] if by_default else []
+    if left:
+        yield _warning(len(values), len(left), len(left) - len(sizes))
 
 
 def _fitting(names: Iterable[str], room: int, told: Callable[[str], str]) -> dict[str, str]:

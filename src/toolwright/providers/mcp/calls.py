@@ -31,6 +31,7 @@ from opentelemetry import trace
 from opentelemetry.context import get_current
 from opentelemetry.environment_variables import OTEL_PYTHON_TRACER_PROVIDER
 from opentelemetry.propagate import inject
+from pydantic import TypeAdapter
 from pydantic_core import to_json, to_jsonable_python
 
 from toolwright.providers.mcp.plain import is_plain
@@ -47,6 +48,7 @@ FIRST, SCATTERED = 1 << 30, 1 << 29
 PARTING = 5.0
 """Seconds in which a server that does not read can be told that a call was cancelled."""
 _IN_ENVIRONMENT = OTEL_PYTHON_TRACER_PROVIDER in os.environ
+_FLAG = TypeAdapter[bool | None](bool | None)
 _NEWER = frozenset({"resultType", "inputRequests", "requestState"})
 """Keys of a result that mean nothing in the older protocol."""
 
@@ -195,6 +197,7 @@ class Calls:
         if is_plain(result, modern=self._version >= "2026"):
             return result
         validate_server_result(METHOD, self._version, result)
+        _FLAG.validate_python(result.get("isError"), strict=True)  # the library also takes what may have been meant
         if self._version < "2026" and not _NEWER.isdisjoint(result):
             return {key: value for key, value in result.items() if key not in _NEWER}
         return result

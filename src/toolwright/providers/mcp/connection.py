@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from time import monotonic as _now
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -13,6 +14,7 @@ from toolwright.providers.mcp.backoff import Backoff
 from toolwright.providers.mcp.life import Life
 from toolwright.providers.mcp.manifest import Manifest
 from toolwright.providers.mcp.request import Request
+from toolwright.providers.mcp.routes.label import masked
 from toolwright.providers.mcp.routes.route import Route, Who
 from toolwright.providers.mcp.routes.trouble import Trouble, trouble_of
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 Heard: TypeAlias = Callable[["Connection", Manifest], Awaitable[None]]
 """Told what a server offers, before any call is sent to it."""
 State: TypeAlias = Literal["idle", "starting", "up", "waiting", "closed"]
+_URL = re.compile(r"[a-z]+://")
 LEAVING = 6.0
 """Seconds that the library has to let go of a connection."""
 
@@ -85,7 +88,7 @@ class Connection:
         lives = self._lives
         while self.state != "up" or self.manifest is None:
             if self._closing or self._lives > lives:
-                raise self._unavailable()
+                raise self._unavailable(self._where)
             self._wake()
             self._turned.clear()
             await self._turned.wait()
@@ -183,10 +186,11 @@ class Connection:
 
     def _count(self, trouble: Trouble) -> None:
         self._backoff.count(0.0 if self._up_at is None else _now() - self._up_at)
+        # One that was never up is told of by whoever waits for it; that it is still down is no news.
+        news = self.manifest is not None and self.trouble is None
         self.trouble = trouble
-        # One that was never up is told of by whoever waits for it.
-        level = logging.WARNING if self.manifest is not None else logging.INFO
-        self._log.log(level, "The MCP server %s is down: %s", self.name, trouble.message)
+        level = logging.WARNING if news else logging.INFO
+        self._log.log(level, "The MCP server %s%s is down: %s", self.name, self._where, trouble.message)
 
     async def _tries_again(self) -> bool:
         """Whether there is reason to; waits for as long as a broken server is left alone."""
@@ -202,7 +206,12 @@ class Connection:
     def _is_wanted(self) -> bool:
         return self._options.idle is None or _now() - self.used < float(self._options.idle)
 
-    def _unavailable(self) -> NotStarted:
+    @property
+    def _where(self) -> str:
+        """The URL of one that has any, in brackets, for people: a host alone does not say which of its servers."""
+        return f" ({masked([self._route.label])[0]})" if _URL.match(self._route.label) else ""
+
+    def _unavailable(self, where: str = "") -> NotStarted:
         if self._closing:
             return NotStarted(f"The MCP server {self.name} is not connected: the runtime is closing.")
         left = self._backoff.left if self.state == "waiting" else None
@@ -210,7 +219,7 @@ class Connection:
         when = f" It is tried again in {left:.0f} s." if left is not None else ""
         code = "mcp_restart_failed" if left is None else "mcp_restart_in_progress"
         return NotStarted(
-            f"The MCP server {self.name} is not connected{why}{when}",
+            f"The MCP server {self.name}{where} is not connected{why}{when}",
             data={"reason": code, "server": self.name},
             retry_after=left,
         )

@@ -167,7 +167,11 @@ class Offer:
             raise Held(f"{name} of {self._server} is held back, because {why} {self._remedy(name)}".rstrip())
         if name not in self.definitions:
             raise NotFound(f"{self._server} offers no {name} any more.")
-        return str(self.definitions[name]["name"])
+        return _wire(self.definitions[name])
+
+    def named(self, tool: Tool[..., Any]) -> str:
+        """What the server calls a tool, also one that may not be called."""
+        return _wire(self.definitions[tool.name])
 
     def _remedy(self, name: str) -> str:
         if not self._held[_wire(self.definitions[name])].sha256:

@@ -45,6 +45,9 @@ class Report:
     server_name: str = ""
     server_version: str = ""
     tools: tuple[str, ...] = ()
+    """Those that models are told of, by the server's names for them."""
+    listed: int = 0
+    """How many the server lists: some may be denied, held back, or of no use here."""
     seconds: float = 0.0
     error: str = ""
     stderr: str = ""
@@ -204,11 +207,16 @@ class Server(Provider):
         except NotStarted as error:
             took = monotonic() - began
             return Report(ok=False, state="down", seconds=took, error=str(error), stderr=connection.story)
-        names = tuple(str(tool.get("name")) for tool in manifest.tools)
         return Report(
-            ok=True, state=connection.state, protocol=manifest.protocol, tools=names, seconds=monotonic() - began,
+            ok=True, state=connection.state, protocol=manifest.protocol, seconds=monotonic() - began,
+            tools=tuple(await self.offered()), listed=len(manifest.tools),
             server_name=_text(manifest.server, "name"), server_version=_text(manifest.server, "version"),
         )  # fmt: skip
+
+    async def offered(self) -> list[str]:
+        """The tools that models are told of, by the server's names for them; as it last said, if it is not up."""
+        await self._offer.load()
+        return [self._offer.named(tool) for tool in self._offer.tools if tool.face.listed]
 
     def __repr__(self) -> str:
         return f"<MCP server {self.namespace}: {self.route.label}>"

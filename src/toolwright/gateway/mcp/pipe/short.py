@@ -45,7 +45,8 @@ class Short:
         """Without a context for its requests, the protocol is one in which nothing is asked within them."""
         self._quick, self._outlet, self._gate = quick, reading.outlet, reading.gate
         self._version, self._context = version, context
-        self._running: dict[RequestId, asyncio.Task[None]] = {}
+        self._running: dict[RequestId, tuple[asyncio.Task[None], RequestId]] = {}
+        """What runs, and the ids as they were sent: those of `"7"` and `7` are one and the same."""
         self._closing = False
         self._loop = asyncio.get_running_loop()
         self._around = copy_context()
@@ -68,7 +69,8 @@ class Short:
             return False
         key = coerce_request_id(call.id)
         work = self._run(key, call, offered, version)
-        self._running[key] = self._loop.create_task(work, name="mcp: tools/call", context=self._around.copy())
+        task = self._loop.create_task(work, name="mcp: tools/call", context=self._around.copy())
+        self._running[key] = task, call.id
         return True
 
     def _cancel(self, given: Any) -> bool:
@@ -77,13 +79,14 @@ class Short:
         return key is not None and key in self._running and self._end(key)
 
     def _end(self, key: RequestId) -> bool:
-        task = self._running[key]
+        task, _ = self._running[key]
         task.add_done_callback(partial(self._ended, key))
         return task.cancel()
 
-    def _ended(self, key: RequestId, task: asyncio.Task[None]) -> None:
+    def _ended(self, key: RequestId, ended: asyncio.Task[None]) -> None:
         """Of what was cancelled before it began, nothing ever runs that could say so."""
-        if self._running.get(key) is task:
+        task, _ = self._running.get(key, (None, None))
+        if task is ended:
             self._over(key, None)
 
     async def _run(self, key: RequestId, call: Call, offered: Offered, version: str) -> None:
@@ -109,9 +112,9 @@ class Short:
 
     def _over(self, key: RequestId, line: bytes | None) -> None:
         """It was answered; or it was cancelled, and then it is not, unless the end is ours."""
-        del self._running[key]
+        _, id = self._running.pop(key)
         if line is None and self._closing:
-            line = _error(key, ErrorData(code=CONNECTION_CLOSED, message="Connection closed"))
+            line = _error(id, ErrorData(code=CONNECTION_CLOSED, message="Connection closed"))
         if line is not None:
             self._outlet.put(line, alone=not self._running)
         self._gate.done(key)
@@ -123,7 +126,7 @@ class Short:
 
     async def close(self) -> None:
         """Cancel what runs, and wait until it has let go."""
-        tasks, self._closing = list(self._running.values()), True
+        tasks, self._closing = [task for task, _ in self._running.values()], True
         for key in list(self._running):
             self._end(key)
         if tasks:

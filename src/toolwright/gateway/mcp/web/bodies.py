@@ -15,7 +15,7 @@ from starlette.responses import Response
 from toolwright.gateway.mcp.pipe.bulk import too_bulky, weight
 from toolwright.gateway.mcp.pipe.frames import Wrong, read, write
 from toolwright.gateway.mcp.pipe.reading import MOST
-from toolwright.gateway.mcp.web.admission import held
+from toolwright.gateway.mcp.web.admission import held, user_in
 from toolwright.gateway.mcp.web.sessions import SESSION
 from toolwright.gateway.mcp.web.whole import TooLarge, header, whole
 
@@ -36,7 +36,7 @@ class Bodies:
     def __init__(self, app: ASGIApp, short: Short) -> None:
         self._app, self._short = app, short
         self._others = RequestBodyLimitMiddleware(app, MOST)
-        self._running: set[tuple[str, RequestId]] = set()
+        self._running: set[tuple[str | None, str, RequestId]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it with 400."""
@@ -73,7 +73,7 @@ class Bodies:
                 self._short.cancel((message.params or {}).get("requestId"), session, scope)
             await self._app(scope, receive, send)
             return
-        key = session, coerce_request_id(message.id)
+        key = user_in(scope), session, coerce_request_id(message.id)  # whose session it is, is found out later
         if key in self._running:
             wrong = Wrong(INVALID_REQUEST, "A request with this id is still running.", message.id)
             await _refused(wrong)(scope, receive, send)

@@ -109,7 +109,9 @@ class Plain(RequestResponseCycle):
         """Answer. The head waits for the body where there is one that is said to be whole."""
         if self.disconnected:
             return
-        if self._is_known or self.flow.write_paused or not self.keep_alive:
+        if self.response_complete:
+            await super().send(message)  # which raises
+        elif self._is_known or self.flow.write_paused or not self.keep_alive:
             await self._send_known(message)
         elif not self.response_started and self._is_plain(message):
             self._start, self.response_started = message, True
@@ -125,14 +127,20 @@ class Plain(RequestResponseCycle):
     def _say(self, body: bytes) -> bool:
         """Whether head and body were plain, and are sent."""
         fields = b"".join([b"%b: %b\r\n" % each for each in (*self.default_headers, *self._start["headers"])])
-        if self._length != len(body) or _TOLD.fullmatch(fields) is None:
+        if self._length != len(body) or not self._is_sound(fields):
             return False
         status = self._start["status"]
         self.response_complete = True
         self.message_event.set()
         self._write(b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, STATUS_PHRASES[status], fields, body))
+        self._data = b""  # the connection knows its last request for as long as it is idle
         self._over()
         return True
+
+    def _is_sound(self, fields: bytes) -> bool:
+        """Whether each header is a plain line of its own, and no more than one."""
+        count = len(self.default_headers) + len(self._start["headers"])
+        return fields.count(b"\n") == count and _TOLD.fullmatch(fields) is not None
 
     async def _send_known(self, message: Any) -> None:
         """The library says it."""
@@ -148,6 +156,7 @@ class Plain(RequestResponseCycle):
         if not self._is_known:
             self._is_known = True
             self.conn.receive_data(self._data)
+            self._data = b""
             while not isinstance(self.conn.next_event(), h11.EndOfMessage):
                 pass
 

@@ -165,8 +165,7 @@ class Exchange:
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; what goes wrong with a message becomes its answer."""
         if request.method == "DELETE":
-            async with asyncio.timeout(PARTING):
-                return await self._client.send(request, **options)
+            return await self._part(request, options)
         if request.method == "GET" or request.headers.get("mcp-method") == "subscriptions/listen":
             request.extensions = {**request.extensions, "timeout": {**request.extensions["timeout"], "read": None}}
         if request.method == "GET":
@@ -175,6 +174,16 @@ class Exchange:
             return await self._answer(request, await self._sent(request, options))
         except Exception as error:  # noqa: BLE001 - whatever it is, a login among it, it is this request's alone
             return _instead(request, 503, CONNECTION_CLOSED, _meaning(error))
+
+    async def _part(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
+        """Take leave; a server that is not there needs none, and the library would log that once more."""
+        try:
+            async with asyncio.timeout(PARTING):
+                return await self._client.send(request, **options)
+        except httpx2.TransportError as error:
+            if trouble_of(error).sent:
+                raise
+            return httpx2.Response(204, request=request)
 
     async def _sent(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """What comes of a request; of one that was sent past the library, what came of it then."""

@@ -15,7 +15,7 @@ from anyio import CancelScope
 
 from toolwright.core.errors import NotStarted, ToolError
 from toolwright.outgoing.connector import Connector
-from toolwright.outgoing.failures import unsent
+from toolwright.outgoing.failures import unsent, why
 from toolwright.providers.mcp.prose import line
 from toolwright.providers.mcp.routes.route import Ended, Who, resolved
 from toolwright.providers.mcp.routes.trouble import CannotStart
@@ -92,7 +92,7 @@ async def _dialled(route: WebSocket) -> socket.socket:
         opened: Any = await connector.connect_tcp(target.host, target.port, settings.connect_timeout)
         return cast(socket.socket, opened)
     except OSError as error:
-        raise NotStarted(f"{target.host} could not be reached. Try again later.") from error
+        raise NotStarted(f"{target.host} could not be reached{why(error)}. Try again later.") from error
     finally:
         connector.close()
 

@@ -219,7 +219,7 @@ def _answered_by(frame: bytes | str) -> str:
     try:
         read = json.loads(frame)
     except (ValueError, RecursionError):
-        return ""
+        return _answered_at_an_end(frame)
     return str(read.get("id")) if isinstance(read, dict) and "method" not in read else ""
 
 
