@@ -1,12 +1,14 @@
 """Requests over HTTP that are plain are read and answered in one piece, and nobody can tell."""
 
 import asyncio
+import gc
 import re
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from tests.gateway.mcp.lines_peer import SOON, message
@@ -179,6 +181,40 @@ async def test_a_request_that_comes_while_another_runs_waits_for_it():
     assert [each.json["result"]["structuredContent"]["result"] for each in (second, third)] == [3, 4]
 
 
+async def test_requests_on_one_connection_know_nothing_of_each_other():
+    noted: ContextVar[str] = ContextVar("noted", default="nothing")
+
+    @tool
+    async def note(text: str) -> str:
+        """Say what was noted before, and note another."""
+        before = noted.get()
+        noted.set(text)
+        return before
+
+    async with listening(note) as site:
+        connection = await site.connect()
+        await connection.send(b"".join(calling("note", text=text) for text in "abc"))
+        together = [await connection.answer() for _ in range(3)]
+        await connection.send(calling("note", text="d"))
+        alone = await connection.answer()
+        await connection.close()
+
+    said = [each.json["result"]["content"][0]["text"] for each in (*together, alone)]
+    assert said == ["nothing"] * 4
+
+
+async def test_an_idle_connection_does_not_keep_its_last_request():
+    async with listening(echo) as site:
+        connection = await site.connect()
+        await connection.send(calling("echo", value="x" * 50_000))
+        assert (await connection.answer()).status == 200
+        kept = [len(each._data) for each in gc.get_objects() if type(each) is Plain]
+        await connection.close()
+
+    assert kept
+    assert not any(kept)
+
+
 async def test_whoever_is_refused_is_told_before_the_body_has_come():
     async with listening(add) as site:
         answer = await site.ask(request(b"x" * 100, host="example.org")[:-100])
@@ -256,3 +292,30 @@ async def test_what_somebody_adds_to_the_app_is_served_as_well():
         called = await site.ask(calling("add", a=1, b=2))
 
     assert (before.status, after.body, called.status) == (404, b"well", 200)
+
+
+async def forging(_: Any) -> Response:
+    return Response(b"ok", headers={"x-name": "x\r\nset-cookie: evil=1"})
+
+
+async def twice(scope: Any, receive: Any, send: Any) -> None:
+    await Response(b"ab")(scope, receive, send)
+    await send({"type": "http.response.body", "body": b"cd"})
+
+
+class Twice:
+    __call__ = staticmethod(twice)
+
+
+@pytest.mark.parametrize(("path", "wanted"), [("/forging", b""), ("/twice", b"ab")])
+async def test_an_app_that_answers_wrongly_loses_its_connection_and_no_more(path, wanted):
+    app = gateway.mcp.app(Runtime(add))
+    app.router.routes[:0] = [Route("/forging", forging, methods=["POST"]), Route("/twice", Twice(), methods=["POST"])]
+    async with on_port(app) as site:
+        connection = await site.connect()
+        await connection.send(request(b"{}", path=path))
+        come = await asyncio.wait_for(connection.reader.read(), SOON)
+        await connection.close()
+
+    assert come.partition(b"\r\n\r\n")[2] == wanted
+    assert b"evil" not in come

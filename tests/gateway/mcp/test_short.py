@@ -295,12 +295,12 @@ async def test_a_call_that_is_cancelled_is_not_answered_and_its_id_is_free_again
 async def test_a_call_that_runs_when_the_connection_ends_is_told_so():
     waiting = Waiting()
     async with connected(waiting.tool) as peer:
-        await peer.send(call(1, "wait", True))
+        await peer.send(call("007", "wait", True))
         await asyncio.wait_for(waiting.begun.wait(), 4)
         peer.close()
         told = await peer.receive()
 
-    assert (told["id"], told["error"]["message"]) == (1, "Connection closed")
+    assert (told["id"], told["error"]["message"]) == ("007", "Connection closed")
     assert waiting.ended.is_set()
 
 

@@ -119,6 +119,31 @@ async def test_calls_are_made_for_the_user_whom_the_token_stands_for():
         assert (await site.calls(bob, "who")).json["result"]["content"][0]["text"] == "bob"
 
 
+async def test_whoever_knows_a_session_of_others_learns_nothing_of_what_runs_there():
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        await end.wait()
+        return "waited"
+
+    async with listening(wait, token=lambda shown: shown) as site:
+        ada = await site.session(bearer("ada"))
+        running = asyncio.create_task(site.calls(ada, "wait"))
+        await asyncio.wait_for(begun.wait(), 4)
+        told = [
+            await site.ask(request(call(number, "wait"), bearer("bob"), *ada[1:]))  # the first of them runs
+            for number in (1, 2)
+        ]
+        end.set()
+        answered = await running
+
+    assert [each.status for each in told] == [404, 404]
+    assert answered.status == 200
+
+
 async def test_one_token_for_all_makes_calls_for_whom_the_server_names():
     async with listening(who, token="s3cret", user="ada") as site:
         answer = await site.ask(calling("who", bearer("s3cret")))

@@ -116,6 +116,11 @@ SAID: dict[str, list[str]] = {
     "bytes of no text": [answer('{"content":[{"type":"text","text":"\udc80"}],$LAST}')],
     "as deep as a well": [answer('{"content":[],"structuredContent":{"a":' + "[" * 500 + "]" * 500 + "},$LAST}")],
     "quite deep": [answer('{"content":[],"structuredContent":{"a":' + "[" * 150 + "]" * 150 + "},$LAST}")],
+    "a number beyond all digits": [answer('{"content":[],"structuredContent":{"a":' + "9" * 5_000 + "},$LAST}")],
+    **{
+        f"an error flag of {flag}": [answer(f'{{"content":[{{"type":"text","text":"x"}}],"isError":{flag},$LAST}}')]
+        for flag in ("[]", '""', "0", '"no"', "2", '"maybe"')
+    },
     "no word on whether it is complete": [answer('{"content":[{"type":"text","text":"ok"}]}')],
     "what only the newer protocol says": [answer('{"content":[],"resultType":"complete"}')],
     "an error of the protocol": ['{"jsonrpc":"2.0","id":$ID,"error":{"code":-32602,"message":"bad"}}\n'],
@@ -141,6 +146,8 @@ async def test_an_answer_means_the_same_whichever_way_it_came(server, era, monke
 
     assert straight == around
     assert straight["plain"] == (True, "ok", "ok")
+    unreadable = [found[0] for what, found in straight.items() if "flag" in what or "digits" in what or "well" in what]
+    assert unreadable[1:] == ["unknown_effect"] * 8  # and nobody waited for it
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -84,9 +84,14 @@ class _Approve:
         if edited and (refusal := self._edit(invocation, approval)) is not None:
             return refusal
         if approval.always:
-            store = await self.parts.remembered()
-            await store.grants.give(invocation.principal.user, self.granted, approval.by)
+            await self._grant(invocation, approval)
         return await self.proceed(invocation)
+
+    async def _grant(self, invocation: Invocation, approval: Approval) -> None:
+        """Of an answer that was waited for, what is written counts: it may have been revoked since."""
+        store = await self.parts.remembered()
+        written = None if invocation.approval is None else (invocation.id, invocation.round)
+        await store.grants.give(invocation.principal.user, self.granted, approval.by, answer=written)
 
     def _edit(self, invocation: Invocation, approval: Approval) -> Failed | None:
         """Edited arguments are checked and judged like any others."""

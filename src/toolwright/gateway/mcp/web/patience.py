@@ -10,7 +10,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,6 @@ class Patient(H11Protocol):
         self._come = b""
         self._head: tuple[bytes, Head | None] = b"", None
         self._rested = 0.0
-        self._around = copy_context()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Make room for it, and give it some time to say something."""
@@ -102,8 +101,7 @@ class Patient(H11Protocol):
         self._come = b""
         self._await("", None)
         self.cycle = self._plain = plain = Plain(self, come, head, self._answered)
-        # One may be begun within the task of the one before it, and is not to know what that one set.
-        self.tasks.add(self.loop.create_task(plain.run_asgi(self.app), context=self._around.copy()))
+        self.tasks.add(self.loop.create_task(plain.run_asgi(self.app), context=Context()))
         return True
 
     def _said(self, head: bytes) -> Head | None:

@@ -141,6 +141,7 @@ def _config(app: Starlette, limits: Limits) -> Config:
         lifespan="off",  # the app's own errors would be lost in it
         log_config=None,
         access_log=False,
+        reset_contextvars=True,  # one that is begun at the end of another is not to know what that one set
         proxy_headers=False,  # nobody here asks where a request came from
         server_header=False,
         backlog=BACKLOG,
