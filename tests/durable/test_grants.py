@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 
 from tests.durable.bank import Bank, done, id_of, pending, read, state
+from tests.durable.conftest import EVERYWHERE
 from toolwright import Policy, Runtime, tool
+from toolwright.core.events import CallSettled
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 
@@ -128,6 +134,105 @@ async def test_a_yes_for_good_to_a_call_that_has_not_run_yet_is_revoked_with_the
         assert done(await runtime.approve(call_id)) == "sent 1 to ann"  # this one yes still counts
         assert await runtime.grants() == []
         pending(await runtime.scope(user="ann").call("transfer", {"amount": 2}))
+
+
+@EVERYWHERE
+async def test_a_yes_for_good_that_is_revoked_while_its_call_goes_on_is_not_given_afterwards(address):
+    written, revoked = asyncio.Event(), asyncio.Event()
+    revoked.set()
+
+    @asynccontextmanager
+    async def slow() -> AsyncIterator[None]:
+        written.set()
+        await revoked.wait()
+        yield
+
+    @tool(effects={"write"}, confirm=True, lifespan=slow)
+    async def transfer(amount: int) -> str:
+        """Transfer money."""
+        return f"sent {amount}"
+
+    async with Runtime(transfer, store=address) as one, Runtime(store=address) as other:
+        ann = one.scope(user="ann")
+        call_id = id_of(await ann.call("transfer", {"amount": 1}))
+        other.catalogue.add(transfer)  # after the start: its lifespan begins when the approved call goes on
+        written.clear()
+        revoked.clear()
+
+        going = asyncio.create_task(other.approve(call_id, always=True))
+        await written.wait()
+        assert await ann.revoke("transfer", by="heidi")
+        revoked.set()
+
+        assert done(await going) == "sent 1"  # this one yes still counts
+        assert await one.grants() == []
+        pending(await ann.call("transfer", {"amount": 2}), "approval")
+        assert await told(one) == [("revoked", "ann", "heidi")]
+
+
+@EVERYWHERE
+async def test_of_several_who_revoke_a_yes_for_good_once_it_is_written_one_does_and_no_grant_is_left(address):
+    bank, written = Bank(), asyncio.Event()
+
+    async def revoke(runtime: Runtime, user: str) -> bool:
+        await written.wait()
+        return await runtime.scope(user=user).revoke("transfer")
+
+    async with Runtime(bank, store=address) as one, Runtime(bank, store=address) as other:
+        other.listen(lambda event: written.set() if isinstance(event, CallSettled) else None)
+        for user in map(str, range(20)):
+            written.clear()
+            call_id = id_of(await one.scope(user=user).call("transfer", {"amount": 1}))
+            revoking = [revoke(runtime, user) for runtime in (one, other, one)]
+            outcome, *revoked = await asyncio.gather(other.approve(call_id, always=True), *revoking)
+            done(outcome)
+            assert sorted(revoked) == [False, False, True]
+        assert await one.grants() == []
+        assert sorted(user for kind, user, _ in await told(one) if kind == "revoked") == sorted(map(str, range(20)))
+
+
+async def test_a_grant_is_revoked_once_though_its_call_still_runs(address):
+    bank = Bank()
+    bank.gate.clear()
+    async with Runtime(bank, store=address) as runtime:
+        call_id = id_of(await runtime.scope(user="ann").call("transfer", {"amount": 1}))
+        going = asyncio.create_task(runtime.approve(call_id, always=True, by="grace"))
+        await bank.started.wait()
+        assert runtime.store is not None
+        assert await runtime.store.grants.revoke("transfer", by="heidi") == 1
+        bank.gate.set()
+        done(await going)
+        assert await told(runtime) == [("granted", "ann", "grace"), ("revoked", "ann", "heidi")]
+
+
+async def test_a_yes_that_is_taken_back_before_its_call_ran_is_in_the_audit(address):
+    async with Runtime(Bank(), store=address) as runtime:
+        calls = [await runtime.scope(user=user).call("transfer", {"amount": 1}) for user in ("ann", "bob", None)]
+        await granted(runtime, "ann")
+    async with Runtime(store=address) as without_the_tool:
+        for call in calls:
+            await without_the_tool.approve(id_of(call), always=True, by="grace")
+        assert await without_the_tool.scope(user="bob").revoke("transfer", by="bob")
+        assert await without_the_tool.revoke("transfer", by="heidi")
+        assert not await without_the_tool.revoke("transfer", by="ivan")
+        entries = await told(without_the_tool)
+        details = await read(
+            without_the_tool, "SELECT DISTINCT detail, tool, call_id FROM audit WHERE kind = 'revoked'"
+        )
+        [row] = await read(without_the_tool, "SELECT DISTINCT definition FROM ledger")
+        await without_the_tool.store.audit.seal()
+        verified = await without_the_tool.store.audit.verify()
+
+    assert entries[:2] == [("granted", "ann", "grace"), ("revoked", "bob", "bob")]
+    assert sorted(entries[2:]) == [("revoked", "", "heidi"), ("revoked", "ann", "heidi"), ("revoked", "ann", "heidi")]
+    assert details == [{"detail": f'{{"definition": "{row["definition"]}"}}', "tool": "transfer", "call_id": ""}]
+    assert verified.problem is None
+
+
+async def told(runtime: Runtime) -> list[tuple[str, str, str | None]]:
+    """What the audit says of standing approvals: which, whose, by whom."""
+    about = "SELECT kind, user_id, by_whom FROM audit WHERE kind IN ('granted', 'revoked') ORDER BY id"
+    return [(row["kind"], row["user_id"] or "", row["by_whom"]) for row in await read(runtime, about)]
 
 
 async def test_giving_and_revoking_are_in_the_audit(address):
