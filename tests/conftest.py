@@ -53,6 +53,12 @@ def freeze() -> None:
     gc.freeze()
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A property is many tests, and the first of a clone makes tables of all characters."""
+    if hasattr(getattr(item, "obj", None), "hypothesis") and item.get_closest_marker("timeout") is None:
+        item.add_marker(pytest.mark.timeout(30))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     # A property test is async inside: hypothesis runs the inner function once per example.
