@@ -248,8 +248,8 @@ def straight(monkeypatch):
     """Which calls went straight."""
     sent, send = [], posts.Posts.send
 
-    def noted(self, item):
-        sent.append(send(self, item))
+    def noted(self, *call):
+        sent.append(send(self, *call))
         return sent[-1]
 
     monkeypatch.setattr(posts.Posts, "send", noted)

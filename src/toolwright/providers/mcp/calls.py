@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable
 from secrets import randbelow
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from anyio import BrokenResourceError, ClosedResourceError
 from mcp import MCPError
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from toolwright.providers.mcp.request import Request
 
 log = logging.getLogger("toolwright")
+Headers: TypeAlias = dict[str, str]
 METHOD = "tools/call"
 FIRST, SCATTERED = 1 << 30, 1 << 29
 """Where the numbers of our requests begin: beyond those of the library's own, and elsewhere after each start."""
@@ -63,6 +64,7 @@ class Calls:
         self._last = FIRST + randbelow(SCATTERED)
         self._now: Callable[[SessionMessage], bool] | None = getattr(write, "send_now", None)
         self._put: Callable[[int, bytes], bool] | None = getattr(write, "put_now", None)
+        self._post: Callable[[int, dict[str, Any], Headers | None], bool] | None = getattr(write, "post_now", None)
         self._stamp: dict[str, Any] = {}
         """What the session notes on each request."""
         self._version = ""
@@ -92,7 +94,10 @@ class Calls:
                 raise _closed()
             if self._put is not None and self._put(number, self._written(number, params)):
                 return
-            item = self._item(number, params)
+            stamped, headers = self._stamped(number, params)
+            if self._post is not None and self._post(number, stamped, headers):
+                return
+            item = item_of(number, stamped, headers)
         except Exception as error:  # noqa: BLE001 - whoever waits decides what it means
             self._failed(request, error)
             return
@@ -101,14 +106,14 @@ class Calls:
             self._look_after(task)
 
     def _written(self, number: int, params: dict[str, Any]) -> bytes:
-        """The same as `_item` in bytes, for where nobody looks at headers."""
+        """The whole message in bytes, for where nobody looks at headers."""
         meta = {**self._stamp, "progressToken": number}
         _trace(meta)
         message = {"jsonrpc": "2.0", "id": number, "method": METHOD, "params": {**params, "_meta": meta}}
         return to_json(message, inf_nan_mode="null")
 
-    def _item(self, number: int, params: dict[str, Any]) -> SessionMessage:
-        """As the session would write it; raises here, and not in the middle of sending, for what JSON cannot hold."""
+    def _stamped(self, number: int, params: dict[str, Any]) -> tuple[dict[str, Any], Headers | None]:
+        """Parameters and headers as the session would write them; raises here for what JSON cannot hold."""
         data: dict[str, Any] = {"method": METHOD, "params": to_jsonable_python(params)}
         options: CallOptions = {}
         assert self._session is not None
@@ -116,8 +121,7 @@ class Calls:
         meta = data["params"].setdefault("_meta", {})
         meta["progressToken"] = number
         _trace(meta)
-        message = JSONRPCRequest(jsonrpc="2.0", id=number, method=METHOD, params=data["params"])
-        return SessionMessage(message, ClientMessageMetadata(headers=options.get("headers")))
+        return data["params"], options.get("headers")
 
     async def _sent(self, request: Request, item: SessionMessage) -> None:
         try:
@@ -222,6 +226,12 @@ def _number(given: Any) -> int:
 
 def _error(error: ErrorData) -> MCPError:
     return MCPError(code=error.code, message=error.message, data=error.data)
+
+
+def item_of(number: int, params: dict[str, Any], headers: Headers | None) -> SessionMessage:
+    """A call as the library hands it on."""
+    message = JSONRPCRequest(jsonrpc="2.0", id=number, method=METHOD, params=params)
+    return SessionMessage(message, ClientMessageMetadata(headers=headers))
 
 
 def _untraced() -> bool:

@@ -19,6 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from toolwright.gateway.mcp.web.gathered import Gathered
 from toolwright.gateway.mcp.web.plain import Head, Plain, head_of, size_of_head
+from toolwright.runtime.deadlines import Deadline, Deadlines
 
 PIECE = 0.02
 """Seconds in which the body of a plain request follows its head; one that does not is refused or awaited as any."""
@@ -47,10 +48,12 @@ class Limits:
 class Patient(H11Protocol):
     """The connection of one client, which ends if it takes too long."""
 
-    def __init__(self, *args: Any, limits: Limits, open_ones: dict[Patient, None], **others: Any) -> None:
+    def __init__(
+        self, *args: Any, limits: Limits, open_ones: dict[Patient, None], moments: Deadlines, **others: Any
+    ) -> None:
         super().__init__(*args, **others)
-        self._limits, self._open = limits, open_ones
-        self._timer: asyncio.TimerHandle | None = None
+        self._limits, self._open, self._moments = limits, open_ones, moments
+        self._timer: Deadline | None = None
         self._waiting_for = ""
         self._unread: asyncio.TimerHandle | None = None
         self._plain: Plain | None = None
@@ -208,7 +211,7 @@ class Patient(H11Protocol):
         self._waiting_for = what
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = None if seconds is None else self.loop.call_later(seconds, otherwise or self._end)
+        self._timer = None if seconds is None else self._moments.start(seconds, otherwise or self._end)
 
     def _wait_for_reader(self, before: int | None = None) -> None:
         """End the connection unless less waits to be read each time that this is looked at."""

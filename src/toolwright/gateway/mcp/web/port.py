@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn import Config, Server
 
+from toolwright.core.clock import Clock
 from toolwright.gateway.mcp.pipe.signals import on_signals
 from toolwright.gateway.mcp.web.patience import Limits, Patient
+from toolwright.runtime.deadlines import Deadlines
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -113,7 +115,8 @@ async def listen(
         sockets: as `bound` gives them; they are closed afterwards.
         ready: called once the app has started and is served.
     """
-    made, task = _Listening(_config(app, limits or Limits()), ready), asyncio.current_task()
+    moments, task = Deadlines(Clock()), asyncio.current_task()
+    made = _Listening(_config(app, limits or Limits(), moments), ready)
     assert task is not None
 
     def stop() -> None:
@@ -130,10 +133,11 @@ async def listen(
             raise
     finally:
         _close(sockets)
+        moments.close()
 
 
-def _config(app: Starlette, limits: Limits) -> Config:
-    protocol: Any = partial(Patient, limits=limits, open_ones={})
+def _config(app: Starlette, limits: Limits, moments: Deadlines) -> Config:
+    protocol: Any = partial(Patient, limits=limits, open_ones={}, moments=moments)
     return Config(
         app,
         http=protocol,

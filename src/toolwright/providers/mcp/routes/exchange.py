@@ -107,10 +107,12 @@ class Writing:
         if self._posts is not None:
             self._posts.straight_to(told)
 
+    def post_now(self, number: int, params: dict[str, Any], headers: dict[str, str] | None) -> bool:
+        """Send a call past the library, if that can be done."""
+        return self._posts is not None and self._posts.send(number, params, headers or {})
+
     def send_now(self, item: Any) -> bool:
-        """Send a call past the library, or hand it over if somebody waits for it."""
-        if self._posts is not None and self._posts.send(item):
-            return True
+        """Hand a message over if somebody waits for it."""
         try:
             self._stream._inner.send_nowait((copy_context(), item))
         except (AttributeError, WouldBlock, BrokenResourceError, ClosedResourceError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import from_json
 
@@ -19,11 +19,11 @@ from toolwright.providers.mcp.routes import pieces
 from toolwright.providers.mcp.routes.bulk import too_bulky
 
 if TYPE_CHECKING:
-    from mcp.shared.message import SessionMessage
-
     from toolwright.providers.mcp.routes.posts import Posts
     from toolwright.runtime.deadlines import Deadline
 
+Call: TypeAlias = tuple[int, dict[str, Any], dict[str, str]]
+"""Its number, its parameters and the headers of its own."""
 _RESPONSE = frozenset({"jsonrpc", "id", "result"})
 _IGNORED = (b":", b"id:", b"retry:")
 
@@ -31,8 +31,8 @@ _IGNORED = (b":", b"id:", b"retry:")
 class Post:
     """One call: what was sent, and what has come."""
 
-    def __init__(self, posts: Posts, item: SessionMessage, number: int, data: bytes, modern: bool) -> None:
-        self.item, self.number = item, number
+    def __init__(self, posts: Posts, call: Call, data: bytes, modern: bool) -> None:
+        self.call, self.number = call, call[0]
         self.is_cancelled = False
         self._posts, self._data, self._modern = posts, data, modern
         self._stream: Prompt | None = None

@@ -28,12 +28,12 @@ from toolwright.outgoing.prompt import Prompt
 from toolwright.outgoing.replay import Outcome
 from toolwright.outgoing.settings import Settings
 from toolwright.outgoing.transport import GuardedTransport
+from toolwright.providers.mcp.calls import METHOD, item_of
 from toolwright.providers.mcp.routes.post import Post
 from toolwright.runtime.deadlines import Deadlines
 
 MOST_IDLE = 16
 """Connections that are kept for the next call."""
-METHOD = "tools/call"
 _HEAD = 64 * 1024
 _VERSION = "mcp-protocol-version"
 _SESSION = b"mcp-session-id"
@@ -97,18 +97,17 @@ class Posts:
 
     # Calls
 
-    def send(self, item: SessionMessage) -> bool:
+    def send(self, number: int, params: dict[str, Any], headers: dict[str, str]) -> bool:
         """Whether a call goes this way."""
         if self._off or self._before is None or self._answered_with is _unheard:
             return False
-        headers: Mapping[str, str] = getattr(item.metadata, "headers", None) or {}
-        if (data := self._written(item.message, headers)) is None:
+        if (data := self._written(number, params, headers)) is None:
             return False
         stream = self._fresh()
         if stream is None and self._making + len(self._lent) >= self._most:
             return False
-        number = cast(Any, item.message).id
-        post = self._posts[number] = Post(self, item, number, data, headers[_VERSION] in MODERN_PROTOCOL_VERSIONS)
+        modern = headers[_VERSION] in MODERN_PROTOCOL_VERSIONS
+        post = self._posts[number] = Post(self, (number, params, headers), data, modern)
         if stream is not None:
             post.start(stream)
         else:
@@ -116,11 +115,11 @@ class Posts:
             self._do(self._dial(post))
         return True
 
-    def _written(self, message: Any, headers: Mapping[str, str]) -> bytes | None:
+    def _written(self, number: int, params: dict[str, Any], headers: Mapping[str, str]) -> bytes | None:
         own = _lines(tuple(headers.items())) if _VERSION in headers else None
         if own is None:
             return None
-        call = {"jsonrpc": "2.0", "id": message.id, "method": message.method, "params": message.params}
+        call = {"jsonrpc": "2.0", "id": number, "method": METHOD, "params": params}
         try:
             body = to_json(call, inf_nan_mode="null")
         except ValueError:  # the library tells what is wrong with it
@@ -146,7 +145,7 @@ class Posts:
         """Have the library find out what it means."""
         self.over(post)
         self._handed[post.number] = outcome
-        self._do(self._handed_over(post.item, post.number, outcome))
+        self._do(self._handed_over(item_of(*post.call), post.number, outcome))
 
     async def _handed_over(self, item: SessionMessage, number: int, outcome: Outcome) -> None:
         try:
