@@ -14,11 +14,10 @@ from toolwright.catalogue.catalogue import Catalogue
 from toolwright.catalogue.listing import Listing
 from toolwright.core.call import Principal
 from toolwright.core.clock import Clock
-from toolwright.core.errors import Code, DefinitionError
+from toolwright.core.errors import Code
 from toolwright.core.events import CatalogueChanged
 from toolwright.core.ids import new_id
 from toolwright.core.invoke import Redact
-from toolwright.core.names import nearest
 from toolwright.core.outcome import Outcome
 from toolwright.core.provider import Provider
 from toolwright.core.spaces import Spaces
@@ -28,12 +27,13 @@ from toolwright.runtime.breaker import Breaker
 from toolwright.runtime.deadlines import Deadlines
 from toolwright.runtime.defaults import Defaults
 from toolwright.runtime.invocation import Invocation
+from toolwright.runtime.lines import Lines
 from toolwright.runtime.listeners import Listeners
 from toolwright.runtime.mounts import Mounts
 from toolwright.runtime.outputs import Outputs
 from toolwright.runtime.pipeline import Proceed
 from toolwright.runtime.policy import Policy
-from toolwright.runtime.queues import AnyLine, Line, Queue
+from toolwright.runtime.queues import Queue
 from toolwright.runtime.reaper import GRACE, Reaper
 from toolwright.runtime.results import Results
 from toolwright.runtime.shown import Shown
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from toolwright.runtime.logbook import Logbook
     from toolwright.runtime.scope import Scope
     from toolwright.runtime.shared_breaker import SharedBreaker
-    from toolwright.runtime.shared_line import SharedLine
     from toolwright.runtime.stages.middleware import Middleware
     from toolwright.runtime.waiting import WaitingCall
     from toolwright.runtime.waits import Waits
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
 
 Answering: TypeAlias = Coroutine[Any, Any, Outcome]
 Approver: TypeAlias = "Callable[[WaitingCall], Awaitable[Any]]"
-DEFAULT_QUEUE = "default"
 SESSIONS = 10_000
 """Sessions whose state is kept."""
 log = logging.getLogger("toolwright")
@@ -120,10 +118,7 @@ class Parts:
         """Under which name this runtime claims calls."""
         self.outputs = Outputs(self)
         self.logbook: Logbook | None = None
-        self.shared = _shared_lines(queues, self)
-        """The queues whose limit holds over all processes on the store."""
-        local = {name: Line(name, queue, clock) for name, queue in queues.items() if not queue.shared}
-        self.lines: dict[str, AnyLine] = {name: self.shared.get(name) or local[name] for name in queues}
+        self.lines = Lines(queues, self)
         self._breakers: dict[int, Breaker] = {}
         self.shared_breakers: dict[str, SharedBreaker] = {}
         """Of the providers whose health all processes on the store share, by namespace."""
@@ -184,37 +179,6 @@ class Parts:
         from toolwright.runtime.shared_breaker import SharedBreaker  # loaded by those alone who have a store
 
         return self.shared_breakers.setdefault(namespace, SharedBreaker(namespace, self))
-
-    def line_of(self, listing: Listing) -> AnyLine | None:
-        """The queue of a tool: its own, its provider's, or the default where there is one."""
-        named = listing.tool.limits.queue or (listing.provider.queue if listing.provider else None)
-        if named is not None:
-            self.check_queue(named, listing.tool)
-            return self.lines[named]
-        if self.defaults.max_concurrent is None:
-            return self.lines.get(DEFAULT_QUEUE)
-        if DEFAULT_QUEUE not in self.lines:
-            queue = Queue(concurrent=self.defaults.max_concurrent)
-            self.lines[DEFAULT_QUEUE] = Line(DEFAULT_QUEUE, queue, self.clock)
-        return self.lines[DEFAULT_QUEUE]
-
-    def check_shared(self) -> None:
-        """A limit over several processes needs a place where they meet."""
-        if self.shared and not self.durable:
-            name = next(iter(self.shared))
-            raise DefinitionError(
-                f"The queue {name!r} is shared, and the runtime has no store.",
-                fix="give it one that the processes share, as in Runtime(..., store='toolwright.db').",
-            )
-
-    def check_queue(self, name: str, tool: Tool[..., Any]) -> None:
-        """A queue that nobody defined would limit nothing."""
-        if name not in self.lines:
-            near = nearest(name, self.lines, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"add queues={{{name!r}: Queue(concurrent=2)}}."
-            raise DefinitionError(
-                f"{tool.name} names the queue {name!r}, which is not there.", fix=hint, where=tool.where
-            )
 
     # What only calls need that must be remembered is loaded by the first of them.
 
@@ -296,8 +260,7 @@ class Parts:
         if self.store is not None:
             self.waits.unwatch()
         self.deadlines.close()
-        for line in self.lines.values():
-            line.close()
+        self.lines.close()
         await self.reaper.close()
         self.threads.close()
 
@@ -306,17 +269,9 @@ class Parts:
         if self.open:
             tool.compile()
             if tool.limits.queue is not None:
-                self.check_queue(tool.limits.queue, tool)
+                self.lines.check(tool.limits.queue, tool)
 
     def _changed(self, change: CatalogueChanged) -> None:
         self.rebuild()
         if self.listeners.heard:
             self.listeners.emit(change)
-
-
-def _shared_lines(queues: Mapping[str, Queue], parts: Parts) -> dict[str, SharedLine]:
-    if not any(queue.shared for queue in queues.values()):
-        return {}
-    from toolwright.runtime.shared_line import SharedLine  # loaded by those alone who share one
-
-    return {name: SharedLine(name, queue, parts) for name, queue in queues.items() if queue.shared}

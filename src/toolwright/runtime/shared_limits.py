@@ -22,7 +22,7 @@ class SharedLimits:
 
     def open(self) -> None:
         """The store is there."""
-        for line in self._parts.shared.values():
+        for line in self._parts.lines.shared.values():
             line.open(self._store)
 
     async def begin(self) -> None:
@@ -35,16 +35,16 @@ class SharedLimits:
     async def renew(self) -> None:
         """A sign of life, for the runtime and all that it holds."""
         me = self._parts.owner
-        also = slots.renewed(me, sorted(self._parts.shared)) if self._parts.shared else []
+        also = slots.renewed(me, sorted(self._parts.lines.shared)) if self._parts.lines.shared else []
         if any(breaker.probing for breaker in self._parts.shared_breakers.values()):
             also.append(breakers.renewed(me))
         await self._store.owners.renew(me, also)
 
     async def look_at_slots(self) -> None:
         """How full the shared queues are, as all processes together fill them."""
-        if self._parts.shared:
+        if self._parts.lines.shared:
             in_use = await self._store.slots.in_use()
-            for name, line in self._parts.shared.items():
+            for name, line in self._parts.lines.shared.items():
                 line.seen(in_use.get(name, 0))
 
     async def look_at_breakers(self) -> None:
@@ -61,7 +61,7 @@ class SharedLimits:
 
     async def forget(self) -> None:
         """Make room."""
-        if self._parts.shared:
+        if self._parts.lines.shared:
             await self._store.slots.forget()
         if self._parts.shared_breakers:
             await self._store.breakers.forget(DAY)

@@ -19,7 +19,7 @@ UNQUEUED = frozenset({"internal", "agent", "client", "external", "hosted"})
 
 def queue(plan: Plan, proceed: Proceed) -> Proceed:
     """None unless the tool, its provider or the default limit names one."""
-    line = None if plan.listing.kind in UNQUEUED else plan.parts.line_of(plan.listing)
+    line = None if plan.listing.kind in UNQUEUED else plan.parts.lines.of(plan.listing)
     if line is None:
         return proceed
     plan.suspends = True

@@ -1,0 +1,181 @@
+"""Roster: a runtime's providers, from their start to their stop, and what they offer meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from toolwright.core.errors import DefinitionError, Unavailable
+from toolwright.core.names import nearest
+from toolwright.core.provider import Provider
+from toolwright.core.tool import Tool
+
+if TYPE_CHECKING:
+    from toolwright.runtime.parts import Parts
+
+log = logging.getLogger("toolwright")
+STOPPING = 10.0
+"""Seconds that a provider has to let go."""
+
+
+class Roster:
+    """Providers are started side by side and listed in the order given; one that is away is left out, with a reason."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.waiting: list[Provider] = []
+        """Those to start when the runtime is opened."""
+        self._started: list[Provider] = []
+        self._stopped: list[Provider] = []
+        """Those to start again where a runtime that was closed is opened again."""
+        self._watches: list[Callable[[], None]] = []
+        self._early: list[Provider] = []
+        """Those whose tools changed while others were still starting."""
+
+    @property
+    def known(self) -> list[Provider]:
+        """All of them, whether they have been started or not."""
+        return _once([*self.waiting, *self._started, *self._stopped, *self._parts.providers])
+
+    async def start(self) -> None:
+        """Start those that wait, and take their tools."""
+        catalogue = self._parts.catalogue
+        catalogue.remove(*(listing.name for listing in catalogue if listing.provider in self._stopped))
+        self.waiting, self._stopped = _once([*self.waiting, *self._stopped]), []  # a start that failed leaves both
+        most = asyncio.Semaphore(self._parts.defaults.mcp_init_concurrency or len(self.waiting) or 1)
+        # All of them come to an end, so that none is still starting when the runtime gives up.
+        begun = await asyncio.gather(*(self._begin(each, most) for each in self.waiting), return_exceptions=True)
+        for error in begun:
+            if isinstance(error, BaseException):
+                raise error
+        for provider, there in zip(self.waiting, begun, strict=True):  # in the order given, whoever was first
+            await self._join(provider, there=bool(there))
+        self.waiting.clear()
+
+    async def catch_up(self) -> None:
+        """Take what changed during the start."""
+        early, self._early = self._early, []
+        for provider in early:
+            await self._take(provider)
+
+    async def add(self, provider: Provider) -> None:
+        """Start one more while the runtime runs."""
+        await self._join(provider, there=await self._begin(provider))
+
+    async def _begin(self, provider: Provider, most: asyncio.Semaphore | None = None) -> bool:
+        """Start a provider; whether it is there."""
+        try:
+            async with most if most is not None and provider.kind == "mcp" else nullcontext():
+                if provider.comes_back:
+                    self._started.append(provider)
+                await provider.start()
+                if not provider.comes_back:
+                    self._started.append(provider)
+        except Unavailable as error:
+            await self._leave_out(provider, error)
+            return False
+        return True
+
+    async def _join(self, provider: Provider, *, there: bool) -> None:
+        """Take a provider's tools."""
+        if not there:
+            return
+        try:
+            tools = await provider.tools()
+        except Unavailable as error:
+            await self._leave_out(provider, error)
+            return
+        name, conflict = provider.namespace, provider.on_conflict
+        self._parts.left_out.pop(name, None)
+        self._parts.catalogue.add(*tools, namespace=name, provider=provider, on_conflict=conflict)
+        self._watch(provider)
+
+    async def _leave_out(self, provider: Provider, error: Unavailable) -> None:
+        if provider.required:
+            await self._drop(provider)
+            raise error
+        log.warning("%s is left out: %s", provider.namespace or type(provider).__name__, error)
+        self._parts.left_out[provider.namespace] = str(error)
+        if provider.comes_back:
+            self._watch(provider)
+
+    async def _drop(self, provider: Provider) -> None:
+        if provider in self._started:
+            self._started.remove(provider)
+            await _stop(provider)
+
+    def _watch(self, provider: Provider) -> None:
+        def changed() -> None:
+            if self._parts.open:
+                _ = self._parts.reaper.own(self._take(provider))
+            else:
+                self._early.append(provider)
+
+        self._watches.append(provider.watch(changed))
+        self._parts.providers.append(provider)
+
+    async def _take(self, provider: Provider) -> None:
+        """What a provider offers now; mistakes in it cost the old tools nothing."""
+        try:
+            tools = [tool for tool in await provider.tools() if _compiles(tool)]
+            self._parts.catalogue.swap(provider, *tools)
+            self._parts.left_out.pop(provider.namespace, None)
+        except (DefinitionError, Unavailable) as error:
+            log.warning("What %s offers now is not taken: %s", provider.namespace, error)
+
+    async def refresh(self, namespaces: tuple[str, ...]) -> None:
+        """Ask those of the given namespaces, or all, what they offer now. Raises for one that is away."""
+        asked = self._of(namespaces)
+        answers = await asyncio.gather(*(provider.refresh() for provider in asked), return_exceptions=True)
+        for provider, answer in zip(asked, answers, strict=True):
+            if answer is None:
+                await self._take(provider)
+        for answer in answers:
+            if answer is not None:
+                raise answer
+
+    def _of(self, namespaces: tuple[str, ...]) -> list[Provider]:
+        known = [each.namespace for each in self._parts.providers]
+        for name in namespaces:
+            if name not in known:
+                near = nearest(name, known, 1)
+                raise KeyError(f"There is no provider {name!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
+        return [each for each in self._parts.providers if not namespaces or each.namespace in namespaces]
+
+    def unwatch(self) -> None:
+        """Hear no more of changes."""
+        for end in self._watches:
+            end()
+        self._watches.clear()
+        self._parts.providers.clear()
+
+    async def stop(self) -> None:
+        """Stop all at once: none has to wait for another's farewell."""
+        going = self._started
+        self._stopped, self._started = [*self._stopped, *going], []
+        await asyncio.gather(*map(_stop, going))
+
+
+def _once(providers: list[Provider]) -> list[Provider]:
+    """Each of them, whether it can be hashed or not."""
+    return list({id(each): each for each in providers}.values())
+
+
+def _compiles(tool: Tool[..., Any]) -> bool:
+    try:
+        tool.compile()
+    except DefinitionError as error:
+        log.warning("%s is left out: %s", tool.name, error)
+        return False
+    return True
+
+
+async def _stop(provider: Provider) -> None:
+    try:
+        async with asyncio.timeout(STOPPING):
+            await provider.stop()
+    except Exception:
+        log.exception("%s did not stop cleanly", provider.namespace or type(provider).__name__)
