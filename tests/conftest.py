@@ -54,9 +54,10 @@ def freeze() -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """A property is many tests, and the first of a clone makes tables of all characters."""
-    if hasattr(getattr(item, "obj", None), "hypothesis") and item.get_closest_marker("timeout") is None:
-        item.add_marker(pytest.mark.timeout(30))
+    """A property is many tests, and the first of a clone makes tables of all characters; others wait for programs."""
+    used = {"ready", "postgres"}.intersection(getattr(item, "fixturenames", ()))
+    if (used or hasattr(getattr(item, "obj", None), "hypothesis")) and item.get_closest_marker("timeout") is None:
+        item.add_marker(pytest.mark.timeout(60))
 
 
 @pytest.hookimpl(tryfirst=True)

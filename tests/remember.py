@@ -6,27 +6,50 @@ import asyncio
 import atexit
 import shutil
 import tempfile
+from collections.abc import Awaitable, Callable
 from itertools import count
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import toolwright.testing
 import toolwright.testing.clock
+from tests.room import ROOM
 from toolwright.runtime.runtime import Runtime
+from toolwright.store.sqlite_threads import Threads
 
 
 def everywhere() -> None:
     """Give every runtime that asks for no store one in a file, and let tests wait for the disk where they wait."""
-    folder, numbers, plain = Path(tempfile.mkdtemp(prefix="toolwright-")), count(), Runtime.__init__
+    folder, numbers, plain = Path(tempfile.mkdtemp(prefix="toolwright-", dir=ROOM)), count(), Runtime.__init__
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
     def remembering(self: Runtime, *sources: Any, store: Any = None, **options: Any) -> None:
         plain(self, *sources, store=store or str(folder / f"{next(numbers)}.db"), **options)
 
     Runtime.__init__ = remembering  # type: ignore[method-assign]
+    Threads.write, Threads.read = _counted(Threads.write), _counted(Threads.read)  # type: ignore[method-assign]
     toolwright.testing.settle = toolwright.testing.clock.settle = _settle  # type: ignore[attr-defined]
 
 
+_UNDER_WAY: set[object] = set()
+"""What stores have been asked to write or read."""
+
+
+def _counted(ask: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    async def counted(self: Threads, job: Any) -> Any:
+        _UNDER_WAY.add(this := object())
+        try:
+            return await ask(self, job)
+        finally:
+            _UNDER_WAY.discard(this)
+
+    return counted
+
+
 async def _settle(rounds: int = 20) -> None:
+    until = monotonic() + 10
     for _ in range(rounds):
         await asyncio.sleep(0.002)
+        while _UNDER_WAY and monotonic() < until:  # noqa: ASYNC110 - however busy the disk is
+            await asyncio.sleep(0.002)

@@ -9,6 +9,7 @@ import pytest
 from toolwright.assemble import assemble
 from toolwright.config.config import read_config
 
+pytestmark = pytest.mark.timeout(60)  # servers take their time to start on a busy machine
 SERVER = Path(__file__).parents[1] / "providers/mcp/speaking.py"
 
 

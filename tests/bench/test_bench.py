@@ -17,7 +17,7 @@ from bench.search import search
 from bench.table import Row, table, write
 from tests.needs import needs
 
-pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+pytestmark = pytest.mark.timeout(80)  # some of these have much to do, and a busy machine takes its time
 
 
 async def test_every_subject_gives_rows_with_positive_numbers():

@@ -8,7 +8,7 @@ from bench.mcp_calls import over_http, over_stdio
 from bench.mcp_life import mcp_life
 from bench.mcp_proxy import GOAL, OURS, measured
 
-pytestmark = [pytest.mark.timeout(30), pytest.mark.long]  # other interpreters are started
+pytestmark = [pytest.mark.timeout(80), pytest.mark.long]  # other interpreters are started
 
 
 async def test_calls_over_stdio_are_measured_in_both_protocols():

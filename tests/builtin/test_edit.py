@@ -7,6 +7,7 @@ import stat
 import threading
 import tracemalloc
 from pathlib import Path
+from time import process_time, thread_time
 from typing import Any
 
 import pytest
@@ -646,14 +647,19 @@ async def test_a_preview_does_not_hold_up_the_loop(tmp_path: Path) -> None:
     async def watch() -> None:
         nonlocal slowest
         while True:
-            began = asyncio.get_running_loop().time()
+            began = thread_time()  # what this thread works, and not what it waits for others on a busy machine
             await asyncio.sleep(0.005)
-            slowest = max(slowest, asyncio.get_running_loop().time() - began)
+            slowest = max(slowest, thread_time() - began)
 
     async with Runtime(files(tmp_path), policy=Policy.default()) as runtime:
+        await runtime.call("edit", {"file_path": "b.txt", "old_string": "a", "new_string": "b"})
         watching = asyncio.create_task(watch())
-        await runtime.call("edit", {"file_path": "a.txt", "old_string": "nowhere", "new_string": "c"})
+        await asyncio.sleep(0)
+        began = process_time()
+        await runtime.call("edit", {"file_path": "a.txt", "old_string": "text", "new_string": "c", "replace_all": True})
+        worked = process_time() - began
+        await asyncio.sleep(0.01)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
 
-    assert slowest < 2
+    assert slowest < worked / 2

@@ -121,10 +121,10 @@ def test_plain_values_are_no_secrets(value):
     ["eyJ-", "sk-", "aB", "aB1 ", "aB:", "a-", "://:", "password ", "-----BEGIN ", "bearer ", "x=", "eyJaaaaaaaa."],
 )
 def test_no_value_takes_long_to_judge(part):
-    began = time.process_time()
+    began = time.thread_time()
     secret_value(part * (30_000 // len(part)))
 
-    assert time.process_time() - began < 1
+    assert time.thread_time() - began < 1
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ from toolwright import (
     web,
 )
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 PAIRS = {"read": "read_file", "write": "write_file", "edit": "edit_file", "list": "list_files"}
 ALONE = {"delete_file", "move_file", "get_file_info"}
 WRITING = {"write", "write_file", "edit", "edit_file", "delete_file", "move_file"}

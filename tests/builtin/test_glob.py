@@ -3,7 +3,7 @@
 import os
 from contextlib import suppress
 from pathlib import Path
-from time import process_time
+from time import thread_time
 
 import pytest
 from hypothesis import given
@@ -14,6 +14,8 @@ from toolwright import Workspace
 from toolwright.builtin.globs import Glob
 from toolwright.builtin.search import search_tools
 from toolwright.core.errors import Denied, InvalidArguments
+
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
 TREE = dict.fromkeys(("a.py", "b.txt", "src/c.py", "src/d.ts", "src/deep/e.py", "src/deep/f.tsx", "lib/g.js"), "x")
 
@@ -242,10 +244,10 @@ SLOW = [
 def test_no_pattern_is_slow(pattern: str, path: str) -> None:
     glob = Glob(pattern)
 
-    began = process_time()
+    began = thread_time()
     glob(path)
 
-    assert process_time() - began < 0.5
+    assert thread_time() - began < 0.5
 
 
 @given(st.text("ab.*?[]!^-{},\\/", min_size=1, max_size=12), st.text("ab./-]", min_size=1, max_size=10))

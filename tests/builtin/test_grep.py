@@ -11,6 +11,8 @@ from toolwright import Workspace
 from toolwright.builtin import needle
 from toolwright.builtin.scope import LARGEST
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 TREE = {
     "a.py": "import os\n\ndef main(x):\n    return x + 1\n",
     "src/b.py": "# main\nMAIN = 1\n",

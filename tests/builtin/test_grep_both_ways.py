@@ -7,6 +7,7 @@ from tests.needs import needs
 
 
 @needs("bubblewrap")
+@pytest.mark.timeout(30)  # many processes, on a busy machine
 @pytest.mark.parametrize("seed", range(16))
 def test_both_ways_give_the_same_answers(seed: int) -> None:
     assert list(differences(seed)) == []

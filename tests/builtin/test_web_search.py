@@ -10,6 +10,8 @@ from toolwright import DefinitionError, Runtime
 from toolwright.builtin.search_engines import Hit, bing, brave, duckduckgo, google, searxng, tavily
 from toolwright.builtin.web import web
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 KEY = "canary-key-123"
 
 

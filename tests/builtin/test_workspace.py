@@ -14,6 +14,8 @@ from toolwright.builtin.files import files
 from toolwright.builtin.trouble import trouble
 from toolwright.builtin.workspace import ROOT, WRITES, Workspace
 
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
 
 async def call(space: Workspace, name: str, /, **arguments: Any) -> Outcome:
     async with Runtime(*(tool for tool in files(space) if tool.name == name)) as runtime:
@@ -131,7 +133,7 @@ def test_a_workspace_lets_go_of_its_folders(tmp_path: Path) -> None:
     del spaces
     gc.collect()
 
-    assert len(os.listdir("/dev/fd")) == before
+    assert len(os.listdir("/dev/fd")) <= before  # threads of other tests may have ended meanwhile
 
 
 async def test_a_closed_workspace_touches_nothing(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The command line as people use it: in a terminal of its own, in a pipe, or, where that is enough, in this process."""
 
+import codecs
 import io
 import json
 import os
@@ -24,8 +25,14 @@ from toolwright.cli.main import main
 TOOLS = Path(__file__).with_name("shop.py")
 START = "from toolwright.cli.main import main; main()"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|[\x07\r]")
-PATIENCE = 12.0
+PATIENCE = 30.0
 _numbers = count(1)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """How long processes take is the machine's affair: only what never comes to an end has failed."""
+    if item.get_closest_marker("timeout") is None:
+        item.add_marker(pytest.mark.timeout(80))
 
 
 @dataclass(frozen=True)
@@ -98,18 +105,26 @@ class Terminal:
 
         self._screen, child = pty.openpty()
         fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-        kept = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
+        # Unbuffered, a write that is interrupted, as by a process that is stopped for a moment, loses its rest.
+        changing = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONUNBUFFERED")
+        kept = {key: value for key, value in os.environ.items() if key not in changing}
         self.process = subprocess.Popen(
             command, stdin=child, stdout=child, stderr=child, cwd=folder, start_new_session=True,
-            env={**kept, "TERM": "xterm-256color", "PYTHONUNBUFFERED": "1", **environment},
+            env={**kept, "TERM": "xterm-256color", **environment},
         )  # fmt: skip
         os.close(child)
         self.raw, self._read = "", 0
+        self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode  # one may come in two parts
 
     @property
     def text(self) -> str:
         """All that was shown, without colours and cursor movements."""
         return ESCAPES.sub("", self.raw)
+
+    @property
+    def left(self) -> str:
+        """The same without the lines that were erased again: progress is drawn where a call takes a while."""
+        return ESCAPES.sub("", re.sub(r"[^\n]*\r\x1b\[2K", "", self.raw))
 
     def sees(self, pattern: str) -> str:
         """Wait until something is shown that was not there when this was last asked."""
@@ -128,7 +143,7 @@ class Terminal:
         before = len(self.text)
         for _ in range(5):
             self.types("\x03", enter=False)
-            until = time.monotonic() + 2
+            until = time.monotonic() + 5
             while self._more(until):
                 if "cancelled" in self.text[before:]:
                     return
@@ -147,7 +162,7 @@ class Terminal:
             new = os.read(self._screen, 65536)
         except OSError:  # everybody at the other end has gone
             return False
-        self.raw += new.decode(errors="replace")
+        self.raw += self._decode(new)
         return bool(new)
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 """Tools for the tests of the command line."""
 
 import asyncio
+import os
 import sys
 import time
 from typing import Any
@@ -99,13 +100,19 @@ async def broken() -> str:
 
 
 @tool
-async def bake(ctx: Context, wait: float = 0.6) -> dict[str, Any]:
-    """Bake bread, which takes a while."""
+async def bake(ctx: Context, bell: str = "") -> dict[str, Any]:
+    """Bake bread, which takes until a bell rings twice."""
     ctx.report("warming the oven")
-    await asyncio.sleep(wait)
+    await rung(bell and f"{bell}1")
     ctx.report(0.5, "half way")
-    await asyncio.sleep(wait)
+    await rung(bell and f"{bell}2")
     return {"bread": True, "slices": 12}
+
+
+async def rung(bell: str) -> None:
+    """Wait for a file of that name."""
+    while bell and not os.path.exists(bell):  # noqa: ASYNC110 - somebody else makes it
+        await asyncio.sleep(0.02)
 
 
 @tool
@@ -141,11 +148,11 @@ async def huge(form: str = "rows") -> Any:
 
 
 @tool(effects={"read"}, retries=1)
-async def flaky(ctx: Context) -> str:
-    """Work the second time."""
+async def flaky(ctx: Context, bell: str) -> str:
+    """Work the second time, once a bell rings."""
     if ctx.attempt == 1:
         raise Unavailable("Not now.", retry_after=0.1)
-    await asyncio.sleep(0.8)
+    await rung(bell)
     return "there"
 
 

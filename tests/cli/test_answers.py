@@ -20,6 +20,7 @@ from toolwright import Context, tool
 @tool(effects={"write"})
 async def write(name: str, seconds: float = 0.0) -> str:
     '''Write a file, after a while.'''
+    Path(f"{name}.begun").touch()
     await asyncio.sleep(seconds)
     Path(name).write_text("written")
     return f"Wrote {name}."
@@ -33,12 +34,14 @@ async def die(name: str) -> str:
 @tool(effects={"write"})
 async def commission(name: str, ctx: Context) -> str:
     '''Have a file written by somebody who asks first, too.'''
+    Path(f"{name}.begun").touch()
     return (await ctx.call("write", {"name": name})).text
 
 @tool(effects={"read"})
-async def nap(seconds: float) -> str:
-    '''Sleep.'''
-    await asyncio.sleep(seconds)
+async def nap(until: str) -> str:
+    '''Sleep until there is a file.'''
+    while not Path(until).exists():
+        await asyncio.sleep(0.01)
     return "rested"
 
 @tool(effects={"write"}, max_bytes=200)
@@ -80,7 +83,6 @@ def state_of(call_id):
     return asyncio.run(state_in("calls.db", call_id))
 
 
-@pytest.mark.timeout(15)
 def test_a_call_is_approved_by_another_process_than_the_one_that_made_it(piped, configured):
     [pending] = piped(*PAY).lines
     [listed] = piped("pending").lines
@@ -220,7 +222,7 @@ def test_a_call_whose_tool_is_not_here_goes_on_where_it_is(run, tmp_path, waitin
 
     async def elsewhere() -> str:
         async with assemble(None, load(shop), store="calls.db"):
-            for _ in range(300):
+            for _ in range(2_000):
                 if (state := await state_in("calls.db", call_id)) == "ended":
                     break
                 await asyncio.sleep(0.01)
@@ -246,7 +248,7 @@ def test_a_command_that_takes_up_somebody_elses_call_lets_it_end(run, more, wait
     call_id = waiting("write", "name=a.txt", "seconds=0.6")
     run("approve", call_id, "--store", "calls.db", "-t", "more.py:nap")
 
-    ran = run("call", "nap", "seconds=0.3")
+    ran = run("call", "nap", "until=a.txt.begun")
 
     assert (ran.code, ran.lines[0]["data"]) == (0, "rested")
     assert (more / "a.txt").read_text() == "written"
@@ -257,13 +259,12 @@ def test_yes_is_not_said_to_somebody_elses_questions(run, more, waiting):
     call_id = waiting("commission", "name=a.txt")
     run("approve", call_id, "--store", "calls.db", "-t", "more.py:nap")
 
-    assert run("call", "nap", "seconds=0.5", "--yes").code == 0
+    assert run("call", "nap", "until=a.txt.begun", "--yes").code == 0
 
     assert [wait["tool"] for wait in run("pending").lines] == ["write"]
     assert not (more / "a.txt").exists()
 
 
-@pytest.mark.timeout(15)
 def test_a_call_whose_process_died_waits_for_somebody_to_find_out(piped, more):
     assert piped("call", "die", "name=a.txt", "--yes").code == 9
 
@@ -275,7 +276,6 @@ def test_a_call_whose_process_died_waits_for_somebody_to_find_out(piped, more):
     assert (settled.code, settled.lines[0]["data"]) == (0, "It was written.")
 
 
-@pytest.mark.timeout(15)
 def test_a_client_tool_that_is_approved_waits_on_without_holding_up_whoever_approved(piped, more):
     [pending] = piped("call", "pick").lines
 
@@ -320,7 +320,6 @@ def test_of_a_call_that_waits_for_another_the_questions_count_on(run, configured
     assert run("settle", call_id, "Ada").lines[0]["data"] == "Ada"
 
 
-@pytest.mark.timeout(15)
 def test_what_a_person_copies_from_the_list_names_the_question(terminal, run, more, waiting):
     call_id = waiting("pick")
     run("approve", call_id)
@@ -338,7 +337,6 @@ def test_what_a_person_copies_from_the_list_names_the_question(terminal, run, mo
     assert screen.ends() == 1
 
 
-@pytest.mark.timeout(15)
 def test_the_command_that_shows_the_open_question_works_as_it_is_printed(terminal, run, more, waiting):
     call_id = waiting("pick", "-t", "more.py", "--store", "calls.db")
     run("approve", call_id, "-t", "more.py", "--store", "calls.db")
@@ -351,7 +349,6 @@ def test_the_command_that_shows_the_open_question_works_as_it_is_printed(termina
     assert run(*printed.split()[1:]).lines[0]["round"] == 2
 
 
-@pytest.mark.timeout(15)
 def test_an_answer_to_a_question_that_is_not_asked_yet_says_which_one_is(terminal, run, configured, waiting):
     call_id = waiting("pay", "amount=3", "to=Bob")
     early = run("approve", call_id, "--round", "2")
@@ -371,7 +368,6 @@ def test_a_store_on_the_command_line_takes_the_place_of_the_configurations(run, 
     assert run("pending", "--store", "other.db").lines[0]["call_id"] == call_id
 
 
-@pytest.mark.timeout(15)
 def test_the_list_is_a_table_with_everything_below_each_row(terminal, run, configured, waiting):
     long = "x" * 3000
     first = waiting("pay", json.dumps({"amount": 3, "to": "Bob", "note": "a\x1b[2J\u202eb\u00e4"}))
@@ -394,7 +390,6 @@ def test_the_list_is_a_table_with_everything_below_each_row(terminal, run, confi
     assert screen.ends() == 0
 
 
-@pytest.mark.timeout(15)
 def test_the_list_says_for_which_user_a_call_is_where_any_is_for_one(terminal, run, configured, waiting):
     anyone = waiting("pay", "amount=3", "to=Bob")
     hers = waiting("pay", "amount=4", "to=Bob", "--user", "ada\x1b[2J")
@@ -407,7 +402,6 @@ def test_the_list_says_for_which_user_a_call_is_where_any_is_for_one(terminal, r
     assert screen.ends() == 0
 
 
-@pytest.mark.timeout(15)
 def test_a_waiting_call_whose_preview_is_a_diff_shows_the_diff(terminal, run, configured, waiting):
     screen = terminal("pending", waiting("paint", "text=Closed"))
 
@@ -416,7 +410,6 @@ def test_a_waiting_call_whose_preview_is_a_diff_shows_the_diff(terminal, run, co
     assert "\x1b[32m+Closed" in screen.raw
 
 
-@pytest.mark.timeout(15)
 def test_a_pending_call_tells_a_person_how_to_answer_it_later(terminal, configured):
     screen = terminal("call", "pay", "amount=3", "to=Bob")
     screen.sees("dit: ")
@@ -427,11 +420,10 @@ def test_a_pending_call_tells_a_person_how_to_answer_it_later(terminal, configur
     assert screen.ends() == 3
 
     screen = terminal(*command[1:])
-    screen.sees(r"^Paid 3 to Bob\.\n")
     assert screen.ends() == 0
+    assert screen.left == "Paid 3 to Bob.\n"
 
 
-@pytest.mark.timeout(15)
 def test_the_commands_to_answer_with_repeat_the_options(terminal, tmp_path, shop):
     (tmp_path / "other.yaml").write_text(f"tools: [{shop}]\n")
     screen = terminal("call", "sign", "-c", "other.yaml", "--store", "my calls.db", "--json")
@@ -444,7 +436,6 @@ def test_the_commands_to_answer_with_repeat_the_options(terminal, tmp_path, shop
     assert screen.ends() == 3
 
 
-@pytest.mark.timeout(15)
 def test_a_person_sees_the_whole_of_what_an_approved_call_gave(terminal, run, more, waiting):
     screen = terminal("approve", waiting("much"))
 
@@ -453,7 +444,6 @@ def test_a_person_sees_the_whole_of_what_an_approved_call_gave(terminal, run, mo
     assert "tool_output" not in screen.text
 
 
-@pytest.mark.timeout(15)
 def test_what_came_of_an_answer_is_told_in_words(terminal, run, more, waiting):
     call_id = waiting("pay", "amount=3", "to=Bob")
     screen = terminal("approve", call_id, "--arguments", '{"amount": "much"}')
@@ -474,7 +464,6 @@ def test_what_came_of_an_answer_is_told_in_words(terminal, run, more, waiting):
     assert screen.ends() == 3
 
 
-@pytest.mark.timeout(15)
 def test_it_is_the_same_on_postgresql(run, tmp_path, shop, postgres_address, monkeypatch):
     (tmp_path / "toolwright.yaml").write_text(f"tools: [{shop}]\nstore: ${{STORE}}\n")
     monkeypatch.setenv("STORE", postgres_address)
@@ -514,7 +503,6 @@ def proxied(tmp_path, ready):
     return tmp_path
 
 
-@pytest.mark.timeout(30)  # each command starts a server of its own
 def test_an_approval_that_a_server_asks_for_is_approved_once_and_not_for_good(run, proxied, waiting):
     ran = run("approve", waiting("shop__pay", "amount=3"))
 
@@ -522,14 +510,12 @@ def test_an_approval_that_a_server_asks_for_is_approved_once_and_not_for_good(ru
     assert run("call", "shop__pay", "amount=3").code == 3
 
 
-@pytest.mark.timeout(30)
 def test_an_approval_that_a_server_asks_for_can_be_given_for_good(run, proxied, waiting):
     assert run("approve", waiting("shop__pay", "amount=3"), "--always").code == 0
 
     assert run("call", "shop__pay", "amount=4").lines[0]["text"] == "Paid 4."
 
 
-@pytest.mark.timeout(30)
 def test_an_approval_that_a_server_asks_for_can_be_rejected(run, proxied, waiting):
     ran = run("reject", waiting("shop__pay", "amount=3"))
 
@@ -537,7 +523,6 @@ def test_an_approval_that_a_server_asks_for_can_be_rejected(run, proxied, waitin
     assert "rejected by the user" in ran.lines[0]["text"]
 
 
-@pytest.mark.timeout(30)
 def test_a_person_who_rejects_an_approval_that_a_server_asks_for_is_told_in_its_words(terminal, run, proxied, waiting):
     screen = terminal("reject", waiting("shop__pay", "amount=3"))
 

@@ -4,6 +4,7 @@ import getpass
 import json
 import os
 import sqlite3
+import time
 
 import pytest
 
@@ -75,7 +76,7 @@ def test_a_call_is_shown_with_who_answered_it(terminal, run, configured, waiting
     [told] = run("show", call_id).lines
     screen = terminal("show", call_id)
 
-    screen.sees(r"\d s ago: pending \(approval\) *\n +\d s ago: settled \(approve\) by Grace *\n")
+    screen.sees(r"\d s ago: pending \(approval\) *\n +\d+ s ago: settled \(approve\) by Grace *\n")
     assert screen.ends() == 0
     assert [each["by"] for each in told["journal"]] == [None, "Grace", None]
 
@@ -173,7 +174,6 @@ def test_a_call_that_has_ended_is_not_cancelled(run, configured, waiting):
     assert run("show", call_id).lines[0]["outcome"]["data"] == "Paid 3 to Bob."
 
 
-@pytest.mark.timeout(15)
 def test_a_call_that_runs_elsewhere_is_shown_and_left_alone(run, more, ready):
     import subprocess
 
@@ -181,6 +181,7 @@ def test_a_call_that_runs_elsewhere_is_shown_and_left_alone(run, more, ready):
     with subprocess.Popen(command, cwd=more, stdout=subprocess.PIPE, text=True) as process:
         while not (more / "here").exists():
             assert process.poll() is None
+            time.sleep(0.01)
         [(call_id,)] = rows("SELECT call_id FROM ledger WHERE state = 'running'")
         [told] = run("show", call_id).lines
         cancelled = run("cancel", call_id)
@@ -192,7 +193,6 @@ def test_a_call_that_runs_elsewhere_is_shown_and_left_alone(run, more, ready):
     assert json.loads(out)["data"] == "gone"
 
 
-@pytest.mark.timeout(15)
 def test_a_call_that_may_have_happened_is_settled_and_not_cancelled(piped, run, more, terminal):
     [pending] = piped("call", "die").lines
     call_id = pending["call_id"]
@@ -210,7 +210,6 @@ def test_a_call_that_may_have_happened_is_settled_and_not_cancelled(piped, run, 
     assert run("settle", call_id, "It did.", "--round", "2").code == 0
 
 
-@pytest.mark.timeout(15)
 def test_a_person_sees_everything_of_a_call_and_how_to_answer_it(terminal, run, more, waiting):
     call_id = waiting("pick", "--user", "a\x1b[2Jda")
 

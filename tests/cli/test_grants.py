@@ -84,7 +84,6 @@ def test_without_a_store_the_error_says_how_to_have_one(run, command):
     assert (ran.code, "name one with --store toolwright.db" in ran.err) == (2, True)
 
 
-@pytest.mark.timeout(15)
 def test_a_person_sees_a_table_and_what_revoking_means(terminal, run, granted):
     granted("ada", "")
 
@@ -103,7 +102,6 @@ def test_a_person_sees_a_table_and_what_revoking_means(terminal, run, granted):
     assert screen.ends() == 0
 
 
-@pytest.mark.timeout(15)
 def test_it_is_the_same_on_postgresql(run, tmp_path, shop, postgres_address):
     (tmp_path / "toolwright.yaml").write_text(json.dumps({"tools": [shop], "store": postgres_address}))
     [pending] = run(*PAY).lines

@@ -146,7 +146,6 @@ def test_a_huge_change_is_shown_whole_and_soon():
     assert sum(line.startswith("+") and '"type": "integer"' in line for line in lines) == 10_000
 
 
-@pytest.mark.timeout(15)
 def test_people_get_a_diff_in_colour_in_which_nothing_acts_on_the_terminal(terminal, changed):
     screen = terminal("lock", "diff", "git/log")
 
@@ -259,7 +258,6 @@ def test_another_server_is_accepted_by_its_name(run, lock):
     assert lock.look("git", f"{GIT}@2", [LOG]) == {}
 
 
-@pytest.mark.timeout(15)
 def test_a_person_sees_each_change_and_says_yes_or_no(terminal, changed):
     screen = terminal("lock", "accept")
 
@@ -275,7 +273,6 @@ def test_a_person_sees_each_change_and_says_yes_or_no(terminal, changed):
     assert [change.tool for change in changed.changes()] == ["log"]
 
 
-@pytest.mark.timeout(15)
 def test_what_changes_while_a_person_reads_is_not_accepted(terminal, changed):
     screen = terminal("lock", "accept", "git/log")
     screen.sees(r"Accept it\? \[y\]es, \[n\]o: ")
@@ -287,7 +284,6 @@ def test_what_changes_while_a_person_reads_is_not_accepted(terminal, changed):
     assert len(changed.changes()) == 2
 
 
-@pytest.mark.timeout(15)
 def test_a_person_who_leaves_has_accepted_nothing(terminal, changed):
     screen = terminal("lock", "accept")
     screen.sees(r"Accept it\? \[y\]es, \[n\]o: ")

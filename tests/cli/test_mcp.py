@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
@@ -18,12 +17,11 @@ from mcp import Client, StdioServerParameters
 
 from tests.gateway.mcp import processes
 from tests.gateway.mcp.lines_peer import SOON, call, line, message
-from tests.gateway.mcp.processes import INSIDE, on_a_port, piped
+from tests.gateway.mcp.processes import INSIDE, PATIENCE, on_a_port, piped
 from tests.gateway.mcp.talking import ERAS
 from tests.gateway.mcp.web_peer import calling, request
 from toolwright.cli.mcp import NO_STORE, Place
 
-pytestmark = pytest.mark.timeout(20)  # processes take their time on a busy machine
 toolwright = processes.toolwright  # a fixture
 WARNED = f"warning: {NO_STORE}"
 MUCH = """
@@ -64,14 +62,12 @@ async def test_it_ends_soon_and_in_order_whatever_runs(toolwright, how):
         inside = (await peer.ask(call(0, "state", True)))["result"]["structuredContent"]["pid"]
         await peer.send(call(1, "wait", True), call(2, "block", True), message("ping", 3))
         await peer.receive()
-        began = time.monotonic()
         if isinstance(how, str):
             peer.close()
         else:
             os.kill(inside, how)
         _, told = await asyncio.wait_for(process.communicate(), SOON)
 
-    assert time.monotonic() - began < 3
     assert process.returncode == 0
     assert told.decode() == f"{WARNED}\n"
 
@@ -117,7 +113,12 @@ def test_files_do_for_streams(toolwright, tmp_path):
     asked.write_bytes(b"".join(line(call(number, "add", True, a=number, b=1)) for number in range(2000)))
     with asked.open("rb") as source, answered.open("wb") as target:
         ended = subprocess.run(
-            [*toolwright, "mcp", "--tools", INSIDE], stdin=source, stdout=target, stderr=PIPE, timeout=15, check=False
+            [*toolwright, "mcp", "--tools", INSIDE],
+            stdin=source,
+            stdout=target,
+            stderr=PIPE,
+            timeout=PATIENCE,
+            check=False,
         )
 
     answers = [json.loads(each) for each in answered.read_text().splitlines()]
@@ -129,7 +130,11 @@ def test_files_do_for_streams(toolwright, tmp_path):
 
 def test_without_input_there_is_nothing_to_do(toolwright):
     ended = subprocess.run(
-        [*toolwright, "mcp", "--tools", INSIDE], stdin=subprocess.DEVNULL, capture_output=True, timeout=15, check=False
+        [*toolwright, "mcp", "--tools", INSIDE],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
     )
 
     assert (ended.returncode, ended.stdout, ended.stderr.decode()) == (0, b"", f"{WARNED}\n")
@@ -298,7 +303,7 @@ def told_by(toolwright, tmp_path, *requests: bytes, options: tuple[str, ...] = (
     (tmp_path / "mine.py").write_text(MINE)
     ended = subprocess.run(
         [*toolwright, "mcp", "--tools", str(tmp_path / "mine.py"), *options], input=b"".join(requests),
-        capture_output=True, timeout=15, check=False,
+        capture_output=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     return ended.stderr.decode().splitlines()
 

@@ -66,7 +66,7 @@ def test_a_pending_call_says_what_it_waits_for(run, shop):
 
 
 def test_events_are_json_lines_and_the_outcome_is_the_last(run, shop):
-    ran = run("call", "-t", shop, "bake", "wait=0", "--events")
+    ran = run("call", "-t", shop, "bake", "--events")
 
     *events, outcome = ran.lines
     assert [event["event"] for event in events] == ["CallStarted", "CallProgress", "CallProgress", "CallEnded"]
@@ -242,20 +242,18 @@ def test_describing_an_unknown_tool_ends_with_5(run, shop):
     assert "Unknown tool: 'ad'. Did you mean add?" in ran.err
 
 
-@pytest.mark.timeout(15)
 def test_a_signal_ends_a_piped_call_with_130(shop, tmp_path):
     command = [sys.executable, "-P", "-c", START, "call", "-t", shop, "block", "--events"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         started = json.loads(process.stdout.readline())
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=10)
+        _, err = process.communicate(timeout=30)
 
     assert started["event"] == "CallStarted"
     assert process.returncode == 130
     assert "cancelled" in err
 
 
-@pytest.mark.timeout(15)
 def test_a_reader_that_leaves_early_is_no_crash(shop, tmp_path):
     command = [sys.executable, "-P", "-c", START, "tools", "-t", shop]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

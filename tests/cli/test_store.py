@@ -159,7 +159,6 @@ def test_a_head_noted_earlier_has_to_be_in_the_chain(run, used):
     assert run("audit", "verify", "--head", "abc").code == 2
 
 
-@pytest.mark.timeout(15)
 def test_people_get_words(terminal, used):
     screen = terminal("store", "info")
     screen.sees(r"store +calls\.db *\nversion +2, the newest *\nsize +\d+\.\d kB *\nopen waits +1 *\n")

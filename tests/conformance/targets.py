@@ -19,7 +19,7 @@ from tests.conformance.suite import Result
 
 AT_ONCE = 4
 """Parts of the suite; they spend most of the time waiting."""
-TRIES = 2
+TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)

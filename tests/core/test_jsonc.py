@@ -63,8 +63,8 @@ def test_what_is_plain_already_stays_and_every_way_is_found(value, indent):
 
 @pytest.mark.parametrize("text", ["/*", '"\\', ",", ", ", "/", '"', "/*/", '[{"a":'])
 def test_nonsense_takes_no_time(text):
-    began = time.perf_counter()
+    began = time.process_time()
 
     plain(text * 50_000)
 
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2

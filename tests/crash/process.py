@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
-import json
 import os
 import threading
 from collections.abc import Awaitable, Callable
@@ -60,7 +59,7 @@ def live(life: Life) -> None:
     if life.broken is not None:
         broken.WAYS[life.broken]()
     asyncio.run(_live(life))
-    (folder / f"points-{life.part}").write_text(json.dumps(WORLD.points.names))
+    WORLD.note(f"points-{life.part}", WORLD.points.names)
 
 
 def warm() -> None:

@@ -22,7 +22,7 @@ from tests.crash.zygote import Zygote
 from tests.postgres import serving
 from tests.room import ROOM
 
-DYING = 10.0
+DYING = 30.0
 """Seconds that its processes have to notice that the first of them is gone."""
 
 _one_at_a_time = Lock()  # the wheel's own lock is for processes, and not for threads

@@ -47,9 +47,9 @@ def test_a_second_runtime_on_the_same_file_goes_on_and_takes_over(harness, start
 
 
 def test_a_process_may_be_killed_at_any_moment_at_all(harness):
-    chance = random.Random(SEED)
+    chance, tally = random.Random(SEED), Tally()
 
-    tally = harness.run_each([(chance.choice(NAMES), Death(after=chance.uniform(0, 0.06))) for _ in range(25)])
+    while tally.runs < 25 or tally.killed < 10:  # who is quick is over when it should die
+        tally += harness.run_each([(chance.choice(NAMES), Death(after=chance.uniform(0, 0.06))) for _ in range(5)])
 
-    assert tally.problems == []
-    assert tally.killed >= 10
+        assert tally.problems == []

@@ -12,6 +12,8 @@ import pytest
 from toolwright import Context, Done, Outcome, Pending, Runtime, Store, tool
 from toolwright.store.database import StoreUnavailable
 
+pytestmark = pytest.mark.timeout(30)  # the runtime tries again by itself, and a busy machine takes its time
+
 
 @tool(effects={"write"}, confirm=True)
 async def wire(to: str) -> str:

@@ -119,7 +119,7 @@ def marked(example: Example) -> object:
     return pytest.param(example, marks=[needs(what) for what in wanted], id=str(example))
 
 
-@pytest.mark.timeout(30)  # some start a server, which takes seconds to load
+@pytest.mark.timeout(80)  # some start a server, which takes seconds to load
 @pytest.mark.parametrize("example", [marked(e) for page in PAGES if page.exists() for e in examples_in(page)])
 def test_an_example_in_the_docs_works(example, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from toolwright import Context, Done, Failed, Outcome, Pending, Runtime, Tool, tool
+from toolwright import Context, Done, Failed, Outcome, Pending, Runtime, Store, Tool, tool
 from toolwright.store.database import Row
 
 
@@ -65,7 +65,7 @@ def ask(**options: Any) -> Tool[..., Any]:
     return tool.client("ask", "Ask the person.", **{"reply": "later", **options})
 
 
-async def until(true: Callable[[], Awaitable[Any] | Any], seconds: float = 10.0) -> Any:
+async def until(true: Callable[[], Awaitable[Any] | Any], seconds: float = 25.0) -> Any:
     """Give other runtimes, threads and processes the time to get there; what was found."""
     async with asyncio.timeout(seconds):
         while True:
@@ -92,6 +92,17 @@ async def state(runtime: Runtime, call_id: str) -> str:
     """The state of a call in the ledger."""
     rows = await read(runtime, "SELECT state FROM ledger WHERE call_id = :id", id=call_id)
     return str(rows[0]["state"]) if rows else "absent"
+
+
+async def seen_dead(address: str) -> None:
+    """A server hears a little later than others that a process has died, and until then its locks are held."""
+    async with Store.open(address) as store:
+        await until(lambda: _nobody_alive(store))
+
+
+async def _nobody_alive(store: Store) -> bool:
+    owners = [row["owner"] for row in await store.database.read("SELECT owner FROM owners")]
+    return not await store.database.alive(owners)
 
 
 async def died(runtime: Runtime, call_id: str, *, known: bool = True, state: str | None = None) -> None:

@@ -59,11 +59,24 @@ async def call(address: str, name: str, call_id: str, amount: str) -> None:
         say(**told(outcome))
 
 
+def looks_once() -> asyncio.Event:
+    """Set when a keeper has looked after its store for the first time, and holds no lock on it any more."""
+    beat, looked = keeper.Keeper._beat, asyncio.Event()
+
+    async def beaten(self: keeper.Keeper) -> None:
+        await beat(self)
+        looked.set()
+
+    keeper.Keeper._beat = beaten  # type: ignore[method-assign]
+    return looked
+
+
 async def pause(address: str, call_id: str, amount: str) -> None:
     """The same, in a process that sees nothing but its own call until it is done: it will be stopped for a while."""
     owners.LEASE, keeper.BEAT = 0.4, 1_000.0
+    looked = looks_once()
     async with Runtime(pay, store=address) as runtime:
-        await asyncio.sleep(0.2)  # by now it has looked after its store, and holds no lock on it
+        await looked.wait()
         say(**told(await runtime.call("pay", {"amount": int(amount)}, call_id=call_id)))
 
 

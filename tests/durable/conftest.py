@@ -21,6 +21,7 @@ import pytest
 from tests.postgres import Schemas
 from tests.room import tmp_path as tmp_path
 from toolwright.store import postgres as driver
+from toolwright.store import postgres_pool
 
 POSTGRES = pytest.param("postgres", marks=pytest.mark.long)
 EVERYWHERE = pytest.mark.parametrize("address", ["sqlite", "postgres"], indirect=True)
@@ -69,6 +70,12 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "SETTLING", 0.0)
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine the last of a thousand who ask at once waits for long."""
+    monkeypatch.setattr(postgres_pool, "PATIENCE", 60.0)
+
+
 class Child:
     """Another process on the same store."""
 
@@ -78,7 +85,7 @@ class Child:
     async def says(self) -> dict[str, Any]:
         """The next thing that it tells."""
         assert self._process.stdout is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             line = await self._process.stdout.readline()
         assert line, "the process has ended"
         return json.loads(line)

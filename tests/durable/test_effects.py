@@ -8,7 +8,7 @@ from unittest.mock import AsyncMock, patch
 
 import pytest
 
-from tests.durable.bank import Bank, died, done, failed, pending, read, state, until
+from tests.durable.bank import Bank, died, done, failed, pending, read, seen_dead, state, until
 from toolwright import Context, Done, Failed, Pending, Runtime, tool
 from toolwright.runtime.keeper import Keeper
 
@@ -19,6 +19,7 @@ async def test_a_killed_process_leaves_an_unknown_effect_that_a_person_settles_o
     async with child("call", address, "pay", "c1", "5") as process:
         started = await process.says()
         await process.kill()
+    await seen_dead(address)
 
     bank = Bank()
     async with Runtime(bank, store=address) as runtime:
@@ -45,6 +46,7 @@ async def test_an_approved_call_of_a_killed_process_is_unknown_and_never_runs_ag
     async with child("call", address, "transfer", "c1", "5") as process:
         await process.says()
         await process.kill()
+    await seen_dead(address)
 
     bank = Bank()
     async with Runtime(bank, store=address) as runtime:
@@ -365,7 +367,7 @@ async def test_two_who_find_out_at_once_let_it_run_once(address: str) -> None:
         both += 1
         if both == 2:
             met.set()
-        await asyncio.wait_for(met.wait(), 3)
+        await asyncio.wait_for(met.wait(), 20)
         return False
 
     books = Ledger(says, confirm=True)

@@ -21,13 +21,13 @@ pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the 
 async def test_a_process_that_was_paused_beyond_its_lease_cannot_overwrite(
     address: str, child: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owners, "LEASE", 0.4)
     monkeypatch.setattr(keeper, "SEAL", 0.05)
     bank = Bank()
     async with child("pause", address, "c1", "5") as process, Runtime(bank, store=address) as runtime:
         await process.says()
         process.signal(signal.SIGSTOP)
         running = await state(runtime, "c1")
+        monkeypatch.setattr(owners, "LEASE", 0.4)  # until now it would have been waited for much longer than its lease
         await until(lambda: _is(runtime, "c1", "unknown"))
         unknown = await runtime.call("pay", {"amount": 5}, call_id="c1")
         settled = await runtime.settle("c1", "settled by hand")
@@ -50,7 +50,7 @@ async def _is(runtime: Runtime, call_id: str, expected: str) -> bool:
 
 
 async def test_an_owner_who_gives_signs_of_life_keeps_its_calls(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owners, "LEASE", 0.6)
+    monkeypatch.setattr(owners, "LEASE", 1.5)
     monkeypatch.setattr(keeper, "SEAL", 0.05)
     monkeypatch.setattr(keeper, "BEAT", 0.05)
     bank = Bank()
@@ -58,7 +58,7 @@ async def test_an_owner_who_gives_signs_of_life_keeps_its_calls(address: str, mo
     async with Runtime(bank, store=address) as here, Runtime(bank, store=address) as other:
         calling = asyncio.create_task(here.call("pay", {"amount": 5}, call_id="c1"))
         await bank.started.wait()
-        await asyncio.sleep(1.5)  # several leases
+        await asyncio.sleep(3)  # one who gave none would be given up after one and a half leases
         assert await state(other, "c1") == "running"
         bank.gate.set()
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.durable.bank import Bank, ask, done, failed, id_of, read, state, until
-from toolwright import Runtime
+from tests.durable.bank import Bank, ask, done, failed, id_of, read, seen_dead, state, until
+from toolwright import Context, Pending, Queue, Runtime, tool
 from toolwright.runtime import keeper, unwritten
 from toolwright.store.database import Statement, StoreUnavailable
 
@@ -19,8 +19,7 @@ async def test_what_is_acknowledged_is_what_is_kept_when_the_disk_is_full(file: 
     async with child("full", file) as process:
         for name in ("quick", "slow"):
             before, during = await process.says(), await process.says()
-            await asyncio.sleep(0.5)  # room came back, and what was left is written
-            process.tell()
+            process.tell()  # room came back, and what was left is written
             after = await process.says()
 
             for refused in (before["refused"], before["unnamed"], before["approved"]):
@@ -148,8 +147,6 @@ async def test_an_answer_that_could_not_be_written_leaves_the_wait_open(address:
 
 
 async def test_a_wait_that_could_not_be_written_is_there_when_the_store_is(address: str) -> None:
-    from toolwright import Context, Pending, tool
-
     started, gate = asyncio.Event(), asyncio.Event()
 
     @tool(effects={"write"})
@@ -180,6 +177,7 @@ async def test_a_runtime_can_be_closed_while_its_store_is_away(address: str) -> 
     with Broken(runtime):
         await runtime.close()
     assert failed(await calling, "cancelled").executed
+    await seen_dead(address)
 
     async with Runtime(bank, store=address) as next_one:
         failed(await next_one.call("pay", {"amount": 5}, call_id="c1"), "unknown_effect")
@@ -197,3 +195,30 @@ async def test_one_outcome_that_cannot_be_written_keeps_no_other_from_being_writ
             failed(await calling, "unknown_effect")
         await until(lambda: _is(runtime, "c1", "ended"))
         runtime.parts.ledger.unwritten.clear()
+
+
+async def test_a_yes_that_is_said_again_is_not_put_back_by_what_was_left_of_the_first(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "BEAT", 1_000.0)
+    bank = Bank()
+    bank.gate.clear()
+
+    @tool(effects={"write"}, confirm=True, queue="one")
+    async def send(ctx: Context) -> str:
+        """Send, one at a time."""
+        return await bank._move(ctx, 1, "bob")
+
+    async with Runtime(send, store=address, queues={"one": Queue(1)}) as runtime:
+        for call_id in ("c1", "c2"):
+            await runtime.call("send", call_id=call_id)
+        with Broken(runtime):
+            failed(await runtime.approve("c2"), "unavailable")
+        first = asyncio.create_task(runtime.approve("c1"))
+        await bank.started.wait()
+        second = asyncio.create_task(runtime.approve("c2"))
+        await until(lambda: runtime.queues()["one"].waiting)
+        await runtime.parts.ledger.unwritten.retry()
+        bank.gate.set()
+
+        assert [done(await first), done(await second)] == ["sent 1 to bob"] * 2

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.durable.bank import Bank, ask, failed, id_of, read
+from tests.durable.bank import Bank, ask, died, failed, id_of, read
 from tests.durable.conftest import EVERYWHERE
 from tests.durable.submitters import SUBMITTERS, submitted
-from toolwright import Done, Runtime
+from toolwright import Done, Runtime, Store
 from toolwright.core.events import CallResumed, CallSettled
 
 pytestmark = [EVERYWHERE, pytest.mark.timeout(30)]  # the first test on PostgreSQL starts the server
 
 
-@pytest.mark.parametrize("calls", [10, pytest.param(100, marks=[pytest.mark.long, pytest.mark.timeout(90)])])
+@pytest.mark.parametrize("calls", [10, pytest.param(100, marks=[pytest.mark.long, pytest.mark.timeout(85)])])
 async def test_fifty_submitters_of_each_call_have_one_winner(address: str, calls: int) -> None:
     """`python -m tests.durable.submitters` does it for ten thousand calls."""
     counts = await submitted(address, calls)
@@ -90,3 +90,14 @@ async def test_calls_without_an_id_all_run_however_many_there_are(address: str) 
 
     assert [outcome.data for outcome in outcomes if outcome.ok] == [f"sent {n} to ann" for n in range(200)]
     assert [(row["state"], row["number"]) for row in rows] == [("ended", 200)]
+
+
+async def test_of_many_who_find_at_once_that_somebody_died_one_tells_of_it(address: str) -> None:
+    async with Runtime(Bank(), store=address) as runtime, Store.open(address) as one, Store.open(address) as other:
+        for number in range(5):
+            await runtime.call("transfer", {"amount": 5}, call_id=f"c{number}")
+            await died(runtime, f"c{number}", known=False, state="running")
+            await asyncio.gather(*(store.owners.bury("") for store in (one, other, one, other)))
+        rows = await read(runtime, "SELECT call_id FROM audit WHERE kind = 'recovered' ORDER BY call_id")
+
+    assert [row["call_id"] for row in rows] == [f"c{number}" for number in range(5)]

@@ -218,7 +218,7 @@ async def test_a_caller_who_waits_is_never_told_that_nobody_knows(address: str) 
             await until(lambda call_id=call_id: _waits(other, call_id))
             refused = Failed("failed", "no pin")
             await asyncio.gather(one.settle(call_id, "1234"), other.settle(call_id, refused))
-            outcome = await asyncio.wait_for(calling, 10)
+            outcome = await asyncio.wait_for(calling, 25)
             await until(lambda call_id=call_id: ended(one, call_id))
 
             assert isinstance(outcome, Pending) or outcome.text in ("sent to ann", refused.text)

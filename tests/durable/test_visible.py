@@ -294,7 +294,7 @@ async def test_a_second_runtime_follows_what_the_first_one_does(address):
         following = asyncio.create_task(follow())
         call_id = id_of(await first.scope(space="team").call("transfer", {"amount": 5}))
         done(await first.approve(call_id))
-        await asyncio.wait_for(following, 10)
+        await asyncio.wait_for(following, 25)
 
     assert kinds == ["tool-call.start", "message.amended", "message.amended", "tool-call.complete"]
 

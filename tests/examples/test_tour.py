@@ -1,5 +1,6 @@
 """The tour, as a pipe and as a person at a terminal see it."""
 
+import codecs
 import os
 import pty
 import signal
@@ -13,9 +14,11 @@ from select import select
 
 import pytest
 
-pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+pytestmark = pytest.mark.timeout(80)  # some of these have much to do, and a busy machine takes its time
 
 TOUR = Path(__file__).parents[2] / "examples" / "tour.py"
+SOON = 20.0
+"""Seconds within which what has to be shown is shown."""
 
 
 class Terminal:
@@ -24,8 +27,9 @@ class Terminal:
     def __init__(self, process: subprocess.Popen[bytes], screen: int) -> None:
         self.process, self._screen = process, screen
         self.shown = ""
+        self._decode = codecs.getincrementaldecoder("utf-8")().decode  # a character may come in two parts
 
-    def until(self, text: str, seconds: float = 4.0) -> str:
+    def until(self, text: str, seconds: float = SOON) -> str:
         """What was shown up to and with the text, since the last time."""
         if not self._shows(text, seconds):
             pytest.fail(f"{text!r} was not shown, only: {self.shown}")
@@ -38,7 +42,7 @@ class Terminal:
             if not select([self._screen], [], [], max(end - time.monotonic(), 0.0))[0]:
                 return False
             try:
-                self.shown += os.read(self._screen, 65_536).decode()
+                self.shown += self._decode(os.read(self._screen, 65_536))
             except OSError:  # the other side of the terminal is closed
                 return False
         return True
@@ -47,7 +51,7 @@ class Terminal:
         """Ctrl-C; again where it came in the very moment between showing a question and waiting for its answer."""
         for _ in range(3):
             self.process.send_signal(signal.SIGINT)
-            if self._shows("Goodbye.", 1.0):
+            if self._shows("Goodbye.", 5.0):
                 break
         return self.until("Goodbye.", 0.0)
 
@@ -64,7 +68,7 @@ def on_a_terminal() -> Iterator[Terminal]:
     os.close(inner)
     try:
         yield Terminal(process, screen)
-        assert process.wait(4.0) == 0
+        assert process.wait(SOON) == 0
     finally:
         process.kill()
         process.wait()
@@ -72,7 +76,7 @@ def on_a_terminal() -> Iterator[Terminal]:
 
 
 def test_without_a_terminal_every_stop_is_visited_once():
-    run = subprocess.run([sys.executable, str(TOUR)], input="", capture_output=True, text=True, timeout=5, check=True)
+    run = subprocess.run([sys.executable, str(TOUR)], input="", capture_output=True, text=True, check=True)
 
     assert run.stderr == ""
     for shown in (

@@ -32,7 +32,7 @@ async def test_limits_written_in_camel_case_and_milliseconds_hold_for_every_call
         """Never answer."""
         await asyncio.Event().wait()
 
-    @tool
+    @tool(timeout="1m")
     async def big() -> str:
         """Give much."""
         return "x" * 1_001

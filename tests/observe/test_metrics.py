@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from toolwright import Queue, Runtime, ToolError, tool
 from toolwright.observe import metrics
-from toolwright.testing import settle
+from toolwright.testing import ManualClock, settle
 
 
 @tool
@@ -105,16 +105,20 @@ async def test_gauges_show_the_runtime_as_it_is_when_somebody_looks() -> None:
 
 
 async def test_a_thread_that_was_left_behind_shows_until_it_ends() -> None:
-    release, registry = threading.Event(), CollectorRegistry()
+    began, release, clock, registry = threading.Event(), threading.Event(), ManualClock(), CollectorRegistry()
 
     @tool
     def stuck() -> None:
         """Block a thread."""
+        began.set()
         release.wait()
 
-    async with Runtime(stuck) as runtime:
+    async with Runtime(stuck, clock=clock) as runtime:
         metrics(runtime, registry)
-        await runtime.call("stuck", timeout=0.01)
+        calling = asyncio.create_task(runtime.call("stuck", timeout=5))
+        await asyncio.to_thread(began.wait)
+        await clock.advance(6)
+        await calling
         left = scraped(registry)
         release.set()
 

@@ -416,9 +416,14 @@ async def test_the_same_id_at_the_same_time_has_two_spans_that_both_end() -> Non
 
 
 async def test_cancelled_calls_leave_no_span_open_and_no_context_behind() -> None:
+    asleep: list[int] = []
+
     @tool
     async def sleep() -> None:
         """Never end."""
+        asleep.append(1)
+        if len(asleep) == 2:
+            limit.reschedule(0)
         await asyncio.Event().wait()
 
     @tool
@@ -430,7 +435,7 @@ async def test_cancelled_calls_leave_no_span_open_and_no_context_behind() -> Non
         with spans_of(runtime) as exported:
             before = context.get_current()
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.01):
+                async with asyncio.timeout(None) as limit:
                     await runtime.call("outer")
             assert context.get_current() is before
 

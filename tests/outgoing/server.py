@@ -6,8 +6,8 @@ import asyncio
 import socket
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
@@ -185,6 +185,15 @@ async def online(
         client = make(**{"resolver": names, "dialer": dials, **settings})
         async with client:
             yield server, client
+
+
+@contextmanager
+def port_of_nobody() -> Iterator[int]:
+    """A port at which nobody listens, and which nobody is given meanwhile who does not ask for it."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 def only_loopback(monkeypatch: Any) -> None:

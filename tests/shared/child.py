@@ -9,6 +9,7 @@ import sys
 import time
 from typing import Any
 
+from tests.durable.child import looks_once
 from toolwright import Context, Queue, Runtime, tool
 from toolwright.runtime import keeper
 from toolwright.store import owners, postgres
@@ -24,19 +25,19 @@ async def heard() -> str:
     return (await asyncio.to_thread(sys.stdin.readline)).strip()
 
 
-async def work(address: str, log: str, numbers: str) -> None:
-    """Make many calls at once, and write down when each starts and ends."""
+async def work(address: str, log: str, numbers: str, endless: str = "") -> None:
+    """Make many calls at once, and write down when each starts and ends; one may never end."""
     keeper.SEAL, postgres.SETTLING = 0.1, 0.0
     notes = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def note(what: str, number: int) -> None:
-        os.write(notes, f"{what} {os.getpid()} {number} {time.monotonic_ns()}\n".encode())
+        os.write(notes, f"\n{what} {os.getpid()} {number} {time.monotonic_ns()} ;\n".encode())
 
     @tool(queue="narrow", effects={"read"})
     async def step(number: int) -> int:
         """Take a few milliseconds."""
         note("start", number)
-        await asyncio.sleep(0.004)
+        await asyncio.sleep(0.004 if str(number) != endless else 1_000)
         note("end", number)
         return number
 
@@ -59,8 +60,9 @@ async def pause(address: str, call_id: str) -> None:
         await heard()
         return f"paid {amount}, late"
 
+    looked = looks_once()
     async with Runtime(pay, store=address, queues={"narrow": Queue(concurrent=1, shared=True)}) as runtime:
-        await asyncio.sleep(0.2)  # by now it has looked after its store, and holds no lock on it
+        await looked.wait()
         outcome = await runtime.call("pay", {"amount": 5}, call_id=call_id)
         say(outcome=outcome.text, in_use=runtime.queues()["narrow"].in_use)
         await heard()

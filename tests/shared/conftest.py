@@ -12,6 +12,7 @@ import pytest
 from tests.durable.conftest import fresh, started
 from tests.room import tmp_path as tmp_path
 from toolwright.store import postgres as driver
+from toolwright.store import postgres_pool
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -24,6 +25,12 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server of the tests has only just started, and yet everybody is back."""
     monkeypatch.setattr(driver, "SETTLING", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine the last of a thousand who ask at once waits for long."""
+    monkeypatch.setattr(postgres_pool, "PATIENCE", 60.0)
 
 
 @pytest.fixture

@@ -35,8 +35,8 @@ async def test_no_window_contains_more_starts_than_the_rate_in_all_runtimes_toge
 
     assert all(outcome.ok for outcome in outcomes)
     assert len(starts) == 60
-    assert all(later - earlier >= 0.3 for earlier, later in zip(starts, starts[20:], strict=False))
-    assert starts[-1] - starts[0] < 20 * 0.3  # two would do; a busy machine takes its time
+    assert all(later - earlier > 0.299_999 for earlier, later in zip(starts, starts[20:], strict=False))
+    assert starts[-1] - starts[0] < 50 * 0.3  # two would do; a busy machine takes its time
 
 
 async def test_starts_are_forgotten_when_they_count_no_more(address: str) -> None:

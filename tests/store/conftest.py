@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.durable.conftest import fresh
+from tests.durable.conftest import patient as patient
 from tests.room import tmp_path as tmp_path
 
 

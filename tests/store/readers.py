@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from toolwright import Store
+from toolwright.store import postgres_pool
 from toolwright.store.streams import of_space
 
 
@@ -87,6 +88,7 @@ async def _started(address: str, sender: str, count: int) -> asyncio.subprocess.
 
 async def post(address: str, sender: str, count: int) -> None:
     """The story of a writer."""
+    postgres_pool.PATIENCE = 60.0
     async with Store.open(address) as store:
         sys.stdout.write("ready\n")
         sys.stdout.flush()

@@ -30,7 +30,7 @@ async def listening(database: AnyDatabase) -> AsyncIterator[asyncio.Event]:
     heard = asyncio.Event()
     stop = database.on_announce(heard.set)
     try:
-        await asyncio.wait_for(heard.wait(), 5)
+        await asyncio.wait_for(heard.wait(), 20)
         heard.clear()
         yield heard
     finally:
@@ -69,8 +69,8 @@ async def test_an_announcement_reaches_others_and_oneself(postgres_address):
     ):
         await first.write([ANNOUNCE])
 
-        await asyncio.wait_for(by_first.wait(), 5)
-        await asyncio.wait_for(by_second.wait(), 5)
+        await asyncio.wait_for(by_first.wait(), 20)
+        await asyncio.wait_for(by_second.wait(), 20)
 
 
 async def test_a_write_that_was_undone_announces_nothing(postgres_address):
@@ -89,7 +89,7 @@ async def test_whoever_stopped_listening_is_not_called(postgres_address):
         async with listening(database) as heard:
             stopped.clear()
             await database.write([ANNOUNCE])
-            await asyncio.wait_for(heard.wait(), 5)
+            await asyncio.wait_for(heard.wait(), 20)
 
         assert not stopped.is_set()
 
@@ -102,7 +102,7 @@ async def test_a_callback_that_fails_silences_nobody_else(postgres_address):
         stop = database.on_announce(lambda: 1 / 0)
         async with listening(database) as heard:
             await database.write([ANNOUNCE])
-            await asyncio.wait_for(heard.wait(), 5)
+            await asyncio.wait_for(heard.wait(), 20)
         stop()
 
     assert complaints
@@ -114,7 +114,7 @@ async def test_locks_are_taken_while_listening(postgres_address):
         heard.clear()
         await database.write([ANNOUNCE])
 
-        await asyncio.wait_for(heard.wait(), 5)
+        await asyncio.wait_for(heard.wait(), 20)
 
 
 async def test_after_the_connection_was_lost_everybody_looks_and_hears_again(postgres_address):
@@ -122,8 +122,8 @@ async def test_after_the_connection_was_lost_everybody_looks_and_hears_again(pos
         AND datname = current_database()"""
     async with opened(postgres_address) as database, opened(postgres_address) as other, listening(database) as heard:
         await other.read(lose)
-        await asyncio.wait_for(heard.wait(), 5)  # something may have been missed
+        await asyncio.wait_for(heard.wait(), 20)  # something may have been missed
         heard.clear()
         await other.write([ANNOUNCE])
 
-        await asyncio.wait_for(heard.wait(), 5)
+        await asyncio.wait_for(heard.wait(), 20)

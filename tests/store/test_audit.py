@@ -212,7 +212,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("rows", [1_000, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("rows", [1_000, pytest.param(10_000, marks=[pytest.mark.long, pytest.mark.timeout(85)])])
 async def test_rows_with_hostile_text_are_as_many_rows(address, rows):
     storable = [text for text in HOSTILE if "\0" not in text and text.encode(errors="ignore").decode() == text]
     async with audit_at(address) as audit:

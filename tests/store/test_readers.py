@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import faulthandler
+
 import pytest
 
 from tests.store.readers import read_while_posted
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(autouse=True)
+def patience() -> None:
+    """On a busy machine these take longer than a loop that hangs may: their own limit is what counts."""
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.mark.parametrize(("readers", "messages"), [(20, 150), pytest.param(200, 600, marks=pytest.mark.long)])

@@ -16,6 +16,8 @@ from toolwright.core.content import Text
 from toolwright.core.errors import NotFound, Unavailable
 from toolwright.testing import Unscripted, cassette, runtime, settle
 
+pytestmark = pytest.mark.timeout(30)  # processes take their time on a busy machine
+
 
 @pytest.fixture
 def file(tmp_path):
@@ -63,7 +65,7 @@ class Web:
     @tool(effects={"read", "network"})
     def fetch(self, path: str) -> Done:
         """Fetch a page."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=2)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()

@@ -20,6 +20,8 @@ class RawParameters:
         self._given, self._where = dict(schema), where
         self._checked = self._given
         self._validator: Any = None
+        self._work = 0.0
+        """How many schemas one path through a value can meet, once that is worked out."""
 
     @property
     def schema(self) -> dict[str, JSON]:
@@ -63,7 +65,8 @@ class RawParameters:
             raise self._wrong(f"The JSON Schema is not plain JSON: {error}") from error
         if size > self.MAX_BYTES or _depth(self._given) > self.MAX_DEPTH:
             raise self._wrong(f"The JSON Schema is too large: {size} bytes, at most {self.MAX_BYTES} and 64 levels.")
-        if work(self._given) > self.MAX_WORK:
+        self._work = work(self._given)
+        if self._work > self.MAX_WORK:
             raise self._wrong("The JSON Schema refers to its parts so often that checking a value could take for ever.")
 
     def _wrong(self, problem: str) -> DefinitionError:

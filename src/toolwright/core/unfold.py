@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any
 
-_SAME_VALUE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
+_REFS = frozenset({"$ref", "$dynamicRef"})
+_SAME_VALUE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 """Keywords whose schemas look at the very value that the schema itself looks at."""
 _VALUES = frozenset({"const", "enum", "default", "examples", "$defs", "definitions", *_SAME_VALUE})
 
@@ -34,9 +35,9 @@ class _Work:
         return self._known[id(schema)]
 
     def _beside(self, schema: dict[str, Any]) -> Iterator[Any]:
-        yield from (self._target(schema.get(name)) for name in ("$ref", "$dynamicRef"))
-        for name in _SAME_VALUE:
-            yield from _schemas(schema.get(name))
+        yield from (self._target(schema[name]) for name in schema.keys() & _REFS)
+        for name in schema.keys() & _SAME_VALUE:
+            yield from _schemas(schema[name])
 
     def _target(self, ref: Any) -> Any:
         found = self._root

@@ -67,12 +67,20 @@ async def take_ready(scope: Scope, held: Held, ending: Verdict | None = None) ->
 async def _taken(scope: Scope, held: Held, *, to_end: bool) -> int | None:
     parts, call = scope.parts, held.call
     store = await parts.remembered()
+    await _mend(scope, call.call_id)
     try:
         [found] = await store.write([rows.taken(call, parts.owner, to_end=to_end)])
     except StoreUnavailable:  # it may have been kept: then nobody goes on with it until it is put back
         parts.ledger.unwritten.keep(call.call_id, [rows.put_back(call.call_id, parts.owner, call.fence + 1)])
         raise
     return found[0]["fence"] if found else None
+
+
+async def _mend(scope: Scope, call_id: str) -> None:
+    """What is left of a try that failed would put this one back, too."""
+    unwritten = scope.parts.ledger.unwritten
+    if call_id in unwritten:
+        await unwritten.mend(await scope.parts.remembered(), call_id)
 
 
 def _altered(held: Held, wait: Round, by: str | None = None) -> Verdict:
@@ -174,6 +182,7 @@ async def _commit(scope: Scope, held: Held, verdict: Verdict, answered: Answered
     """Write that the call may go on; the fence under which it goes on here, if it can."""
     parts, call = scope.parts, held.call
     store = await parts.remembered()
+    await _mend(scope, call.call_id)
     steps = [answered.statement(), rows.goes_on(call.call_id, parts.owner if here else None, call.arguments)]
     if parts.durable:
         detail, user = {"answer": verdict.answer, "weight": answered.weight}, call.user_id

@@ -103,7 +103,7 @@ def _pass_gate(process: subprocess.Popen[bytes]) -> None:
     process.stdin.close()
 
 
-ARMING = 500
+ARMING = 5_000
 """Milliseconds that the first process inside has to ask to die with its parent; it takes less than one."""
 
 

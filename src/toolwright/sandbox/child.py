@@ -101,6 +101,7 @@ class Child(ABC):
     async def stop(self, grace: float = GRACE) -> None:
         """Ask the command to end, end whatever is left of it after `grace` seconds, and wait until it has ended."""
         again = None
+        self._over.add_done_callback(lambda _: self.close())  # should this be ended by force, before that
         if grace > 0 and not self._over.done():
             self._ask()
             again = await self._within(grace, give_up=True)

@@ -25,6 +25,9 @@ _OTHERS = """SELECT owner, lease_until, lease_until < {now} AS late FROM owners 
     WHERE state IN ('taken', 'running') AND state <> 'ended' AND owner <> :owner
     AND NOT EXISTS (SELECT 1 FROM owners WHERE owners.owner = ledger.owner)"""
 _GONE = "DELETE FROM owners WHERE owner = :owner AND (lease_until < {now} OR CAST(:dead AS INTEGER) = 1)"
+# Whoever does the same just now waits here, and then finds nothing left to tell.
+_LOCKED = """UPDATE ledger SET owner = owner
+    WHERE owner = :owner AND state IN ('taken', 'running') AND state <> 'ended'"""
 _READY = """UPDATE ledger SET state = 'ready', owner = NULL, fence = fence + 1
     WHERE state = 'taken' AND state <> 'ended' AND owner = :owner RETURNING call_id"""
 _UNKNOWN = f"""UPDATE ledger SET state = 'unknown', owner = NULL, fence = fence + 1
@@ -99,10 +102,10 @@ class Owners:
         self._late.pop(owner, None)
         # One that is dead gives no sign of life any more: what it had begun can be given away twice without harm.
         gone = Statement(_GONE, {"owner": owner, "dead": int(dead)}, expect=None if dead else 1)
-        steps = [gone, Statement(_TOLD, whose), Statement(_READY, whose), Statement(_UNKNOWN, whose), Statement(_ASK)]
+        calls = [Statement(sql, whose) for sql in (_LOCKED, _TOLD, _READY, _UNKNOWN)]
         held = [Statement(sql, whose) for sql in (_LOCK, _FREE, _PROBE)]
         try:
-            results = await self._database.write([*steps, *held])
+            results = await self._database.write([gone, *calls, Statement(_ASK), *held])
         except Unexpected:  # somebody else did it, or it gave a sign of life after all
             return []
-        return [Known.of(row) for row in results[3]]
+        return [Known.of(row) for row in results[4]]

@@ -13,7 +13,7 @@ from toolwright import Runtime, gateway
 from toolwright.gateway.mcp.pipe.eras import converse
 from toolwright.gateway.mcp.pipe.stdio import pipe
 
-SOON = 4.0
+SOON = 20.0
 """Seconds within which what has to happen happens."""
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -21,7 +21,7 @@ from tests.gateway.mcp.web_peer import Site
 HERE = Path(__file__).parent
 INSIDE = str(HERE / "inside.py")
 ROOT = HERE.parents[2]
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 @pytest.fixture(scope="session")

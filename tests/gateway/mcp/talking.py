@@ -16,7 +16,7 @@ from toolwright import Runtime, gateway
 
 OLD, NEW = "legacy", "2026-07-28"
 ERAS = (OLD, NEW)
-SOON = 4.0
+SOON = 20.0
 """Seconds within which what has to happen happens."""
 
 

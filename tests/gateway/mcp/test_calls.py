@@ -142,8 +142,9 @@ async def test_a_client_in_the_same_process_that_cancels_stops_the_handler():
 async def test_a_client_that_is_out_of_patience_stops_the_handler(era):
     slow = Slow()
     async with within(), talking(Runtime(slow.tool), era) as client:
-        with pytest.raises(MCPError) as late:
-            await client.call_tool("slow", read_timeout_seconds=0.1)
+        while not slow.began.is_set():  # a client may be out of patience before anything has begun
+            with pytest.raises(MCPError) as late:
+                await client.call_tool("slow", read_timeout_seconds=0.1)
         await slow.stopped.wait()
 
     assert late.value.code == -32001

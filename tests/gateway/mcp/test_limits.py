@@ -1,6 +1,7 @@
 """Limits: what one client may take of a server, however it asks, so that others have theirs."""
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.mcp.lines_peer import META, call, connected, line, message
+from tests.gateway.mcp.lines_peer import META, SOON, call, connected, line, message
 from tests.gateway.mcp.processes import ROOT
 from tests.gateway.mcp.web_peer import LEGACY, MODERN, Connection, Header, Site, calling, listening, modern, request
 from toolwright import Runtime, tool
@@ -23,7 +24,6 @@ from toolwright.gateway.mcp.pipe.frames import LARGEST_OPENING, LONGEST_ID
 from toolwright.gateway.mcp.web.admission import Admission
 from toolwright.gateway.mcp.web.flights import Flights
 
-pytestmark = pytest.mark.timeout(30)  # a busy machine takes its time
 CAN = {
     **META,
     "io.modelcontextprotocol/clientCapabilities": {
@@ -60,6 +60,14 @@ async def job() -> str:
     return "done"
 
 
+@pytest.fixture
+def uncollected():
+    """What other tests have left is not looked through while something is measured."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 def of(user: str) -> Header:
     return "Authorization", f"Bearer {user}"
 
@@ -80,7 +88,7 @@ async def begun(site: Site, data: bytes) -> Connection:
 
 async def soon(true: Any) -> Any:
     """The first answer that it is true of."""
-    async with asyncio.timeout(4):
+    async with asyncio.timeout(SOON):
         while not (found := await true()):  # noqa: ASYNC110 - over there, nobody tells
             await asyncio.sleep(0.01)
     return found
@@ -107,7 +115,7 @@ BULKY = {
 
 
 @pytest.mark.parametrize("arguments", BULKY.values(), ids=BULKY.keys())
-async def test_a_message_of_very_many_values_is_refused_before_it_is_read(arguments):
+async def test_a_message_of_very_many_values_is_refused_before_it_is_read(arguments, uncollected):
     both = bodies(arguments)
     async with served(echo) as site:
         older = await site.session(of("ann"))
@@ -155,7 +163,7 @@ def test_a_message_weighs_what_its_values_take():
 
 
 @pytest.mark.parametrize("packed", [b"[]," * (MUCH // 3), b'{\\"a\\":1},' * (MUCH // 10)])
-async def test_json_within_a_text_is_not_read_for_long(packed):
+async def test_json_within_a_text_is_not_read_for_long(packed, uncollected):
     @tool(effects={"read"})
     async def count(numbers: list[int]) -> int:
         """Count."""
@@ -255,24 +263,24 @@ async def test_requests_of_one_user_that_run_have_so_many_bytes(monkeypatch, is_
                 request(call(id, "hold", x=text), *headers) if is_older else calling("hold", of("ann"), id=id, x=text)
             )
 
-        running = [await begun(site, holding(id)) for id in (1, 2)]
-        if is_older:
-            await asyncio.sleep(0.2)  # they run, and go on without their clients
-            for each in running:
-                await each.close()
-
         async def refused() -> Any:
             answer = await site.ask(calling("echo", of("ann"), x="x" * 40_000))
             return answer if answer.status == 503 else None
 
-        answer = await soon(refused)
+        running = [await begun(site, holding(id)) for id in (1, 2)]
+        await soon(refused)
+        if is_older:
+            for each in running:  # they go on without their clients
+                await each.close()
         small, other = (
             await site.ask(calling("echo", of("ann"))),
             await site.ask(calling("echo", of("bob"), x="x" * 40_000)),
         )
+        answer = await refused()
         for each in running:
             await each.close()
 
+    assert answer is not None
     assert answer.error == BUSY
     assert (small.status, other.status) == (200, 200)
 
@@ -404,7 +412,7 @@ async def test_one_user_has_so_many_streams(monkeypatch):
             await each.reader.readuntil(b"acknowledged")
         refused = await site.ask(listen("ann"))
         bobs = await begun(site, listen("bob"))
-        await asyncio.wait_for(bobs.reader.readuntil(b"acknowledged"), 4)
+        await asyncio.wait_for(bobs.reader.readuntil(b"acknowledged"), SOON)
         for each in (*streams, bobs):
             await each.close()
 
@@ -423,13 +431,15 @@ async def test_one_users_tasks_do_not_make_those_of_others_forgotten(monkeypatch
 
         bobs = await made("bob")
         anns = [await made("ann") for _ in range(40)]
-        found = [
-            await site.ask(modern("tasks/get", 1, of(user), taskId=task["taskId"], _meta=CAN))
-            for user, task in (("bob", bobs), ("ann", anns[0]), ("ann", anns[-1]))
-        ]
+        for user, task in (("bob", bobs), ("ann", anns[0]), ("ann", anns[-1])):
+            asked = modern("tasks/get", 1, of(user), taskId=task["taskId"], _meta=CAN)
+
+            async def completed(asked: bytes = asked) -> bool:
+                return (await site.ask(asked)).json["result"]["status"] == "completed"
+
+            await soon(completed)
 
     assert bobs["ttlMs"] == 600_000
-    assert [each.json["result"]["status"] for each in found] == ["completed"] * 3
 
 
 async def test_no_more_tasks_are_begun_than_can_be_remembered(monkeypatch):
@@ -500,7 +510,7 @@ def test_a_child_that_a_handler_forks_does_not_keep_the_pipe_open():
         child = json.loads(process.stdout.readline())["result"]["structuredContent"]["result"]
         try:
             process.stdin.close()
-            process.wait(15)
+            process.wait(SOON)
             os.set_blocking(process.stdout.fileno(), False)
             assert os.read(process.stdout.fileno(), 1) == b""
         finally:

@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from tests.gateway.mcp.lines_peer import SOON, message
+from tests.gateway.mcp.standing import standing_still
 from tests.gateway.mcp.web_peer import LEGACY, Connection, Site, calling, listening, modern, on_port, request
 from toolwright import Runtime, gateway, tool
 from toolwright.gateway.mcp.web.patience import Limits, Patient
@@ -222,14 +223,16 @@ async def test_whoever_is_refused_is_told_before_the_body_has_come():
     assert answer.status == 421
 
 
-async def test_a_connection_that_is_quiet_after_plain_requests_is_closed():
-    async with listening(add, limits=Limits(keep_alive=0.2, stopping=0.2)) as site:
+async def test_a_connection_that_is_quiet_after_plain_requests_is_closed(monkeypatch):
+    async with listening(add, limits=Limits(keep_alive=5, stopping=0.2)) as site:
         connection = await site.connect()
-        for _ in range(3):
-            await connection.send(calling("add", a=1, b=2))
-            assert (await connection.answer()).status == 200
-            await asyncio.sleep(0.1)  # it is counted from the last of them
-        assert await connection.ends()
+        with standing_still(monkeypatch) as time:
+            for _ in range(3):
+                await connection.send(calling("add", a=1, b=2))
+                assert (await connection.answer()).status == 200
+                await time.passes(4)  # it is counted from the last of them
+            await time.passes(2)
+            assert await connection.ends()
         await connection.close()
 
 

@@ -310,7 +310,8 @@ async def test_a_server_that_says_nothing_for_too_long_is_told_of_as_an_error(be
     back = Back(behind)
     back.add("work", back.works)
     async with talking(Runtime(back.provider(timeout=0.1)), NEW, short_names=True) as client:
-        result = await client.call_tool("work")
+        while not back.runs.is_set():  # it may be too late before anything runs
+            result = await client.call_tool("work")
         async with within():
             await back.stopped.wait()
 

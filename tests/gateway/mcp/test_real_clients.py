@@ -187,7 +187,7 @@ async def test_the_inspector_cannot_ask_anybody_and_waits_for_a_task_that_is_app
 
 async def first_waiting(runtime: Runtime) -> str:
     """The id of a call that another process makes, as soon as it waits."""
-    for _ in range(600):
+    for _ in range(1_200):
         if waiting := await runtime.pending():
             return waiting[0].call_id
         await asyncio.sleep(0.05)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.mcp.lines_peer import META, Peer, call, connected, message
+from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, connected, message
 from toolwright import Context, Done, Failed, Image, Resource, Runtime, Text, ToolError, gateway, tool
 from toolwright.gateway.mcp.pipe.frames import Call
 from toolwright.gateway.mcp.pipe.short import Short
@@ -275,9 +275,9 @@ async def ask_and_cancel(peer: Peer, waiting: Waiting, *, when: str) -> None:
         await peer.send(*behind, call(1, "wait", True), cancel)
         return
     await peer.send(call(1, "wait", True))
-    await asyncio.wait_for(waiting.begun.wait(), 4)
+    await asyncio.wait_for(waiting.begun.wait(), SOON)
     await peer.send(cancel)
-    await asyncio.wait_for(waiting.ended.wait(), 4)
+    await asyncio.wait_for(waiting.ended.wait(), SOON)
 
 
 @pytest.mark.parametrize("when", ["while it runs", "before it begins", "before it is seen"])
@@ -296,7 +296,7 @@ async def test_a_call_that_runs_when_the_connection_ends_is_told_so():
     waiting = Waiting()
     async with connected(waiting.tool) as peer:
         await peer.send(call("007", "wait", True))
-        await asyncio.wait_for(waiting.begun.wait(), 4)
+        await asyncio.wait_for(waiting.begun.wait(), SOON)
         peer.close()
         told = await peer.receive()
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import time
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,6 +13,7 @@ from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp_types import ElicitResult
 
 from tests.gateway.mcp.lines_peer import META, SOON, call, message
+from tests.gateway.mcp.standing import standing_still
 from tests.gateway.mcp.talking import OLD, visiting, within
 from tests.gateway.mcp.web_peer import LEGACY, MODERN, calling, listening, modern, request
 from toolwright import Context, Done, Image, Pending, Provider, Runtime, Tool, ToolError, tool
@@ -25,6 +25,7 @@ from toolwright.gateway.mcp.web import reply
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 FORM = {"elicitation": {"form": {}}}
 WITH_TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+BEGUN: list[str] = []
 ENDED: list[str] = []
 
 
@@ -79,11 +80,23 @@ async def lengthy() -> str:
 @tool
 async def wait(name: str = "", seconds: float = 60) -> str:
     """Wait for long."""
+    BEGUN.append(name)
     try:
         await asyncio.sleep(seconds)
     finally:
         ENDED.append(name)
     return name
+
+
+@pytest.fixture(autouse=True)
+def nothing_begun():
+    BEGUN.clear()
+    ENDED.clear()
+
+
+async def begun(name: str) -> None:
+    while name not in BEGUN:  # noqa: ASYNC110 - it is another task that begins
+        await asyncio.sleep(0)
 
 
 async def ended(name: str) -> None:
@@ -320,10 +333,10 @@ async def test_a_server_that_somebody_put_something_into_has_no_short_way(monkey
 
 @pytest.mark.parametrize("after", [0.0, 0.15])
 async def test_a_client_that_leaves_ends_its_call(after):
-    ENDED.clear()
     async with listening(wait) as site:
         connection = await site.connect()
         await connection.send(calling("wait", name="left"))
+        await begun("left")
         await asyncio.sleep(after)
         await connection.close()
 
@@ -331,10 +344,14 @@ async def test_a_client_that_leaves_ends_its_call(after):
 
 
 async def test_what_takes_long_becomes_a_stream_as_that_of_the_library(monkeypatch):
-    monkeypatch.setattr(reply, "PING", 0.1)
-    monkeypatch.setattr(library, "_SSE_PING_INTERVAL", 0.1)
+    monkeypatch.setattr(reply, "PING", 1)
+    monkeypatch.setattr(library, "_SSE_PING_INTERVAL", 1)
     async with both(monkeypatch) as ask:
-        short, long = await ask(calling("wait", name="é", seconds=0.35))
+        asking = asyncio.create_task(ask(calling("wait", name="é", seconds=3.5)))
+        with standing_still(monkeypatch) as time:
+            while not asking.done():
+                await time.passes(0.1)
+        short, long = await asking
 
     ping = b": ping\r\n\r\n"
     assert short[2].startswith(ping)
@@ -346,7 +363,6 @@ async def test_what_takes_long_becomes_a_stream_as_that_of_the_library(monkeypat
 
 async def test_a_client_that_leaves_a_stream_ends_its_call(monkeypatch):
     monkeypatch.setattr(reply, "PING", 0.1)
-    ENDED.clear()
     async with listening(wait) as site:
         connection = await site.connect()
         await connection.send(calling("wait", name="streamed"))
@@ -425,7 +441,6 @@ async def test_before_its_client_has_said_hello_a_session_has_no_short_way(ways)
 
 
 async def test_a_call_of_a_session_is_cancelled_by_its_own_client_alone():
-    ENDED.clear()
     cancel = message("notifications/cancelled", requestId=1)  # the library takes a number for the text of it, too
     async with listening(wait, token=lambda shown: shown) as site:
         known_by = await site.session(("Authorization", "Bearer ada"))
@@ -445,7 +460,6 @@ async def test_a_call_of_a_session_is_cancelled_by_its_own_client_alone():
 
 
 async def test_a_session_that_ends_takes_its_calls_with_it():
-    ENDED.clear()
     async with listening(wait) as site:
         known_by = await site.session()
         connection = await site.connect()
@@ -458,16 +472,21 @@ async def test_a_session_that_ends_takes_its_calls_with_it():
 
 
 async def test_a_session_that_is_called_is_not_idle(monkeypatch):
-    monkeypatch.setattr(web, "IDLE", 0.3)
+    monkeypatch.setattr(web, "IDLE", 3)
     async with listening(add, wait) as site:
-        known_by = await site.session()
-        until = time.monotonic() + 0.5
-        while time.monotonic() < until:
+        with standing_still(monkeypatch) as time:
+            known_by = await site.session()
+            for _ in range(3):
+                await time.passes(2)
+                assert (await site.calls(known_by, "add", a=1, b=2)).status == 200
+            waiting = asyncio.create_task(site.calls(known_by, "wait", name="long", seconds=5))
+            await begun("long")
+            while not waiting.done():
+                await time.passes(1)
+            assert (await waiting).status == 200
             assert (await site.calls(known_by, "add", a=1, b=2)).status == 200
-        assert (await site.calls(known_by, "wait", seconds=0.5)).status == 200
-        async with asyncio.timeout(SOON):
-            await asyncio.sleep(0.4)
-        assert (await site.calls(known_by, "add", a=1, b=2)).status == 404
+            await time.passes(4)
+            assert (await site.calls(known_by, "add", a=1, b=2)).status == 404
 
 
 async def test_a_question_that_comes_late_is_put_in_the_stream_that_has_begun(ways):

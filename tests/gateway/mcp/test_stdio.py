@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from mcp_types import INVALID_REQUEST, PARSE_ERROR
 
+from tests.gateway.mcp.bare import eventually
 from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, connected, line, message
-from toolwright import Context, Runtime, tool
+from tests.gateway.mcp.standing import standing_still
+from toolwright import Context, Provider, Runtime, Tool, tool
 from toolwright.gateway.mcp.pipe.diversion import diverted
 from toolwright.gateway.mcp.pipe.lines import Lines, Overlong
 
@@ -358,6 +360,45 @@ async def test_when_the_client_says_no_more_what_is_quick_is_answered_and_what_i
     assert not runtime.parts.open
 
 
+async def test_when_the_client_says_no_more_the_time_in_which_the_process_was_held_up_does_not_count(monkeypatch):
+    gates = Gates()
+    async with connected(gates.tool) as peer:
+        await peer.send(call(1, "wait", True, name="a"))
+        await gates.until(lambda: gates.begun)
+        with standing_still(monkeypatch) as time:
+            peer.close()
+            await time.passes(2)  # at once, so nobody could have answered meanwhile
+            gates.open.set()
+            answer = await peer.receive()
+
+    assert result(answer) == "a"
+
+
+async def test_what_is_asked_while_the_runtime_starts_is_answered_however_long_that_takes(monkeypatch):
+    may_start = asyncio.Event()
+
+    class Slow(Provider):
+        """Starts when it may."""
+
+        namespace = "slow"
+
+        async def start(self) -> None:
+            await may_start.wait()
+
+        async def tools(self) -> list[Tool[..., Any]]:
+            return []
+
+    with standing_still(monkeypatch) as time:
+        async with connected(Slow(), add) as peer:
+            await peer.send(call(1, "add", True, a=1, b=2))
+            peer.close()
+            await time.passes(100)
+            may_start.set()
+            answer = await peer.receive()
+
+    assert answer["result"]["structuredContent"] == {"result": 3}
+
+
 async def test_a_runtime_that_runs_already_goes_on_afterwards():
     async with Runtime(add) as runtime:
         async with connected(runtime) as peer:
@@ -370,9 +411,8 @@ async def test_no_descriptor_is_left():
     before = set(os.listdir("/proc/self/fd"))
     async with connected(add) as peer:
         await peer.ask(call(1, "add", True, a=1, b=1))
-    await asyncio.sleep(0)
 
-    assert set(os.listdir("/proc/self/fd")) <= before
+    await eventually(lambda: set(os.listdir("/proc/self/fd")) <= before)
 
 
 def test_the_streams_of_a_process_are_served_once_at_a_time(capfd):

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import socket
-import time
+import threading
 from contextlib import suppress
 from functools import partial
 
@@ -14,13 +14,15 @@ from mcp_types import ElicitResult
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from tests.gateway.mcp.bare import eventually
 from tests.gateway.mcp.lines_peer import META, SOON, call, message
+from tests.gateway.mcp.standing import Standing, standing_still
 from tests.gateway.mcp.talking import ERAS
 from tests.gateway.mcp.web_peer import LEGACY, MODERN, Site, calling, listening, modern, on_port, request
 from toolwright import Context, DefinitionError, Runtime, gateway, tool
 from toolwright.gateway.mcp.web import app as web
 from toolwright.gateway.mcp.web.flights import Flights
-from toolwright.gateway.mcp.web.patience import Limits
+from toolwright.gateway.mcp.web.patience import Limits, Patient
 from toolwright.gateway.mcp.web.port import bound
 
 
@@ -132,7 +134,7 @@ async def test_whoever_knows_a_session_of_others_learns_nothing_of_what_runs_the
     async with listening(wait, token=lambda shown: shown) as site:
         ada = await site.session(bearer("ada"))
         running = asyncio.create_task(site.calls(ada, "wait"))
-        await asyncio.wait_for(begun.wait(), 4)
+        await asyncio.wait_for(begun.wait(), SOON)
         told = [
             await site.ask(request(call(number, "wait"), bearer("bob"), *ada[1:]))  # the first of them runs
             for number in (1, 2)
@@ -286,7 +288,7 @@ async def test_what_is_no_message_is_refused_without_a_word_about_this_machine(e
 
 
 async def test_what_is_too_large_is_refused_however_it_comes():
-    async with listening(add) as site:
+    async with listening(add, limits=Limits(linger=60, stopping=0.2)) as site:
         large = await site.ask(request(b"x" * (4 << 20) + b"x"))
         claimed = await site.ask(request(b"", ("Content-Length", str(10**15))))
         chunks = request(b"", ("Transfer-Encoding", "chunked")).replace(b"Content-Length: 0\r\n", b"")
@@ -360,12 +362,13 @@ async def test_there_are_only_so_many_sessions_and_room_again_once_one_has_ended
 
 
 async def test_a_session_that_nobody_uses_is_ended(monkeypatch):
-    monkeypatch.setattr(web, "IDLE", 0.1)
+    monkeypatch.setattr(web, "IDLE", 3)
     async with listening(add) as site:
-        known = await site.session()
-        await asyncio.sleep(0.3)
+        with standing_still(monkeypatch) as time:
+            known = await site.session()
+            await time.passes(4)
 
-        assert (await site.calls(known, "add", a=1, b=1)).status == 404
+            assert (await site.calls(known, "add", a=1, b=1)).status == 404
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -422,51 +425,58 @@ async def test_a_session_cannot_have_any_number_of_requests_run(monkeypatch):
         assert (await site.ask(calling("add", a=1, b=1))).status == 200
 
 
-PROMPT = Limits(head=0.2, body=0.3, linger=0.2, keep_alive=0.2, unread=0.3, stopping=0.2)
+PROMPT = Limits(head=2, body=3, linger=2, keep_alive=2, stopping=0.2)
 
 
-async def dribble(site: Site, data: bytes) -> bool:
+async def dribble(site: Site, data: bytes, time: Standing) -> bool:
     """Whether the connection of a client that sends a byte at a time is closed before it is through."""
     connection = await site.connect()
-    began = time.monotonic()
     try:
         for each in data:
             await connection.send(bytes([each]))
-            await asyncio.sleep(0.02)
-            if time.monotonic() - began > 2:
-                return False
+            await time.passes(0.2)
     except ConnectionError:
         return True
     finally:
         await connection.close()
-    return await connection.ends()
+    return False
 
 
-async def test_clients_that_take_their_time_are_not_waited_for():
+async def test_clients_that_take_their_time_are_not_waited_for(monkeypatch):
     whole = calling("add", a=1, b=1)
     async with listening(add, limits=PROMPT) as site:
-        silent, part, idle = await site.connect(), await site.connect(), await site.connect()
-        await part.send(whole[:-5])
-        await idle.send(whole)
-        assert (await idle.answer()).status == 200
+        with standing_still(monkeypatch) as time:
+            silent, part, idle = await site.connect(), await site.connect(), await site.connect()
+            await part.send(whole[:-5])
+            await idle.send(whole)
+            assert (await idle.answer()).status == 200
 
-        ended = await asyncio.gather(
-            silent.ends(), part.ends(), idle.ends(), dribble(site, whole), dribble(site, whole[:300] + whole)
-        )
-        for each in (silent, part, idle):
-            await each.close()
+            ended = [await dribble(site, whole, time), await dribble(site, whole[:300] + whole, time)]
+            await time.passes(4)
+            ended += [await each.ends() for each in (silent, part, idle)]
+            for each in (silent, part, idle):
+                await each.close()
 
-        assert ended == [True] * 5
+            assert ended == [True] * 5
 
-        late = await site.connect()
-        await late.send(whole + whole[:-5])  # the second one comes with the first, but not all of it
-        assert (await late.answer()).status == 200
-        assert await late.ends()
-        await late.close()
-        assert (await site.ask(whole)).status == 200
+            late = await site.connect()
+            await late.send(whole + whole[:-5])  # the second one comes with the first, but not all of it
+            assert (await late.answer()).status == 200
+            await time.passes(4)
+            assert await late.ends()
+            await late.close()
+            assert (await site.ask(whole)).status == 200
 
 
-async def test_a_client_that_does_not_read_its_answer_is_given_up():
+async def test_a_client_that_does_not_read_its_answer_is_given_up(monkeypatch):
+    given_up, end = threading.Event(), Patient._end
+
+    def ending(self: Patient) -> None:
+        end(self)
+        given_up.set()
+
+    monkeypatch.setattr(Patient, "_end", ending)
+
     @tool
     async def much() -> str:
         """Say much."""
@@ -477,13 +487,14 @@ async def test_a_client_that_does_not_read_its_answer_is_given_up():
         with socket.create_connection(("127.0.0.1", port), SOON) as client:
             client.sendall(calling("much"))
             got = len(client.recv(1))
-            time.sleep(1.0)
+            assert given_up.wait(SOON)
             with suppress(ConnectionError):
                 while data := client.recv(1 << 20):
                     got += len(data)
         return got
 
-    async with listening(Runtime(much, defaults={"max_output": 2 * MUCH}), limits=PROMPT) as site:
+    limits = Limits(unread=0.3, stopping=0.2)
+    async with listening(Runtime(much, defaults={"max_output": 2 * MUCH}), limits=limits) as site:
         assert 0 < await asyncio.to_thread(asked, site.port) < MUCH
 
 
@@ -525,10 +536,7 @@ async def test_closing_the_stream_of_an_answer_cancels_the_call():
         await connection.send(calling("wait", name="left"))
         await site.ask(calling("add", a=1, b=1))
         await connection.close()
-        for _ in range(200):
-            await asyncio.sleep(0.01)
-            if ENDED:
-                break
+        await eventually(lambda: ENDED)
 
     assert ENDED == ["left"]
 
@@ -545,20 +553,17 @@ async def test_a_signal_ends_streams_and_calls_soon_and_leaves_nothing():
         for each in streams[1:]:
             await asyncio.wait_for(each.reader.readuntil(b"\r\n\r\n"), SOON)
         await site.ask(calling("add", a=1, b=1))
-        began = time.monotonic()
         os.kill(os.getpid(), signal.SIGTERM)
 
         assert site.task is not None
         await asyncio.wait_for(asyncio.shield(site.task), SOON)
 
-        assert time.monotonic() - began < 3
         assert all([await each.ends() for each in streams])
         for each in streams:
             await each.close()
-    await asyncio.sleep(0)
     assert ENDED == ["running"]
     assert not runtime.parts.open
-    assert set(os.listdir("/proc/self/fd")) <= before
+    await eventually(lambda: set(os.listdir("/proc/self/fd")) <= before)
 
 
 async def test_a_runtime_that_runs_already_goes_on_afterwards():

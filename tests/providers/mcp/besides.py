@@ -15,15 +15,15 @@ from typing import Any
 
 import psutil
 
-from tests.providers.mcp.steady import Steady
+from tests.providers.mcp.steady import Steady, replace, whole_lines
 from tests.sandbox.remains import gone
 from toolwright import Runtime, mcp
 from toolwright.core.outcome import Outcome
 from toolwright.providers.mcp import Server
 
 PEER = Path(__file__).parent / "peers" / "hostile.py"
-SOON = 2.0
-"""Seconds within which the good server answers: one, and another for a busy machine."""
+SOON = 10.0
+"""Seconds within which the good server answers: one, and the others for a machine that stands still for a while."""
 MEMORY = 200 << 20
 """Bytes that the worst may take meanwhile."""
 
@@ -34,6 +34,8 @@ class Turns:
     longest = 0.0
 
     def __enter__(self) -> Turns:
+        gc.collect()
+        gc.freeze()  # nor is it what the collector takes over all that earlier tests have left
         self._loop: Any = asyncio.get_running_loop()
         inner = self._loop._run_once
 
@@ -74,19 +76,20 @@ class Scene:
 
     @property
     def starts(self) -> int:
-        file = self.folder / "starts"
-        return len(file.read_text().split()) if file.exists() else 0
+        return len(whole_lines(self.folder / "starts"))
 
     @property
     def effects(self) -> list[str]:
-        file = self.folder / "effects"
-        return file.read_text().split() if file.exists() else []
+        return whole_lines(self.folder / "effects")
 
     @property
     def heard(self) -> list[dict[str, Any]]:
         """Our answers to its questions."""
-        file = self.folder / "heard"
-        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        return [json.loads(line) for line in whole_lines(self.folder / "heard")]
+
+    def say(self, said: dict[str, Any]) -> None:
+        """What the bad server does from now on instead of answering, by method."""
+        replace(self.folder / "said.json", json.dumps(said))
 
     async def pulse(self) -> None:
         while True:
@@ -102,7 +105,7 @@ def hostile(folder: Path, era: str = "legacy", said: dict[str, Any] | None = Non
     folder.mkdir(exist_ok=True)
     if said is not None:
         (folder / "said.json").write_text(json.dumps(said))
-    given = {"namespace": "bad", "manifest": False, "timeout": 4, "env": {"MARK": str(folder)}, **options}
+    given = {"namespace": "bad", "manifest": False, "timeout": 60, "env": {"MARK": str(folder)}, **options}
     return mcp.stdio(sys.executable, "-I", "-S", str(PEER), str(folder), era, **given)
 
 
@@ -115,7 +118,6 @@ async def beside(
     good, bad = Steady(tmp_path / "good").provider(), bad or hostile(folder, **options)
     async with Runtime(good) as runtime:
         assert (await runtime.call("steady__echo", {"text": "x"})).ok
-        gc.collect()
         with Turns() as turns:
             scene = Scene(runtime, folder, turns)
             pulse = asyncio.create_task(scene.pulse())
@@ -128,8 +130,8 @@ async def beside(
                 pulse.cancel()
                 await asyncio.wait({pulse})
         began = time.monotonic()
-    assert time.monotonic() - began < 2 * SOON, "closing took long"
-    assert not await gone(str(tmp_path))
+    assert time.monotonic() - began < SOON, "closing took long"
+    assert not await gone(str(tmp_path), SOON)
     assert pulse.cancelled(), pulse.exception()
     assert scene.answers
     assert scene.slowest < SOON

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.providers.mcp.steady import ERAS, Steady
+from toolwright.providers.mcp import patience
 
 
 @pytest.fixture(autouse=True)
@@ -10,6 +11,26 @@ def places_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept of servers is kept apart from the user's own."""
     monkeypatch.setenv("TOOLWRIGHT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("TOOLWRIGHT_STATE", str(tmp_path / "state"))
+
+
+@pytest.fixture(autouse=True)
+def how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit code of a server is waited for for as long as a busy machine takes to tell it."""
+    monkeypatch.setattr("toolwright.providers.mcp.routes.lines._PARTING", 20.0)
+
+
+class Silence:
+    """How long nothing has been heard of calls."""
+
+    seconds = 0.0
+
+
+@pytest.fixture
+def silence(monkeypatch: pytest.MonkeyPatch) -> Silence:
+    """The time of which calls have a limit to be silent: a test lets it pass, and no busy machine does."""
+    passed = Silence()
+    monkeypatch.setattr(patience, "monotonic", lambda: passed.seconds)
+    return passed
 
 
 @pytest.fixture(params=ERAS)
@@ -28,4 +49,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """These tests wait for processes that they start, and for several at once."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(30))
+            item.add_marker(pytest.mark.timeout(60))

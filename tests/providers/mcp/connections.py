@@ -26,7 +26,7 @@ import psutil
 from tests.providers.mcp.besides import hostile
 from tests.providers.mcp.peers import serving
 from tests.providers.mcp.peers.friendly import server as friendly
-from tests.providers.mcp.steady import Steady
+from tests.providers.mcp.steady import Steady, whole_lines
 from tests.sandbox.remains import descriptors, gone, marker
 from toolwright import Done, Pending, Runtime, mcp
 from toolwright.core.outcome import Outcome
@@ -149,7 +149,7 @@ async def batch(connect: Connect, count: int, *, seed: int = 1, parallel: int = 
             await _many(connect, half, parallel, dice, Path(folder), word)
             sizes.append(_size())
         seconds = time.monotonic() - began
-        left = await gone(word)
+        left = await gone(word, BOUND)
     tasks = [str(task) for task in asyncio.all_tasks() - {asyncio.current_task()}]
     opened = len(descriptors()) - len(before)
     growth = (sizes[-1] - sizes[-2]) / 1024 / max(count // 2, 1)
@@ -221,13 +221,14 @@ class Place:
             await self.runtime.__aenter__()
 
     def pids(self) -> list[int]:
-        files = [self.folder / name / "starts" for name in ("modern", "legacy", "bad")]
-        return [int(file.read_text().split()[-1]) for file in files if file.exists()]
+        started = [whole_lines(self.folder / name / "starts") for name in ("modern", "legacy", "bad")]
+        return [int(numbers[-1]) for numbers in started if numbers]
 
 
 async def chaos(seconds: float, *, seed: int = 1, tasks: int = 10, places: int = 2) -> Chaos:
     """Ten tasks call, cancel, kill, close and open at random."""
     seen, word = Chaos(), marker()
+    gc.collect()  # what others have left is none of its own
     with impatient(), tempfile.TemporaryDirectory(prefix="toolwright-chaos-") as name:
         folder = Path(name)
         async with watched(seen), serving("streamable-http", FRIENDLY_NOTES=str(folder / "notes"), MARK=word) as port:
@@ -239,7 +240,7 @@ async def chaos(seconds: float, *, seed: int = 1, tasks: int = 10, places: int =
                 *(_roam(random.Random(f"{seed} {n}"), all_places, seen, until, n) for n in range(tasks))
             )
             await asyncio.gather(*(place.runtime.close() for place in all_places))
-        seen.wrong += [f"left: {each}" for each in await gone(word)]
+        seen.wrong += [f"left: {each}" for each in await gone(word, BOUND)]
         seen.wrong += [f"left: {task}" for task in asyncio.all_tasks() - {asyncio.current_task()}]
         for file in [*folder.glob("*/*/effects"), *folder.glob("notes")]:
             seen.effects.update(line for line in file.read_text().split() if line.startswith("e-"))
@@ -284,7 +285,7 @@ async def _one(dice: random.Random, place: Place, seen: Chaos, name: str) -> Non
         case 6:
             await _cancelled(dice, place, "web__hang", {}, seen)
         case 7:
-            with suppress(ProcessLookupError, ValueError, IndexError):
+            with suppress(ProcessLookupError, IndexError):
                 os.kill(dice.choice(place.pids()), signal.SIGKILL)
         case 8:
             seen.restarts += 1

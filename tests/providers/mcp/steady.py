@@ -29,8 +29,7 @@ class Steady:
         return mcp.stdio(sys.executable, "-I", "-S", str(PEER), str(self.folder), self.era, **given)
 
     def lines(self, name: str) -> list[str]:
-        file = self.folder / name
-        return file.read_text().split() if file.exists() else []
+        return whole_lines(self.folder / name)
 
     @property
     def starts(self) -> int:
@@ -46,15 +45,27 @@ class Steady:
 
     def offer(self, *tools: dict[str, Any]) -> str:
         text = json.dumps(tools)
-        (self.folder / "tools.json").write_text(text)
+        replace(self.folder / "tools.json", text)
         return text
+
+
+def whole_lines(file: Path) -> list[str]:
+    """What a process has written down; not the line that it may be writing at this moment."""
+    return file.read_text().rpartition("\n")[0].splitlines() if file.exists() else []
+
+
+def replace(file: Path, text: str) -> None:
+    """Write a file at once: a server may be reading it."""
+    new = file.with_name(f".{file.name}.new")
+    new.write_text(text)
+    new.replace(file)
 
 
 def described(name: str, description: str = "Do it.", **more: Any) -> dict[str, Any]:
     return {"name": name, "description": description, "inputSchema": {"type": "object"}, **more}
 
 
-async def until(true: Callable[[], bool], seconds: float = 10.0) -> None:
+async def until(true: Callable[[], bool], seconds: float = 25.0) -> None:
     """Wait for something that another process does."""
     async with asyncio.timeout(seconds):
         while not true():  # noqa: ASYNC110 - nothing here is told when it does

@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from tests.outgoing.server import port_of_nobody
 from toolwright.core.errors import DefinitionError, Denied
 from toolwright.providers.mcp.auth import callback as module
 from toolwright.providers.mcp.auth.callback import LONGEST, Callback
@@ -32,8 +33,8 @@ def _request(target, host, method="GET"):
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch):
-    monkeypatch.setattr(module, "PATIENCE", 0.2)
+def _patient(monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 20.0)
 
 
 async def test_the_answer_with_the_right_state_is_taken_once():
@@ -116,7 +117,8 @@ async def test_nothing_that_came_is_on_the_page_and_the_page_may_do_nothing():
         assert "Cache-Control: no-store" in page
 
 
-async def test_a_request_that_is_too_long_or_never_ends_is_cut_off():
+async def test_a_request_that_is_too_long_or_never_ends_is_cut_off(monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 0.2)
     async with Callback.listening() as callback:
         callback.expect(AUTHORISE)
         assert await sent(callback, b"GET /callback?" + b"a" * LONGEST * 2) == ""
@@ -124,12 +126,14 @@ async def test_a_request_that_is_too_long_or_never_ends_is_cut_off():
         assert await sent(callback, b"\x00\xff\r\n\r\n") != "200"
 
 
-async def test_whoever_keeps_connections_open_keeps_nobody_out_for_long_and_nothing_is_left():
+async def test_whoever_keeps_connections_open_keeps_nobody_out_for_long_and_nothing_is_left(monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 0.2)
     async with Callback.listening() as callback:
         callback.expect(AUTHORISE)
         port = int(callback.uri.rpartition(":")[2].partition("/")[0])
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(module.MOST + 8)]
         await asyncio.gather(*(reader.read() for reader, _ in held), return_exceptions=True)
+        monkeypatch.setattr(module, "PATIENCE", 20.0)
         await sent(callback, "/callback?code=1&state=right")
         assert (await callback.answer()).code == "1"
         idle = await asyncio.open_connection("127.0.0.1", port)
@@ -158,12 +162,12 @@ async def test_it_closes_when_whoever_waits_is_cancelled():
 
 
 async def test_a_port_that_was_asked_for_has_to_be_free_and_one_that_is_preferred_need_not_be():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(DefinitionError, match="not free"):
-            async with Callback.listening(port):
-                pass
+    with port_of_nobody() as port:
+        with socket.create_server(("127.0.0.1", port)):
+            with pytest.raises(DefinitionError, match="not free"):
+                async with Callback.listening(port):
+                    pass
+            async with Callback.listening(prefer=port) as callback:
+                assert f":{port}/" not in callback.uri
         async with Callback.listening(prefer=port) as callback:
-            assert f":{port}/" not in callback.uri
-    async with Callback.listening(prefer=port) as callback:
-        assert callback.uri == f"http://127.0.0.1:{port}/callback"
+            assert callback.uri == f"http://127.0.0.1:{port}/callback"

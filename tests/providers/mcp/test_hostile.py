@@ -114,7 +114,7 @@ async def test_an_answer_is_found_among_whatever_else_is_said(tmp_path: Path) ->
 
 
 async def test_numbers_of_every_size_come_through_or_cost_their_call(tmp_path: Path) -> None:
-    async with beside(tmp_path, timeout=0.5) as scene:
+    async with beside(tmp_path) as scene:
         huge = await scene.bad(raw('{"content":[],"structuredContent":{"n":1' + "0" * 400 + "}}"))
         larger = await scene.bad(raw('{"content":[],"structuredContent":{"n":1' + "0" * 9_000 + "}}"))
         strange = await scene.bad(raw('{"content":[],"structuredContent":{"n":NaN,"m":Infinity}}'))
@@ -160,7 +160,6 @@ FLOODS = {
 }
 
 
-@pytest.mark.timeout(20)
 async def test_a_flood_is_let_by_and_the_answer_after_it_is_heard(tmp_path: Path) -> None:
     async with beside(tmp_path) as scene:
         for what, flood in FLOODS.items():
@@ -216,7 +215,7 @@ async def test_a_server_that_closes_its_output_and_lives_on_is_found_out_and_end
     monkeypatch.setattr(health, "PROBING", 0.2)
     async with beside(tmp_path, timeout=0.3) as scene:
         assert (await scene.bad(do("close_stdout"))).code in ("timed_out", "unknown_effect")
-        await until(lambda: scene.starts == 2)
+        await until(lambda: scene.starts >= 2)
 
 
 # What it offers
@@ -321,9 +320,11 @@ async def test_a_thousand_questions_without_a_call_are_shown_to_nobody(tmp_path:
     async with beside(tmp_path) as scene:
         asked = "".join(question(n, requestedSchema=FORM) for n in range(1_000))
         assert await scene.bad(OK, asked) == Done("ok")
-        await until(lambda: len(scene.heard) == min(1_000, MANY))
+        await scene.runtime.refresh("bad")  # what it says to that comes after all its questions
+        await until(lambda: len(scene.heard) >= MANY)
         assert await scene.well()
         assert all("error" in each for each in scene.heard)
+        assert len(scene.heard) < 1_000  # so many within a second, and a slow machine may take several
 
 
 async def test_a_server_that_insists_on_what_nobody_can_give_is_given_up(tmp_path: Path) -> None:
@@ -340,13 +341,13 @@ async def test_a_refusal_that_asks_us_to_look_again_and_is_silent_then_is_a_refu
 ) -> None:
     monkeypatch.setattr(life, "RELISTING", 0.3)
     async with beside(tmp_path) as scene:
-        (scene.folder / "said.json").write_text('{"tools/list": []}')
+        scene.say({"tools/list": []})
         outcome = await scene.bad(message(id="$ID", error={"code": HEADER_MISMATCH, "message": "look again"}))
         assert (outcome.code, outcome.executed) == ("failed", True)  # only HTTP has headers that could mismatch
         assert "look again" in outcome.message
         with pytest.raises(Unavailable, match="does not say what it offers"):
             await scene.runtime.refresh("bad")
-        (scene.folder / "said.json").write_text(json.dumps({"tools/list": [do("die")]}))
+        scene.say({"tools/list": [do("die")]})
         with pytest.raises(Unavailable, match="does not say what it offers"):
             await scene.runtime.refresh("bad")
 
@@ -360,7 +361,8 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_a_form_that_is_none_is_not_waited_for(tmp_path: Path, form: str) -> None:
-    async with beside(tmp_path, timeout=1) as scene:
+    said_then = {"answer": [{"say": message(id="$OTHER", error={"code": 1, "message": "no form"})}]}
+    async with beside(tmp_path, said=said_then) as scene:
         outcome = await scene.bad(question(requestedSchema=FORMS[form]))
         if isinstance(outcome, Pending):
             answered = await scene.runtime.settle(outcome.call_id, {"action": "accept", "content": {"x": {"a": {}}}})
@@ -445,7 +447,7 @@ class Web:
         """It knows nobody any more, and all its connections are gone."""
         self.session = "another"
         for asked in self.open:
-            asked.writer.transport.abort()
+            asked.hang_up()
 
     async def __call__(self, asked: Asked) -> None:
         self.open.append(asked)
@@ -473,7 +475,7 @@ async def on_the_web(
 ) -> AsyncIterator[tuple[Scene, Web]]:
     web = Web(worst or {})
     async with bare(web) as url:
-        given = {"namespace": "bad", "manifest": False, "timeout": 1, "protocol": "legacy", **options}
+        given = {"namespace": "bad", "manifest": False, "timeout": 60, "protocol": "legacy", **options}
         async with beside(tmp_path, mcp.http(f"{url}/mcp", **given)) as scene:
             yield scene, web
 
@@ -547,12 +549,13 @@ def status(code: int) -> Any:
     return refuse
 
 
+LATE = {"timed_out"}
 AT_A_CALL: dict[str, tuple[Any, set[str]]] = {
-    "endless events": (endless_events, {"timed_out"}),
+    "endless events": (endless_events, LATE),
     "one endless event": (endless_event, {"unknown_effect"}),
     "a body of 100 MB": (large_body, {"unknown_effect"}),
     "a bomb": (bomb, {"unknown_effect"}),
-    "headers byte by byte": (slow_headers, {"timed_out"}),
+    "headers byte by byte": (slow_headers, LATE),
     "a way to another host": (elsewhere, {"unknown_effect", "unavailable", "failed"}),
     "half an answer": (cut_off, {"unknown_effect"}),
     "half an event": (cut_off_events, {"unknown_effect"}),
@@ -566,10 +569,11 @@ AT_A_CALL: dict[str, tuple[Any, set[str]]] = {
 }
 
 
-@pytest.mark.timeout(20)
-async def test_whatever_comes_over_http_costs_its_call_which_is_not_repeated(tmp_path: Path) -> None:
-    async with on_the_web(tmp_path) as (scene, web):
-        for what, (worst, codes) in AT_A_CALL.items():
+@pytest.mark.parametrize("timeout", [1, 60])
+async def test_whatever_comes_over_http_costs_its_call_which_is_not_repeated(tmp_path: Path, timeout: int) -> None:
+    chosen = {what: (worst, codes) for what, (worst, codes) in AT_A_CALL.items() if (timeout == 1) == (codes == LATE)}
+    async with on_the_web(tmp_path, timeout=timeout) as (scene, web):
+        for what, (worst, codes) in chosen.items():
             web.worst["tools/call"] = worst
             outcome = await scene.call("echo", text=what)
             assert outcome.code in codes, (what, outcome)
@@ -597,5 +601,4 @@ async def test_a_server_that_was_restarted_between_calls_is_found_again(tmp_path
     async with on_the_web(tmp_path) as (scene, web):
         assert await scene.call("echo", text="a") == Done("a")
         web.restart()
-        await asyncio.sleep(0)  # it is in this very process, and closes its connections in the next turn
         assert await scene.call("echo", text="b") == Done("b")

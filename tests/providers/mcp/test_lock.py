@@ -404,13 +404,13 @@ for number in range(8):
 """
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 def test_processes_and_threads_do_not_lose_each_others_pins(path):
     processes = [subprocess.Popen([sys.executable, "-c", LOOKING, path, name]) for name in ("a", "b", "c")]
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda number: Lock(path).look(f"thread{number}", "x", [STATUS]), range(24)))
 
-    assert [process.wait(timeout=15) for process in processes] == [0, 0, 0]
+    assert [process.wait(timeout=50) for process in processes] == [0, 0, 0]
     assert len(Lock(path).servers()) == 48
 
 

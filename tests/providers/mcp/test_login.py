@@ -35,7 +35,7 @@ def authority(servers, monkeypatch, tmp_path):
 
 
 def _browse(url):
-    with httpx2.Client(follow_redirects=True, trust_env=False) as client:
+    with httpx2.Client(follow_redirects=True, trust_env=False, timeout=30) as client:
         client.get(url)
 
 

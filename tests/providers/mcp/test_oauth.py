@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import socket
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull
 
-from tests.outgoing.server import Names, only_loopback
+from tests.outgoing.server import Names, only_loopback, port_of_nobody
 from tests.providers.mcp.authority import browser, running, texts_in
 from toolwright.core.errors import DefinitionError, Denied, TimedOut, Unavailable
 from toolwright.outgoing.connector import dial
@@ -48,6 +47,13 @@ def authority(servers, monkeypatch):
 @pytest.fixture
 def folder(tmp_path):
     return tmp_path / "tokens"
+
+
+@pytest.fixture
+def port():
+    """A port that is free whenever it is asked for."""
+    with port_of_nobody() as number:
+        yield number
 
 
 @pytest.fixture
@@ -185,8 +191,8 @@ async def test_calls_do_not_wait_for_each_other(authority, person):
     assert [result.content[0].text for result in found] == ["met"] * 5
 
 
-async def test_a_refused_refresh_token_leads_to_a_person_and_to_no_loop(authority, person, nobody, folder):
-    await whoami(person(), authority)
+async def test_a_refused_refresh_token_leads_to_a_person_and_to_no_loop(authority, person, nobody, folder, port):
+    await whoami(person(redirect_port=port), authority)
     authority.expire()
     authority.renewing.clear()
 
@@ -196,7 +202,7 @@ async def test_a_refused_refresh_token_leads_to_a_person_and_to_no_loop(authorit
 
     assert authority.seen[2:] == ["reused"]
     assert texts_in(folder)[0]["tokens"] is None
-    assert await whoami(person(), authority) == "ada"
+    assert await whoami(person(redirect_port=port), authority) == "ada"
     assert authority.seen[3:] == ["signed in ada"]  # and not registered again
 
 
@@ -214,11 +220,12 @@ async def test_an_authorisation_server_in_trouble_costs_no_sign_in(authority, pe
 async def test_a_call_cancelled_while_it_renews_loses_nothing(authority, person, nobody):
     async with connected(person(), authority) as client:
         authority.expire()
-        authority.pace = 0.2
+        authority.holds = True
         calling = asyncio.create_task(client.call_tool("whoami", {}))
         while authority.renewing:  # noqa: ASYNC110  # another thread's
             await asyncio.sleep(0.01)
         calling.cancel()
+        authority.holds = False
         await asyncio.wait({calling})
 
     assert calling.cancelled()
@@ -309,11 +316,12 @@ async def test_scopes_that_a_developer_wants_are_asked_for(authority, person, fo
     assert texts_in(folder)[0]["tokens"]["scope"] == "tools admin"
 
 
-async def test_a_client_that_is_registered_already_signs_in_without_registering(authority, person, nobody, folder):
-    await whoami(person(redirect_port=0), authority)
+async def test_a_client_that_is_registered_already_signs_in_without_registering(
+    authority, person, nobody, folder, port
+):
+    await whoami(person(redirect_port=port), authority)
     (client,) = authority.clients.values()
     known = {"client_id": client.client_id, "client_secret": client.client_secret, "method": "client_secret_post"}
-    port = client.redirect_uris[0].port
     for path in folder.glob("*"):
         path.unlink()
     authority.seen.clear()
@@ -354,9 +362,7 @@ async def test_a_secret_stays_on_the_servers_own_host_unless_an_issuer_is_named(
     )
 
 
-async def test_a_server_may_look_our_metadata_up_instead_of_registering_us(authority, person):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+async def test_a_server_may_look_our_metadata_up_instead_of_registering_us(authority, person, port):
     ours = "https://toolwright.test/client.json"
     authority.says = {"client_id_metadata_document_supported": True}
     authority.clients[ours] = OAuthClientInformationFull(
@@ -472,7 +478,7 @@ async def test_no_token_is_in_a_log_or_an_error_or_a_repr(authority, person, nob
     assert client.client_secret not in shown
 
 
-@pytest.mark.timeout(30)  # another interpreter starts and imports the library
+@pytest.mark.timeout(60)  # another interpreter starts and imports the library
 async def test_two_processes_use_a_refresh_token_once(authority, person, nobody, folder):
     await whoami(person(), authority)
     authority.expire()

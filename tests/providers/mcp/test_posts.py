@@ -15,6 +15,8 @@ import trustme
 
 import toolwright.providers.mcp.talk  # noqa: F401 - it takes a second, which is no test's own
 from tests.providers.mcp.peers.bare import LISTENING, bare
+from tests.providers.mcp.steady import until
+from tests.providers.mcp.test_calls import given_back as given_back
 from toolwright import Pending, Runtime, mcp
 from toolwright.core.errors import Denied
 from toolwright.outgoing.answer import Answer, Unusual
@@ -22,7 +24,7 @@ from toolwright.outgoing.settings import Settings
 from toolwright.outgoing.transport import GuardedTransport
 from toolwright.providers.mcp.routes import exchange, posts
 
-pytestmark = pytest.mark.timeout(10, func_only=True)
+pytestmark = pytest.mark.timeout(30, func_only=True)
 ERAS = ("2026-07-28", "legacy")
 LIST = {"ttlMs": 0, "cacheScope": "private"}
 HEADED = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
@@ -137,7 +139,7 @@ async def gone(asked):
 
 
 async def silent(asked):
-    await asyncio.sleep(5)
+    await asyncio.sleep(60)
 
 
 async def slowly(asked):
@@ -271,7 +273,7 @@ def told(outcome, url):
 async def seen(call, era, session=None):
     """Two calls, one after the other: what comes of them, and what the server has seen."""
     web = Web(call, session=session)
-    settings = Settings(timeout=None, read_timeout=0.3 if call is silent else 5.0)
+    settings = Settings(timeout=None, read_timeout=0.5 if call is silent else 30.0)
     async with bare(web) as url, Runtime(provider(url, era, settings=settings)) as runtime:
         outcomes = [told(await runtime.call("web__look", {"region": "über"}), url) for _ in range(2)]
     return outcomes, web.calls
@@ -312,7 +314,7 @@ async def test_what_is_plain_is_not_handed_over(name, era, monkeypatch):
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_one_connection_serves_one_call_after_another_whoever_reads_the_answers(era):
+async def test_one_connection_serves_one_call_after_another_whoever_reads_the_answers(era, given_back):
     calls = iter([result(SAID), chunked(event), chunked(progress, event), packed, refusal(400, -1), result(SAID)])
 
     async def call(asked):
@@ -322,23 +324,24 @@ async def test_one_connection_serves_one_call_after_another_whoever_reads_the_an
     async with bare(web) as url, Runtime(provider(url, era)) as runtime:
         for _ in range(6):
             await runtime.call("web__look")
-            await asyncio.sleep(0.02)
+            await until(lambda: given_back)
+            given_back.clear()
 
     assert len(web.calls) == 6
     assert len(set(web.ways)) == 1
 
 
 async def test_a_connection_that_the_server_has_closed_is_not_used_even_if_nobody_has_heard_of_it_yet():
-    writers = []
+    come = []
 
     async def call(asked):
-        writers.append(asked.writer)
+        come.append(asked)
         await asked.result(SAID)
 
     web = Web(call)
     async with bare(web) as url, Runtime(provider(url, "legacy")) as runtime:
         assert (await runtime.call("web__look")).ok
-        writers[0].get_extra_info("socket")._sock.shutdown(2)  # the event loop has no turn before the next call
+        come[0].hang_up()  # the event loop has no turn before the next call
         assert (await runtime.call("web__look")).ok
 
     assert len(set(web.ways)) == 2

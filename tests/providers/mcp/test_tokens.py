@@ -154,18 +154,19 @@ async def test_turns_are_taken_one_after_another_and_a_cancelled_one_is_given_ba
 
     async def turn():
         nonlocal inside, most
-        async with kept.turn("renew", 5.0):
+        async with kept.turn("renew", 20.0):
             inside += 1
             most = max(most, inside)
             await asyncio.sleep(0.01)
             inside -= 1
 
-    async with kept.turn("ask", 5.0):  # another thing altogether
+    async with kept.turn("ask", 20.0):  # another thing altogether
         await asyncio.gather(*(turn() for _ in range(5)))
     assert most == 1
 
-    held = asyncio.create_task(_hold(kept))
-    await asyncio.sleep(0.02)
+    holding = asyncio.Event()
+    held = asyncio.create_task(_hold(kept, holding))
+    await holding.wait()
     with pytest.raises(Unavailable):
         async with kept.turn("renew", 0.05):
             pass
@@ -174,8 +175,9 @@ async def test_turns_are_taken_one_after_another_and_a_cancelled_one_is_given_ba
     await turn()
 
 
-async def _hold(kept):
-    async with kept.turn("renew", 5.0):
+async def _hold(kept, holding):
+    async with kept.turn("renew", 20.0):
+        holding.set()
         await asyncio.Event().wait()
 
 
@@ -196,8 +198,9 @@ def test_a_sign_in_grows_stale_a_little_before_its_end():
     assert not SignIn({"access_token": "a"}).stale()
     assert ending(-1, 3600).stale()
     assert ending(20, 3600).stale()
-    assert not ending(40, 3600).stale()
-    assert not ending(1.5, 2).stale()
+    assert not ending(60, 3600).stale()
+    assert not ending(60, 80).stale()
+    assert not ending(20, 24).stale()
 
 
 def test_the_folder_is_the_users_own(monkeypatch, tmp_path):

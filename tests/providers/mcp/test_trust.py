@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.providers.mcp.steady import replace
 from toolwright import DefinitionError, Done, Failed, Pending, Policy, Runtime, mcp
 from toolwright.providers.mcp import Server
 from toolwright.providers.mcp.definition import allowed, names_of, tool_of
@@ -37,7 +38,7 @@ class Fickle:
         self.state = state
 
     def says(self, *tools: dict[str, Any], **more: Any) -> None:
-        self.state.write_text(json.dumps({"tools": tools, **more}))
+        replace(self.state, json.dumps({"tools": tools, **more}))
 
     def provider(self, **options: Any) -> Server:
         given = {"namespace": "mail", "manifest": False, **options}
@@ -394,7 +395,7 @@ def test_a_lock_file_that_is_a_pipe_keeps_nobody_waiting(path: Path) -> None:
     os.mkfifo(path)
     looking = f"from toolwright.providers.mcp.trust.lock import Lock; Lock({str(path)!r}).changes()"
 
-    ended = subprocess.run([sys.executable, "-c", looking], capture_output=True, text=True, timeout=10, check=False)
+    ended = subprocess.run([sys.executable, "-c", looking], capture_output=True, text=True, timeout=50, check=False)
 
     assert "toolwright.lock is no file" in ended.stderr
 

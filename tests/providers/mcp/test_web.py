@@ -3,13 +3,13 @@
 import asyncio
 import json
 import logging
-import socket
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import pytest
 from mcp import Client, MCPError
 
+from tests.outgoing.server import port_of_nobody
 from tests.providers.mcp.peers import served
 from tests.providers.mcp.peers.bare import LISTENING, bare
 from toolwright import Runtime, mcp
@@ -18,7 +18,7 @@ from toolwright.outgoing.settings import Settings
 from toolwright.providers.mcp.routes.route import Who, trouble_of
 from toolwright.providers.mcp.routes.web import Http, Sse
 
-pytestmark = pytest.mark.timeout(5, func_only=True)  # starting a real server takes a while, once
+pytestmark = pytest.mark.timeout(30, func_only=True)  # starting a real server takes a while, once
 INITIALIZED = {
     "protocolVersion": "2025-11-25",
     "capabilities": {"tools": {}},
@@ -39,11 +39,6 @@ async def trouble_with(route, **options):
             raise AssertionError("connected")
     except Exception as error:  # noqa: BLE001 - whatever the library makes of it
         return trouble_of(error)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
 
 
 async def answered(asked, **answers):
@@ -149,10 +144,11 @@ async def test_a_server_that_turns_us_away_says_how(status, sent, hopeless, othe
 
 
 async def test_a_server_that_is_not_there_was_sent_nothing():
-    for route in (Http(f"http://127.0.0.1:{free_port()}/mcp"), Sse(f"http://127.0.0.1:{free_port()}/sse")):
-        met = await trouble_with(route)
-        assert (met.sent, met.gone, met.hopeless) == (False, True, False)
-        assert "127.0.0.1 could not be reached" in met.message
+    with port_of_nobody() as port:
+        for route in (Http(f"http://127.0.0.1:{port}/mcp"), Sse(f"http://127.0.0.1:{port}/sse")):
+            met = await trouble_with(route)
+            assert (met.sent, met.gone, met.hopeless) == (False, True, False)
+            assert "127.0.0.1 could not be reached" in met.message
 
 
 async def test_an_outage_is_told_once_with_the_url_and_the_cause_and_no_secret(caplog):
@@ -182,9 +178,10 @@ async def test_an_outage_is_told_once_with_the_url_and_the_cause_and_no_secret(c
 
 
 async def test_a_server_that_was_never_there_is_told_of_with_its_url(caplog):
-    url = f"http://127.0.0.1:{free_port()}/mcp"
-    async with Runtime(mcp.http(f"{url}?token=hunter2", namespace="back", manifest=False)):
-        pass
+    with port_of_nobody() as port:
+        url = f"http://127.0.0.1:{port}/mcp"
+        async with Runtime(mcp.http(f"{url}?token=hunter2", namespace="back", manifest=False)):
+            pass
 
     [told] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert told.startswith(f"back is left out: The MCP server back ({url}) is not connected: ")
@@ -296,7 +293,7 @@ async def test_an_answer_larger_than_it_may_be_is_an_error_of_that_request(strea
 
 
 async def test_a_quiet_stream_of_news_outlives_the_read_timeout_and_a_quiet_answer_does_not(newer):
-    route, changed = Http(newer, settings=Settings(read_timeout=0.4)), asyncio.Event()
+    route, changed = Http(newer, settings=Settings(read_timeout=2.0)), asyncio.Event()
 
     async def heard(message):
         changed.set()
@@ -305,18 +302,18 @@ async def test_a_quiet_stream_of_news_outlives_the_read_timeout_and_a_quiet_answ
         with pytest.raises(MCPError) as caught:
             await client.call_tool("hang", {})  # meanwhile, the stream of news was quiet for as long
         await client.call_tool("grow", {})
-        await asyncio.wait_for(changed.wait(), 2)
+        await changed.wait()
 
     assert (trouble_of(caught.value).sent, trouble_of(caught.value).gone) == (True, False)
 
 
 async def test_so_does_a_subscription_of_the_newer_era(newer):
-    route = Http(newer, settings=Settings(read_timeout=0.4))
+    route = Http(newer, settings=Settings(read_timeout=2.0))
 
     async with connected(route, "auto") as client, client.listen(tools_list_changed=True) as news:
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(2.3)
         await client.call_tool("grow", {"named": "second"})
-        assert await asyncio.wait_for(anext(aiter(news)), 2)
+        assert await anext(aiter(news))
 
 
 @pytest.mark.parametrize("how", ["gone", "restarted"])
@@ -504,8 +501,7 @@ async def test_a_connection_can_be_left_while_a_call_is_under_way(leave):
         task = asyncio.create_task(call())
         await begun.wait()
         task.cancel()
-        async with asyncio.timeout(3):
-            await asyncio.wait({task})
+        await asyncio.wait({task})
 
         if leave == "scope":
             with anyio.move_on_after(0.1) as scope:

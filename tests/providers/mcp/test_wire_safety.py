@@ -18,6 +18,7 @@ from mcp_types import HEADER_MISMATCH
 
 from tests.providers.mcp.besides import Turns, hostile
 from tests.providers.mcp.peers.bare import Asked, bare
+from tests.providers.mcp.steady import replace
 from tests.providers.mcp.test_hostile import VERSION, answer, message, notice, raw, said, times, tool
 from tests.providers.mcp.test_web import connected
 from tests.providers.mcp.test_websocket import listening
@@ -280,7 +281,7 @@ async def test_one_page_of_many_malformed_tools_is_no_list_and_of_a_few_is_told_
         tools = [*({"name": n} for n in range(bad)), *(tool(f"t{n}") for n in range(1_000))]
         with recorded("toolwright.mcp.bad") as records:
             async with Runtime(
-                hostile(tmp_path / f"{bad}", said={"tools/list": [{"say": answer({"tools": tools})}]}, start_timeout=2)
+                hostile(tmp_path / f"{bad}", said={"tools/list": [{"say": answer({"tools": tools})}]})
             ) as runtime:
                 assert len(runtime.catalogue) == good
         assert len([each for each in records if "is left out" in each.getMessage()]) == (bad if good else 0)
@@ -304,13 +305,13 @@ async def test_an_answer_of_too_many_values_is_told_and_holds_nobody_up(tmp_path
     (tmp_path / "bad").mkdir()
     async with speaking(tmp_path) as (runtime, _):
         assert (await runtime.call("bad__echo", {"text": "warm"})).ok
-        (tmp_path / "bad" / "said.json").write_text(json.dumps({"tools/call": [{"say": raw(HEAVY[what])}]}))
+        replace(tmp_path / "bad" / "said.json", json.dumps({"tools/call": [{"say": raw(HEAVY[what])}]}))
         with Turns() as turns:
             outcome = await runtime.call("bad__echo", {"text": "x"})
         (tmp_path / "bad" / "said.json").unlink()
         assert isinstance(outcome, Failed)
         assert "in it, which is not read. Ask for less at once." in outcome.message
-        assert turns.longest < 0.3
+        assert turns.longest < 0.6
         assert (await runtime.call("bad__echo", {"text": "well"})).ok
 
 

@@ -42,8 +42,7 @@ def tool_of(
     where = f"{server}: {line(wire, 80)}"
     if _mapping(definition.get("execution")).get("taskSupport") == "required":
         raise Unusable("It runs as a task only, and tasks are not supported.")
-    sent = object_schema(definition.get("inputSchema"), where)
-    Schema(sent).bound()
+    parameters = Schema(object_schema(definition.get("inputSchema"), where), where=where).bound().reworded(cleaned)
     declared = _declared(wire, ours, effects)
     options: Options = {"category": "mcp", "visible": False, **_safety(definition, declared)}
     if timeout is not None:
@@ -51,7 +50,7 @@ def tool_of(
     options["provider_options"] = {"mcp": _passed_on(definition, wire, hints=declared is None)}
     made = tool.provided(ours, _description(definition, server, wire), **options)
     face = replace(made.face, version=_version(identity, wire))
-    return made.evolve(kind="mcp", parameters=Schema(cleaned(sent), where=where), where=where, face=face)
+    return made.evolve(kind="mcp", parameters=parameters, where=where, face=face)
 
 
 def _version(identity: str, wire: str) -> str:

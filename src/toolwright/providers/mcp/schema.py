@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Self
@@ -12,7 +12,6 @@ from toolwright.core.errors import DefinitionError, InvalidArguments
 from toolwright.core.explain import preview
 from toolwright.core.jsontext import check_plain
 from toolwright.core.rawschema import RawParameters
-from toolwright.core.unfold import work
 from toolwright.providers.mcp.plain import LIGHT
 from toolwright.providers.mcp.prose import line
 from toolwright.providers.mcp.walk import compared, from_elsewhere, patterns, size, without_patterns
@@ -70,6 +69,11 @@ class Schema(RawParameters):
         self._bound = True
         return self
 
+    def reworded(self, words: Callable[[dict[str, Any]], dict[str, Any]]) -> Self:
+        """The same with other prose: what it asks for stays, and so does what checking it costs."""
+        self._given = self._checked = words(self._given)
+        return self
+
     @property
     def schema(self) -> dict[str, Any]:
         self.compile()
@@ -99,7 +103,7 @@ class Schema(RawParameters):
         if self._patterns > MOST_PATTERNS:
             raise ValueError(f"{self._patterns} patterns, at most {MOST_PATTERNS}")
         _spend(self._patterns)
-        self._steps = int(work(self._given)) + 10 * compared(self._given)
+        self._steps = int(self._work) + 10 * compared(self._given)
         # Patterns that run in linear time only, and whose size is bounded too: both are a stranger's.
         options = RegexOptions(size_limit=PATTERN_BYTES)
         return _validator(self._given, pattern_options=options, validate_formats=self._formats)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import cache
 from math import isfinite
 from typing import Any, Self
 
@@ -18,8 +19,8 @@ from mcp_types import (
     ProgressNotification,
     ProgressNotificationParams,
 )
-from mcp_types.methods import parse_server_notification, validate_server_result
-from pydantic import ValidationError
+from mcp_types.methods import SERVER_RESULTS, parse_server_notification
+from pydantic import TypeAdapter, ValidationError
 
 from toolwright.core.explain import preview
 from toolwright.providers.mcp.calls import Calls
@@ -91,6 +92,8 @@ class Weir:
         """Nothing more will be read."""
         if self.calls is not None:
             self.calls.close()
+        if (unread := getattr(self._carrier, "unread", None)) is not None:
+            unread()
 
     def sent(self, item: Any) -> None:
         """A message of ours: perhaps the answer to one of the server's requests."""
@@ -156,13 +159,20 @@ class Weir:
     def _faults(self, tools: list[Any]) -> dict[int, str]:
         """Which of them are malformed, and where."""
         try:
-            validate_server_result("tools/list", self._version, {"tools": tools, **_ENVELOPE})
+            _listing(self._version).validate_python({"tools": tools, **_ENVELOPE}, by_name=False)
         except ValidationError as error:
             found = [
                 each["loc"] for each in error.errors(include_url=False, include_context=False, include_input=False)
             ]
             return {int(loc[1]): _place(loc[2:]) for loc in reversed(found) if len(loc) > 1}
         return {}
+
+
+@cache
+def _listing(version: str) -> TypeAdapter[Any]:
+    """What the library has a list of tools look like; it would write one, too, only to check it."""
+    kind: Any = SERVER_RESULTS["tools/list", version]
+    return TypeAdapter(kind)
 
 
 def _named(tool: Any) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -9,6 +10,8 @@ from typing import Any
 
 LISTENING: dict[str, asyncio.Server] = {}
 """Who listens, by URL: to be closed by a test in which a server goes away."""
+_UNCONFIRMED = 4
+"""Linux's number for a connection whose end the other side has not confirmed."""
 
 
 @dataclass
@@ -34,6 +37,15 @@ class Asked:
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         self.writer.write("\r\n".join([*lines, "", ""]).encode() + raw)
         await self.writer.drain()
+
+    def hang_up(self) -> None:
+        """Close the connection, and wait until the other side could know; the event loop has no turn meanwhile."""
+        ours = self.writer.get_extra_info("socket")._sock
+        with suppress(OSError):  # it is closed already
+            ours.shutdown(socket.SHUT_RDWR)
+            while ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _UNCONFIRMED:
+                pass
+        self.writer.transport.abort()
 
     async def result(self, result: dict[str, Any], **headers: str) -> None:
         await self.answer(200, {"jsonrpc": "2.0", "id": self.message["id"], "result": result}, **headers)

@@ -146,7 +146,8 @@ def called(message: dict[str, Any]) -> None:
     elif name == "ask_briefly":
         send({"id": f"brief-{message['id']}", "method": "elicitation/create", "params": form})
         WAITING[f"brief-{message['id']}"] = threading.Event(), []
-        stopped.wait(0.2)
+        while not os.path.exists(place("give up")):
+            stopped.wait(0.01)
         trace("effects", "gave-up")
         answer(message, text("without you"))
     elif name == "ask_twice":
@@ -156,8 +157,9 @@ def called(message: dict[str, Any]) -> None:
     elif name == "environment":
         answer(message, text(os.environ.get(given["name"])))
     elif name == "change":
-        with open(place("tools.json"), "w", encoding="utf-8") as file:
+        with open(place("new.json"), "w", encoding="utf-8") as file:
             file.write(given["text"])
+        os.replace(place("new.json"), place("tools.json"))
         if not is_modern(message):
             send({"method": "notifications/tools/list_changed"})
         for key in LISTENING:

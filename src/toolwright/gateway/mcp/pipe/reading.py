@@ -23,6 +23,8 @@ MOST = 4 << 20
 """Bytes that one message may have."""
 GRACE, AT_MOST = 0.5, 5.0
 """Seconds without an answer, and in all, after which what still runs is ended once nothing more can come."""
+_HELD_UP = 0.05
+"""Seconds late at which a timer tells that this process did not run meanwhile, and so nothing could be answered."""
 _TURN = 64
 """Messages that are handed on in a row before others have their turn."""
 _BACKLOG = 1024
@@ -52,7 +54,9 @@ class Reading:
         self._waiter: asyncio.Future[None] | None = None
         self._given = self._complaints = 0
         self._grace: asyncio.TimerHandle | None = None
-        self._until = 0.0
+        self._due = self._until = 0.0
+        self._is_over = False
+        """Whether nothing more can come."""
         self.begun = False
         """Whether anybody has asked for a message yet."""
         self.short: Short | None = None
@@ -72,6 +76,8 @@ class Reading:
     async def opening(self) -> JSONRPCRequest | None:
         """The first request, which is still handed on, with a few messages before it; None if no request comes."""
         self.begun = True
+        if self._is_over:
+            self._part()
         ready = self.gate.ready
         while not self.finished:
             for each in ready:
@@ -115,8 +121,9 @@ class Reading:
 
     def _take(self, data: bytes) -> None:
         if not data:
-            self._until = self._loop.time() + AT_MOST
-            self._wait_for_answers()
+            self._is_over = True
+            if self.begun:  # while the runtime starts, nobody could answer yet
+                self._part()
         for line in self._lines.split(data):
             if line and line != b"\r":
                 self.gate.take(line)
@@ -145,10 +152,22 @@ class Reading:
             self._wait_for_answers()
         self._look()
 
+    def _part(self) -> None:
+        self._until = self._loop.time() + AT_MOST
+        self._wait_for_answers()
+        self._look()
+
     def _wait_for_answers(self) -> None:
         if self._grace is not None:
             self._grace.cancel()
-        self._grace = self._loop.call_at(min(self._loop.time() + GRACE, self._until), self.finish)
+        self._due = min(self._loop.time() + GRACE, self._until)
+        self._grace = self._loop.call_at(self._due, self._out_of_time)
+
+    def _out_of_time(self) -> None:
+        if self._due + _HELD_UP < self._loop.time() < self._until:
+            self._wait_for_answers()
+        else:
+            self.finish()
 
     def _look(self) -> None:
         if self.gate.ready:

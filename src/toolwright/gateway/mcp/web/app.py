@@ -18,6 +18,7 @@ from toolwright.gateway.mcp.web.admission import Admission, OwnedSessions
 from toolwright.gateway.mcp.web.bodies import Bodies
 from toolwright.gateway.mcp.web.flights import Flights
 from toolwright.gateway.mcp.web.hosts import Hosts
+from toolwright.gateway.mcp.web.leave import Leave
 from toolwright.gateway.mcp.web.short import Short
 from toolwright.gateway.mcp.web.token import Guarded, Token
 
@@ -55,11 +56,13 @@ def app(
     made = server(runtime, **options)
     flights = Flights()
     short = Short(made, flights)
-    made.middleware += [flights, short.meet]
+    leave = Leave(made.listening, short)
+    made.middleware += [leave, flights, short.meet]
     # The library need not look at hosts and origins: `Hosts` has done so, for every path and session.
     sessions = OwnedSessions(made, session_idle_timeout=IDLE, max_sessions=SESSIONS)
     short.sessions.library = sessions
-    inner: ASGIApp = Admission(Bodies(sessions.handle_request, short))
+    bodies = Bodies(sessions.handle_request, short, leave)
+    inner: ASGIApp = Admission(bodies)
     if token is not None:
         inner = Guarded(inner, token)
 
@@ -69,6 +72,7 @@ def app(
             try:
                 yield
             finally:
+                await leave.take(bodies, sessions)
                 short.moments.close()
 
     return _Site(Hosts(_At(_checked(path), inner), hosts, origins), lifespan)

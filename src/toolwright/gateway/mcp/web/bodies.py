@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mcp.server.transport_security import RequestBodyLimitMiddleware
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_NAME_HEADER, MCP_PROTOCOL_VERSION_HEADER, decode_header_value
-from mcp_types import HEADER_MISMATCH, INVALID_REQUEST, JSONRPCNotification, JSONRPCRequest, RequestId
+from mcp_types import HEADER_MISMATCH, INVALID_REQUEST, JSONRPCNotification, JSONRPCRequest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -22,6 +22,7 @@ from toolwright.gateway.mcp.web.whole import TooLarge, header, whole
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from toolwright.gateway.mcp.web.leave import Leave
     from toolwright.gateway.mcp.web.short import Short
 
 _VERSION, _SESSION = MCP_PROTOCOL_VERSION_HEADER.encode(), SESSION.encode()
@@ -33,15 +34,21 @@ _TAKE_UP = b"last-event-id"
 class Bodies:
     """Lets requests that are messages, and not too large, through to an app."""
 
-    def __init__(self, app: ASGIApp, short: Short) -> None:
-        self._app, self._short = app, short
+    def __init__(self, app: ASGIApp, short: Short, leave: Leave) -> None:
+        self._app, self._short, self._leave = app, short, leave
         self._others = RequestBodyLimitMiddleware(app, MOST)
-        self._running: set[tuple[str | None, str, RequestId]] = set()
+        self._running: set[tuple[str | None, str, object]] = set()
+        """Whose they are, of which session, and under which id."""
+        self._parting: set[str] = set()
+
+    def are_busy(self, session: str | None = None) -> bool:
+        """Whether messages of a session, or of any, are on their way."""
+        return any(session in (None, each) for _, each, _ in self._running)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it with 400."""
         if scope["method"] != "POST":
-            await self._others(_from_the_start(scope), receive, send)
+            await (self._part if scope["method"] == "DELETE" else self._others)(_from_the_start(scope), receive, send)
             return
         try:
             body = await whole(scope, receive)
@@ -66,24 +73,47 @@ class Bodies:
         if isinstance(message, Wrong):
             await _refused(message)(scope, receive, send)
             return
-        named = header(scope, _SESSION)
-        session = None if named is None else named.decode("latin-1")
-        if session is None or not isinstance(message, JSONRPCRequest):
-            if session is not None and isinstance(message, JSONRPCNotification) and message.method == _CANCELLED:
-                self._short.cancel((message.params or {}).get("requestId"), session, scope)
+        session = _session(scope)
+        if session is None:
             await self._app(scope, receive, send)
             return
-        key = user_in(scope), session, coerce_request_id(message.id)  # whose session it is, is found out later
-        if key in self._running:
-            wrong = Wrong(INVALID_REQUEST, "A request with this id is still running.", message.id)
-            await _refused(wrong)(scope, receive, send)
+        id = coerce_request_id(message.id) if isinstance(message, JSONRPCRequest) else object()
+        key = user_in(scope), session, id  # whose session it is, is found out later
+        if key in self._running or session in self._parting:
+            await self._refuse(session, message)(scope, receive, send)
             return
         self._running.add(key)
         try:
-            if (rest := await self._short.legacy(message, session, scope, receive, send)) is not None:
-                await self._app(rest.scope, receive, rest.send)
+            await self._in_session(message, session, scope, receive, send)
         finally:
             self._running.discard(key)
+
+    def _refuse(self, session: str, message: Any) -> Response:
+        if session in self._parting:
+            return _answer(Wrong(INVALID_REQUEST, "Session not found"), 404)
+        return _refused(Wrong(INVALID_REQUEST, "A request with this id is still running.", message.id))
+
+    async def _in_session(self, message: Any, session: str, scope: Scope, receive: Receive, send: Send) -> None:
+        if isinstance(message, JSONRPCRequest):
+            if (rest := await self._short.legacy(message, session, scope, receive, send)) is not None:
+                await self._app(rest.scope, receive, rest.send)
+            return
+        if isinstance(message, JSONRPCNotification) and message.method == _CANCELLED:
+            self._short.cancel((message.params or {}).get("requestId"), session, scope)
+        await self._app(scope, receive, send)
+
+    async def _part(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """End a session, once all that is on its way in it has arrived or is answered."""
+        session = _session(scope)
+        if session is None or session in self._parting or self._short.sessions.find(session, scope) is None:
+            await self._others(scope, receive, send)
+            return
+        self._parting.add(session)
+        try:
+            await self._leave.part(session, self)
+            await self._others(scope, receive, send)
+        finally:
+            self._parting.discard(session)
 
 
 def _from_the_start(scope: Scope) -> Scope:
@@ -114,8 +144,17 @@ def _misnamed_task(message: JSONRPCRequest, headers: Headers) -> Wrong | None:
     return Wrong(HEADER_MISMATCH, told, message.id)
 
 
+def _session(scope: Scope) -> str | None:
+    named = header(scope, _SESSION)
+    return None if named is None else named.decode("latin-1")
+
+
 def _refused(wrong: Wrong) -> Response:
-    return Response(write(wrong.message()).rstrip(), 400, media_type="application/json")
+    return _answer(wrong, 400)
+
+
+def _answer(wrong: Wrong, status: int) -> Response:
+    return Response(write(wrong.message()).rstrip(), status, media_type="application/json")
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from uvicorn import Config, Server
@@ -19,18 +20,21 @@ from toolwright.runtime.deadlines import Deadlines
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 BACKLOG = 512
 _LAST = 2.0
-"""Seconds for requests that were cancelled to let go."""
+"""Seconds for requests that were ended to let go."""
 
 
 class _Listening(Server):
     """The server underneath, with signals that are ours, and a stop that leaves nothing."""
 
-    def __init__(self, config: Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: Config, ready: Callable[[], None], stopping: float) -> None:
         super().__init__(config)
-        self._ready, self._ended = ready, asyncio.Event()
+        self._ready, self._stopping, self._ended = ready, stopping, asyncio.Event()
+        self.waited, self.left = asyncio.Event(), asyncio.Event()
+        """That requests had their time to come to an end; and that the app has ended those that did not."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Say that it has begun."""
@@ -55,13 +59,33 @@ class _Listening(Server):
         self._ended.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Leave no task and no connection."""
-        await super().shutdown(sockets)
-        if self.server_state.tasks:
-            await asyncio.wait(set(self.server_state.tasks), timeout=_LAST)
+        """Leave no task and no connection. It would cancel what runs, which tells nobody anything but the log."""
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        await self._rest(self._stopping)
+        self.waited.set()
+        await self.left.wait()
+        await self._rest(_LAST)
         for connection in list(self.server_state.connections):
             connection.transport.abort()
         await asyncio.sleep(0)
+        await self._cancel()
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait until nobody is connected, and nothing runs, but no longer than that."""
+        until, state = monotonic() + seconds, self.server_state
+        while (state.connections or state.tasks) and monotonic() < until:  # noqa: ASYNC110 - the library looks so, too
+            await asyncio.sleep(0.01)
+
+    async def _cancel(self) -> None:
+        """End what waits for somebody else than its client: the token's judge, say."""
+        tasks = set(self.server_state.tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_LAST)
 
 
 def bound(host: str, port: int) -> list[socket.socket]:
@@ -115,8 +139,8 @@ async def listen(
         sockets: as `bound` gives them; they are closed afterwards.
         ready: called once the app has started and is served.
     """
-    moments, task = Deadlines(Clock()), asyncio.current_task()
-    made = _Listening(_config(app, limits or Limits(), moments), ready)
+    moments, task, limits = Deadlines(Clock()), asyncio.current_task(), limits or Limits()
+    made = _Listening(_config(app, limits, moments), ready, limits.stopping)
     assert task is not None
 
     def stop() -> None:
@@ -126,8 +150,7 @@ async def listen(
 
     try:
         with on_signals(stop):
-            async with app.router.lifespan_context(app):
-                await _served(made, sockets)
+            await _served(app, made, sockets)
     except asyncio.CancelledError:
         if made.started or not made.should_exit or task.uncancel():
             raise
@@ -139,7 +162,7 @@ async def listen(
 def _config(app: Starlette, limits: Limits, moments: Deadlines) -> Config:
     protocol: Any = partial(Patient, limits=limits, open_ones={}, moments=moments)
     return Config(
-        app,
+        _quiet(app),
         http=protocol,
         ws="none",
         lifespan="off",  # the app's own errors would be lost in it
@@ -150,14 +173,42 @@ def _config(app: Starlette, limits: Limits, moments: Deadlines) -> Config:
         server_header=False,
         backlog=BACKLOG,
         timeout_keep_alive=limits.keep_alive,  # type: ignore[arg-type]  # any number of seconds will do
-        timeout_graceful_shutdown=limits.stopping,  # type: ignore[arg-type]
     )
 
 
-async def _served(made: _Listening, sockets: list[socket.socket]) -> None:
-    serving = asyncio.create_task(made.serve(sockets))
+async def _served(app: Starlette, made: _Listening, sockets: list[socket.socket]) -> None:
+    """The app ends before the server does, so that its last answers are still sent."""
+    serving: asyncio.Task[None] | None = None
     try:
-        await asyncio.shield(serving)
+        async with app.router.lifespan_context(app):
+            serving = asyncio.create_task(made.serve(sockets))
+            try:
+                await _first(serving, made.waited)
+            finally:
+                made.stop()
+                await _first(serving, made.waited)
     finally:
-        made.stop()
-        await serving
+        made.left.set()
+        if serving is not None:
+            await serving
+
+
+async def _first(serving: asyncio.Task[None], event: asyncio.Event) -> None:
+    """Wait for the event, or for the end of what should have brought it about."""
+    waiting = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+
+
+def _quiet(app: ASGIApp) -> ASGIApp:
+    """An app whose requests may be cancelled: that is no bug, and there is nobody left to answer."""
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        try:  # noqa: SIM105 - every request comes through here
+            await app(scope, receive, send)
+        except asyncio.CancelledError:
+            pass
+
+    return served

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from toolwright.gateway.mcp.runtime_server import RuntimeServer
     from toolwright.gateway.mcp.served import Offered
 
+PARTED = ErrorData(code=INTERNAL_ERROR, message="Session terminated before the request completed")
+ENDED = ErrorData(code=INTERNAL_ERROR, message="The server stopped before the request completed.")
 _HANDED = "toolwright.handed"
 _MOST = 10_000
 
@@ -42,9 +44,12 @@ class Short:
 
     def __init__(self, server: RuntimeServer, flights: Flights) -> None:
         self._server, self._flights, self._shape = server, flights, Shape(server)
-        self.sessions = Sessions(self._ended)
+        self.sessions = Sessions(self.part)
         self.moments = Deadlines(Clock())
         self._running: dict[tuple[str, RequestId], tuple[RequestId, Reply]] = {}
+        """Calls of sessions."""
+        self._apart: dict[Reply, RequestId] = {}
+        """Calls of the newer protocol."""
         self._schemas: dict[str, tuple[Any, bool]] = {}
 
     # The newer protocol
@@ -57,7 +62,12 @@ class Short:
         offered = quick.plain(message["params"], modern=True)
         if offered is None or self._wants_headers(offered):
             return False
-        await Reply(receive, send, self.moments).of(self._called(quick, message, offered, user_in(scope)))
+        reply = Reply(receive, send, self.moments)
+        self._apart[reply] = message["id"]
+        try:
+            await reply.of(self._called(quick, message, offered, user_in(scope)))
+        finally:
+            del self._apart[reply]
         return True
 
     async def _called(self, quick: Quick, message: dict[str, Any], offered: Offered, user: str | None) -> Said:
@@ -111,10 +121,17 @@ class Short:
             id, reply = found
             reply.end(failed(id, ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")))
 
-    def _ended(self, session: str) -> None:
-        told = ErrorData(code=INTERNAL_ERROR, message="Session terminated before the request completed")
+    def part(self, session: str) -> None:
+        """End every call of a session: it ends."""
         for id, reply in [running for (each, _), running in self._running.items() if each == session]:
-            reply.end(failed(id, told)._replace(status=500))
+            reply.end(failed(id, PARTED)._replace(status=500))
+
+    def leave(self) -> None:
+        """End every call: the server ends."""
+        for id, reply in list(self._running.values()):
+            reply.end(failed(id, ENDED)._replace(status=200))
+        for reply, id in list(self._apart.items()):
+            reply.end(failed(id, ENDED))
 
     async def meet(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """A middleware of the library's server: a call that was made has its question put in a request of its own."""

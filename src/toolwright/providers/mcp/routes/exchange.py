@@ -6,6 +6,7 @@ Imported when a connection is opened, and not before: the library takes a second
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from contextvars import copy_context
@@ -86,6 +87,10 @@ class Streamed:
             return None
         return Posts(transport_of(client), route.url, route.settings, most=most, max_frame=route.max_frame)
 
+    def unread(self) -> None:
+        """Nobody reads any more what comes."""
+        self._exchange.unread = True
+
     async def __aexit__(self, *error: Any) -> bool | None:
         self._exchange.leave()
         return await self._stack.__aexit__(*error)
@@ -140,7 +145,8 @@ class Exchange:
 
     def __init__(self, client: httpx2.AsyncClient, ended: Ended, posts: Posts | None = None) -> None:
         self._client, self._tell_ended, self._posts = client, ended, posts
-        self._left = False
+        self._left = self.unread = False
+        """Whether the end is ours; and whether nobody reads any more what comes."""
         self._beside: set[asyncio.Task[None]] = set()
 
     def __getattr__(self, name: str) -> Any:
@@ -148,9 +154,14 @@ class Exchange:
 
     def leave(self) -> None:
         """From now on the end is ours, and nobody is told of it."""
-        self._left = True
+        self._left = self.unread = True
         if self._posts is not None:
             self._posts.stop()
+
+    async def _heard(self) -> None:
+        """Hand on what came; if nobody reads it, wait to be cancelled: the library would log it as an error."""
+        if self.unread:
+            await asyncio.get_running_loop().create_future()
 
     def _do_beside(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name="mcp: the rest of an answer")
@@ -173,9 +184,13 @@ class Exchange:
         if request.method == "GET":
             return await self._listen(request, options)
         try:
-            return await self._answer(request, await self._sent(request, options))
+            response = await self._answer(request, await self._sent(request, options))
         except Exception as error:  # noqa: BLE001 - whatever it is, a login among it, it is this request's alone
-            return _instead(request, 503, CONNECTION_CLOSED, _meaning(error))
+            response = _instead(request, 503, CONNECTION_CLOSED, _meaning(error))
+        if self.unread and _is_asked(request):
+            await response.aclose()
+            await self._heard()
+        return response
 
     async def _part(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """Take leave; a server that is not there needs none, and the library would log that once more."""
@@ -213,7 +228,7 @@ class Exchange:
             raise
         if response.status_code >= 400:
             self._end(refused(request.url.host, response.status_code, session=_SESSION in request.headers))
-        Pieces(response)
+        Pieces(response, self._heard)
         return response
 
     def _end(self, met: Trouble) -> None:
@@ -222,17 +237,17 @@ class Exchange:
             self._tell_ended(met.message)
 
     async def _answer(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        json = response.headers.get("content-type", "").lower().startswith("application/json")
+        is_json = response.headers.get("content-type", "").lower().startswith("application/json")
         try:
-            if json:
+            if is_json:
                 await response.aread()
-            if json and too_bulky(response.content):
+            if is_json and too_bulky(response.content):
                 return _instead(request, response.status_code, INTERNAL_ERROR, bulky())
             if response.status_code < 400:
-                if not json:
-                    Pieces(response, self._do_beside)
+                if not is_json:
+                    Pieces(response, self._heard, self._do_beside)
                 return response
-            if json and not _lost(request, response) and (error := _error(response.content)) is not None:
+            if is_json and not _lost(request, response) and (error := _error(response.content)) is not None:
                 return response if error.code != HEADER_MISMATCH else _stale(request, response, error.message)
         except BaseException:
             await response.aclose()
@@ -246,6 +261,12 @@ def _cancelled(message: Any) -> Any:
     if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
         return (message.params or {}).get("requestId")
     return None
+
+
+def _is_asked(request: httpx2.Request) -> bool:
+    """Whether what is sent wants an answer, which the library would hand on."""
+    message: dict[str, Any] = json.loads(request.content)
+    return "id" in message and "method" in message
 
 
 def _lost(request: httpx2.Request, response: httpx2.Response) -> bool:

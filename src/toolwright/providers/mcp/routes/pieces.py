@@ -16,6 +16,8 @@ from toolwright.providers.mcp.routes.bulk import Gathered, bulky
 
 Beside: TypeAlias = Callable[[Coroutine[Any, Any, None]], object]
 """Has something done beside all else."""
+Heard: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""Waited for before anything is handed on; comes back at once as long as somebody reads it."""
 REST, MOST = 1.0, 16
 """Seconds, and pieces, in which a stream ends once what was asked for has come; one that does not is broken off."""
 
@@ -28,8 +30,8 @@ class Pieces:
     server is told.
     """
 
-    def __init__(self, response: httpx2.Response, beside: Beside | None = None) -> None:
-        self._response, self._beside = response, beside
+    def __init__(self, response: httpx2.Response, heard: Heard, beside: Beside | None = None) -> None:
+        self._response, self._heard, self._beside = response, heard, beside
         self._close = response.aclose
         self._source: AsyncIterator[bytes] | None = None
         self._decoder = getincrementaldecoder(response.encoding or "utf-8")(errors="replace")
@@ -53,6 +55,7 @@ class Pieces:
                 if self._gathered.too_bulky(text):
                     self._over = True
                     raise httpx2.SSEError(bulky().message)
+                await self._heard()
                 return text
         raise StopAsyncIteration
 

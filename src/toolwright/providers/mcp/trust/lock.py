@@ -55,7 +55,7 @@ class Lock:
             self._shown[server, identity] = {**seen.first, **shown}
         if self.frozen or seen.pins == pins:
             return seen.changes
-        return self._kept(server, identity, given, how)
+        return self._kept(server, identity, given, how, pins, seen)
 
     def changes(self) -> list[Change]:
         """All that is quarantined."""
@@ -82,12 +82,15 @@ class Lock:
             self._place.write(pins)
         return [change.name for change in chosen]
 
-    def _kept(self, server: str, identity: str, given: list[Mapping[str, Any]], how: Look) -> dict[str, Change]:
-        """The same look once more, while nobody else writes; what comes of it is kept."""
+    def _kept(
+        self, server: str, identity: str, given: list[Mapping[str, Any]], how: Look, pins: Pins, seen: Sight
+    ) -> dict[str, Change]:
+        """Keep what comes of a look, while nobody else writes; it is done once more if somebody has written since."""
         try:
             with self._place.alone():
                 before = self._place.read()
-                seen = sight(before, server, identity, given, how)
+                if before != pins:
+                    seen = sight(before, server, identity, given, how)
                 if seen.pins != before:
                     self._place.write(seen.pins)
         except DefinitionError as error:
