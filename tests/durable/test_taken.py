@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from tests.durable.bank import Bank, done, failed, id_of, pending, read, state, until, write
-from tests.durable.conftest import EVERYWHERE
 from toolwright import Context, Failed, Outcome, Pending, Provider, Queue, Runtime, Tool, tool
 from toolwright.core.events import CallEnded, CallSettled
 from toolwright.runtime.answer import take_ready
 from toolwright.store.database import StoreUnavailable
 from toolwright.store.store import Store
 
-pytestmark = [EVERYWHERE, pytest.mark.timeout(30)]  # the first test on PostgreSQL starts the server
+pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 TO = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
 ASKS = [{"tools": "wire__*", "decision": "ask"}]
 

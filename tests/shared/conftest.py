@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.durable.conftest import fresh, started
+from tests.durable.conftest import POSTGRES, fresh, started
 from tests.room import tmp_path as tmp_path
 from toolwright.store import postgres as driver
 from toolwright.store import postgres_pool
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database that can be opened again, and twice at once."""
     return fresh(request.param, request, tmp_path)

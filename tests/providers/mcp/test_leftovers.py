@@ -60,11 +60,13 @@ async def test_connections_over_http_are_forgotten(protocol):
         assert await left_of(connect) == {}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(30)
 async def test_connections_to_processes_are_forgotten(steady: Steady):
     assert await left_of(lambda: call_once(steady.provider()), times=8, warm=2) == {}
 
 
+@pytest.mark.long
 async def test_connections_over_a_socket_are_forgotten(monkeypatch):
     made = served()
     monkeypatch.setattr("tests.providers.mcp.test_websocket.friendly", lambda: made)

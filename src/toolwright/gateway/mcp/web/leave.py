@@ -65,19 +65,27 @@ class Leave:
 
     async def part(self, session: str, bodies: Bodies) -> None:
         """End what runs in a session, which ends after that."""
-        self._short.part(session)
-        for run in [each for each in self._running if each.session == session]:
-            run.end(PARTED)
-        await _wait(lambda: not bodies.are_busy(session), monotonic() + LAST)
+
+        def over() -> bool:  # what went the short way may come to a question, and go on through the library
+            self._short.part(session)
+            for run in [each for each in self._running if each.session == session]:
+                run.end(PARTED)
+            return not bodies.are_busy(session)
+
+        await _wait(over, monotonic() + LAST)
 
     async def take(self, bodies: Bodies, sessions: StreamableHTTPSessionManager) -> None:
         """End all that runs, and then the sessions, through which the answers go."""
         until = monotonic() + LAST
-        self._listening.close()
-        self._short.leave()
-        for run in list(self._running):
-            run.end(ENDED)
-        await _wait(lambda: not bodies.are_busy(), until)
+
+        def over() -> bool:
+            self._listening.close()
+            self._short.leave()
+            for run in list(self._running):
+                run.end(ENDED)
+            return not bodies.are_busy()
+
+        await _wait(over, until)
         for transport in list(sessions._server_instances.values()):
             await transport.terminate()
         await _wait(lambda: not sessions._server_instances, until)
