@@ -11,7 +11,7 @@ from tests.conformance.page import PAGE, suite_version
 from tests.conformance.runs import BEFORE, EXTENSIONS, part
 from tests.needs import needs
 
-pytestmark = [needs("node servers"), pytest.mark.timeout(85)]
+pytestmark = [needs("node servers"), pytest.mark.timeout(180)]
 FEWEST = {"2025-11-25": 19, "2026-07-28": 33, EXTENSIONS: 6, BEFORE: 2}
 
 

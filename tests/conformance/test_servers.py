@@ -8,7 +8,7 @@ from tests.conformance.judgement import outdated, unexplained
 from tests.conformance.targets import TARGETS, examined
 from tests.needs import needs
 
-pytestmark = [needs("node servers"), pytest.mark.timeout(85), pytest.mark.long]
+pytestmark = [needs("node servers"), pytest.mark.timeout(180), pytest.mark.long]
 SCENARIOS = {"own": 33 + 40 + 9, "proxy of 2025-11-25": 33 + 40, "proxy of 2026-07-28": 33 + 40}
 
 

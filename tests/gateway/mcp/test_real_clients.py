@@ -21,7 +21,7 @@ from tests.gateway.mcp.clients.ways import Seen, Target
 from tests.needs import CLIENTS, INSPECTOR, needs
 from toolwright import Runtime, gateway
 
-pytestmark = [pytest.mark.timeout(90), pytest.mark.long]  # a client may take seconds to start on a busy machine
+pytestmark = [pytest.mark.timeout(180), pytest.mark.long]  # a client may take seconds to start on a busy machine
 
 HERE = Path(__file__).parent / "clients"
 SERVER = [str(Path(sys.executable).parent / "toolwright"), "mcp", "--tools", str(HERE / "tools.py")]
