@@ -197,6 +197,7 @@ def test_a_workspace_without_a_sandbox_is_searched_all_the_same(
         ripgrep.works.cache_clear()
 
 
+@pytest.mark.long
 @both_ways
 async def test_files_that_vanish_or_cannot_be_read_are_skipped(tmp_path: Path, way: str) -> None:
     grow(tmp_path, {f"{folder}/{number}.txt": "word\n" for folder in "abcdefgh" for number in range(50)})

@@ -213,6 +213,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(30)
 async def test_no_entry_is_lost_between_processes(folder):
     workers = [await asyncio.create_subprocess_exec(sys.executable, "-c", ADD, str(folder), name) for name in "abc"]

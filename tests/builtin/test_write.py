@@ -239,6 +239,7 @@ async def test_where_no_file_can_be_without_a_name_it_is_written_all_the_same(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "b.txt"]
 
 
+@pytest.mark.long
 def test_a_killed_process_leaves_the_old_or_the_new_content(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"A" * 500_000)

@@ -300,6 +300,7 @@ async def test_hostile_fields_of_a_call_get_the_same_verdict_from_every_database
     await compare(addresses(), as_call_field(field), SHORT)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("story", "expected"),
     [(as_answer, ["Done", "Done", "Failed", "Done"]), (as_waiting_arguments, ["Pending", "Done", "Done"])],

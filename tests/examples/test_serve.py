@@ -20,6 +20,7 @@ def is_set_up() -> bool:
     return pins.read_text() == WANTED and project.read_text() == (ROOT / "pyproject.toml").read_text()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(80)  # it starts a server, on a machine that may be busy
 @pytest.mark.skipif(not is_set_up(), reason="the environment of the scripts is another one")
 def test_the_copy_is_removed_even_when_the_server_is_killed(tmp_path, monkeypatch):

@@ -585,6 +585,7 @@ def test_a_sync_tool_runs_in_a_forked_child_too():
 # Memory
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60)
 async def test_names_ids_and_limits_without_number_are_not_kept():
     @tool(timeout=lambda values: 1_000 + values["n"])

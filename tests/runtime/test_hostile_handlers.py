@@ -352,6 +352,7 @@ async def test_a_generator_that_is_returned_has_some_outcome():
         assert (await runtime.call("well")).ok
 
 
+@pytest.mark.long
 async def test_two_hundred_megabytes_are_kept_and_not_shown():
     @tool
     async def huge() -> str:

@@ -201,6 +201,7 @@ async def test_there_is_no_way_out(place, host, names):
     assert await escaped(place, host, names) == {}
 
 
+@pytest.mark.long
 @needs("python in /usr")
 @pytest.mark.parametrize("names", [list(PLAIN)[::2], list(PLAIN)[1::2]], ids=["even", "odd"])
 async def test_without_a_sandbox_the_plain_ones_get_through(place, host, names):

@@ -72,6 +72,7 @@ async def kill_in_the_middle(process: Any, pid: int, log: Path) -> int:
     return at
 
 
+@pytest.mark.long
 async def test_a_shared_limit_holds_over_processes_and_survives_a_kill(
     address: str, child: Any, tmp_path: Path
 ) -> None:

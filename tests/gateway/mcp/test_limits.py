@@ -501,6 +501,7 @@ asyncio.run(gateway.mcp.serve(Runtime(fork)))
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_that_a_handler_forks_does_not_keep_the_pipe_open():
     command = [sys.executable, "-W", "ignore", "-c", FORKING]

@@ -607,20 +607,21 @@ async def test_asking_how_a_task_stands_looks_at_one_row_and_not_at_all(tmp_path
         task_id = (await client.call("grind"))["taskId"]
         await client.task(task_id, "completed")
         database, read = runtime.parts.store.database, runtime.parts.store.database.read
-        plans: list[str] = []
+        asked: list[list[str]] = []
 
         async def explained(sql: str, params: Any = None) -> Any:
-            plans.extend(row["detail"] for row in await read(f"EXPLAIN QUERY PLAN {sql}", params or {}))
+            asked[-1].extend(row["detail"] for row in await read(f"EXPLAIN QUERY PLAN {sql}", params or {}))
             return await read(sql, params or {})
 
         database.read = explained
         try:
-            await client.ask("tasks/get", taskId=task_id)
+            for _ in range(5):  # the runtime itself looks at all that waits from time to time
+                asked.append([])
+                await client.ask("tasks/get", taskId=task_id)
         finally:
             del database.read
 
-    assert plans
-    assert not [plan for plan in plans if plan.startswith("SCAN")]
+    assert any(plans and not [plan for plan in plans if plan.startswith("SCAN")] for plans in asked)
 
 
 # Being told

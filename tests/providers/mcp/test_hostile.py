@@ -569,6 +569,7 @@ AT_A_CALL: dict[str, tuple[Any, set[str]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("timeout", [1, 60])
 async def test_whatever_comes_over_http_costs_its_call_which_is_not_repeated(tmp_path: Path, timeout: int) -> None:
     chosen = {what: (worst, codes) for what, (worst, codes) in AT_A_CALL.items() if (timeout == 1) == (codes == LATE)}

@@ -50,6 +50,7 @@ async def test_connections_to_a_server_of_this_process_are_forgotten(protocol):
     assert await left_of(lambda: call_once(mcp.server(made, protocol=protocol))) == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_connections_over_http_are_forgotten(protocol):
     async with over_http(Runtime(echo)) as url:

@@ -404,6 +404,7 @@ for number in range(8):
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60)
 def test_processes_and_threads_do_not_lose_each_others_pins(path):
     processes = [subprocess.Popen([sys.executable, "-c", LOOKING, path, name]) for name in ("a", "b", "c")]

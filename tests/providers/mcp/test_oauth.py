@@ -478,6 +478,7 @@ async def test_no_token_is_in_a_log_or_an_error_or_a_repr(authority, person, nob
     assert client.client_secret not in shown
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60)  # another interpreter starts and imports the library
 async def test_two_processes_use_a_refresh_token_once(authority, person, nobody, folder):
     await whoami(person(), authority)
