@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from time import time
 from typing import TYPE_CHECKING, Any
 
@@ -18,55 +18,32 @@ if TYPE_CHECKING:
 
 PAGES = 100
 MOST = 10_000
-"""Tools of one server."""
+"""Tools of one server, and prompts."""
 SIZE = 32 << 20
 """Bytes of all its definitions."""
 
 
 async def listed(client: Client, log: logging.Logger) -> Manifest:
     """All that the server offers now."""
-    tools, ttl = await _tools(client, log)
-    discovered = client.session.discover_result
     return Manifest(
-        tools=tuple(tools),
+        tools=tuple(await _tools(client, log)),
         prompts=tuple(await _prompts(client, log)),
         instructions=client.instructions or "",
         server=_dumped(client.server_info) if client.server_info else {},
         protocol=client.protocol_version,
-        discover=_dumped(discovered) if discovered else None,
         listed_at=time(),
-        ttl=ttl,
     )
 
 
-async def _tools(client: Client, log: logging.Logger) -> tuple[list[Mapping[str, Any]], float | None]:
+async def _tools(client: Client, log: logging.Logger) -> list[Mapping[str, Any]]:
     if client.server_capabilities.tools is None and client.protocol_version < "2026":
-        return [], None
-    found: list[Mapping[str, Any]] = []
-    cursor: str | None = None
-    ttl: float | None = None
-    size = 0
-    for _ in range(PAGES):
-        page = await _page(client, cursor)
-        size += len(page.model_dump_json())
-        found += [_dumped(tool) for tool in page.tools]
-        ttl = page.ttl_ms / 1000
-        cursor = page.next_cursor
-        if cursor is None:
-            return found[:MOST], ttl
-        if len(found) >= MOST or size > SIZE:
-            break
-    log.warning("More than %s tools, %s pages or %s bytes of them; the rest is left out.", MOST, PAGES, SIZE)
-    return found[:MOST], ttl
-
-
-async def _page(client: Client, cursor: str | None) -> types.ListToolsResult:
+        return []
     try:
-        return await client.session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+        return await _pages("tools", client.session.list_tools, log)
     except MCPError as error:
         if error.code != types.METHOD_NOT_FOUND:
             raise
-        return types.ListToolsResult(tools=[])
+        return []
 
 
 async def _prompts(client: Client, log: logging.Logger) -> list[Mapping[str, Any]]:
@@ -74,10 +51,27 @@ async def _prompts(client: Client, log: logging.Logger) -> list[Mapping[str, Any
     if client.server_capabilities.prompts is None:
         return []
     try:
-        return [_dumped(prompt) for prompt in (await client.session.list_prompts()).prompts[:MOST]]
+        return await _pages("prompts", client.session.list_prompts, log)
     except Exception as error:  # noqa: BLE001
         log.debug("No prompts: %s", trouble_of(error).message)
         return []
+
+
+async def _pages(what: str, ask: Callable[..., Awaitable[Any]], log: logging.Logger) -> list[Mapping[str, Any]]:
+    """Page after page, as far as a server may go on."""
+    found: list[Mapping[str, Any]] = []
+    cursor, size = None, 0
+    for _ in range(PAGES):
+        page = await ask(params=types.PaginatedRequestParams(cursor=cursor))
+        size += len(page.model_dump_json())
+        found += [_dumped(each) for each in getattr(page, what)]
+        cursor = page.next_cursor
+        if cursor is None:
+            return found[:MOST]
+        if len(found) >= MOST or size > SIZE:
+            break
+    log.warning("More than %s %s, %s pages or %s bytes of them; the rest is left out.", MOST, what, PAGES, SIZE)
+    return found[:MOST]
 
 
 def _dumped(model: Any) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class News:
 def _tells(client: Client) -> bool:
     """Whether it says that it tells of changes. Where it was not asked, because its protocol is known, it may."""
     can = client.server_capabilities
-    return can == types.ServerCapabilities() or bool(can.tools is not None and can.tools.list_changed)
+    return can == types.ServerCapabilities() or any(each.list_changed for each in (can.tools, can.prompts) if each)
 
 
 _LEVELS = {

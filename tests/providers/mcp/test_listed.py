@@ -1,0 +1,57 @@
+"""Asking a server what it offers, page by page, and again when it says that something changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp.server import Server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, PromptsListChanged
+
+from tests.providers.mcp.steady import until
+from toolwright import Runtime, mcp
+from toolwright.providers.mcp import listed
+
+
+class Book:
+    """Prompts on pages of one each."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.asked = 0
+
+    async def list_prompts(self, context: Any, params: Any) -> types.ListPromptsResult:
+        self.asked += 1
+        page = int(params.cursor or 0) if params else 0
+        prompts = [types.Prompt(name=name) for name in self.names[page : page + 1]]
+        more = str(page + 1) if page + 1 < len(self.names) else None
+        return types.ListPromptsResult(prompts=prompts, next_cursor=more)
+
+
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+async def test_prompts_are_read_to_the_last_page(protocol: Any) -> None:
+    book = Book("ask", "brief", "cheer")
+    async with Runtime(mcp.server(Server("book", on_list_prompts=book.list_prompts), protocol=protocol)) as runtime:
+        assert runtime.instructions() == "## book\nPrompts:\n- ask\n- brief\n- cheer"
+
+
+async def test_prompts_without_end_are_read_only_so_far(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(listed, "PAGES", 3)
+    book = Book(*map(str, range(1_000)))
+    async with Runtime(mcp.server(Server("book", on_list_prompts=book.list_prompts))) as runtime:
+        assert "- 2" in runtime.instructions()
+    assert book.asked == 3
+    assert "prompts, 3 pages" in caplog.text
+
+
+async def test_a_server_that_tells_of_changes_of_its_prompts_alone_is_listened_to() -> None:
+    book, bus = Book("old"), InMemorySubscriptionBus()
+    server = Server("book", on_list_prompts=book.list_prompts, on_subscriptions_listen=ListenHandler(bus))
+    async with Runtime(mcp.server(server)) as runtime:
+        await until(lambda: bool(bus._listeners))
+        book.names = ("new",)
+        await bus.publish(PromptsListChanged())
+        await until(lambda: "Prompts of it are held back" in runtime.instructions())
