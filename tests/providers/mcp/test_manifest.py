@@ -28,8 +28,6 @@ SAID = Manifest.from_listing(
     instructions="Commit often.",
     server={"name": "git", "version": "1.0"},
     protocol="2026-07-28",
-    discover={"supportedVersions": ["2026-07-28"]},
-    ttl=60.0,
 )
 
 
@@ -59,8 +57,8 @@ def test_what_was_saved_is_loaded(manifests, kept):
     loaded = manifests.load(GIT)
 
     assert loaded == SAID
-    assert (loaded.listed_at, loaded.ttl) == (SAID.listed_at, 60.0)
-    assert (loaded.tools, loaded.prompts, loaded.discover) == (SAID.tools, SAID.prompts, SAID.discover)
+    assert loaded.listed_at == SAID.listed_at
+    assert (loaded.tools, loaded.prompts) == (SAID.tools, SAID.prompts)
     assert manifests.load("another") is None
 
 
@@ -71,7 +69,7 @@ def test_the_file_is_named_after_the_place_and_only_its_owner_reads_it(folder, k
 
 
 def test_manifests_are_equal_if_the_server_said_the_same_whenever_that_was():
-    assert replace(SAID, listed_at=1.0, ttl=None) == SAID
+    assert replace(SAID, listed_at=1.0) == SAID
     assert replace(SAID, instructions="Never commit.") != SAID
     assert replace(SAID, tools=()) != SAID
 
@@ -109,7 +107,7 @@ def test_what_is_older_than_30_days_or_from_the_future_is_asked_again(manifests,
 
 
 BROKEN = {
-    "of another version": lambda file: change(file, version=2),
+    "of another version": lambda file: change(file, version=1),
     "of another server": lambda file: change(file, identity="another"),
     "no JSON": lambda file: file.write_text("{"),
     "empty": lambda file: file.write_text(""),

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-VERSION = 1
+VERSION = 2
 LARGEST = 16 << 20
 OLDEST = 30 * 86_400.0
 """Seconds after which it has to be asked again."""
@@ -35,11 +35,7 @@ class Manifest:
     server: Mapping[str, Any] = field(default_factory=dict)
     """Its name and version, as it says."""
     protocol: str = ""
-    discover: Mapping[str, Any] | None = None
-    """Its answer to `server/discover`, which saves asking again."""
     listed_at: float = field(default=0.0, compare=False)
-    ttl: float | None = field(default=None, compare=False)
-    """For how many seconds it said that its list is good."""
 
     @classmethod
     def from_listing(
@@ -50,12 +46,9 @@ class Manifest:
         instructions: str | None = None,
         server: Mapping[str, Any] | None = None,
         protocol: str | None = None,
-        discover: Mapping[str, Any] | None = None,
-        ttl: float | None = None,
     ) -> Manifest:
         """The manifest of what was listed just now."""
-        said = instructions or "", server or {}, protocol or "", discover
-        return cls(tuple(tools), tuple(prompts), *said, time.time(), ttl)
+        return cls(tuple(tools), tuple(prompts), instructions or "", server or {}, protocol or "", time.time())
 
     def to_json(self) -> dict[str, Any]:
         """As it is kept."""
@@ -76,8 +69,8 @@ class Manifest:
 
 
 _KINDS: Mapping[str, Any] = {
-    "tools": list, "prompts": list, "instructions": str, "server": dict, "protocol": str, "discover": dict | None,
-    "listed_at": float | int, "ttl": float | int | None,
+    "tools": list, "prompts": list, "instructions": str, "server": dict, "protocol": str,
+    "listed_at": float | int,
 }  # fmt: skip
 
 
