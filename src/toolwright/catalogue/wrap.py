@@ -55,6 +55,9 @@ class Wrapped(Provider):
     async def resume(self, call: Call, state: Any, answer: Any) -> Any:
         return await self.inner.resume(self._there(call), state, answer)
 
+    async def go_on(self, call: Call, state: Any, answer: Any, context: Context) -> Any:
+        return await self.inner.go_on(self._there(call), state, answer, context)
+
     async def cancel(self, call: Call, reason: str) -> None:
         await self.inner.cancel(self._there(call), reason)
 

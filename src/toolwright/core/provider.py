@@ -76,6 +76,10 @@ class Provider:
         """Go on after a `Pending("input")` was answered; may be Pending again."""
         return answer
 
+    async def go_on(self, call: Call, state: Any, answer: Any, context: Context) -> Outcome | Any:
+        """The same with a context, for a provider that tells of progress then; unless it is defined, `resume`."""
+        return await self.resume(call, state, answer)
+
     def holds(self, state: Any) -> bool:
         """Whether a call that waits for input can go on here, and need not go on where it was begun."""
         return True

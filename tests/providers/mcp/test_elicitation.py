@@ -7,12 +7,18 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import mcp_types as types
 import pytest
+from mcp import UrlElicitationRequiredError
+from mcp.server import MCPServer
+from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, ElicitationResult, Resolve
+from pydantic import BaseModel
 
 from tests.providers.mcp.steady import Steady, until
-from toolwright import Done, Failed, Pending, Queue, Runtime
+from toolwright import Done, Failed, Pending, Queue, Runtime, mcp
+from toolwright.core.events import CallProgress
 from toolwright.providers.mcp import turnstile
 from toolwright.testing import ManualClock
 
@@ -28,6 +34,14 @@ def asks(outcome: Any) -> Pending:
 def given(outcome: Any) -> list[Any]:
     assert isinstance(outcome, Done), outcome
     return json.loads(outcome.data)
+
+
+class Sure(BaseModel):
+    sure: bool
+
+
+async def ask_first() -> Elicit[Sure]:
+    return Elicit(message="Shred it?", schema=Sure)
 
 
 async def test_a_question_is_a_call_that_waits_for_input(steady: Steady) -> None:
@@ -88,6 +102,24 @@ async def test_a_call_that_waits_holds_no_slot_and_no_time(steady: Steady, silen
         assert await runtime.call("steady__echo", {"text": "free"}) == Done("free")
         for each in waiting:
             assert given(await runtime.settle(each.call_id, {"sure": True}))[0]["action"] == "accept"
+
+
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+async def test_progress_after_an_answer_is_told(protocol: Any) -> None:
+    desk, told = MCPServer("desk", log_level="WARNING"), list[CallProgress]()
+
+    @desk.tool()
+    async def shred(ctx: Context, sure: Annotated[ElicitationResult[Sure], Resolve(ask_first)]) -> str:
+        await ctx.report_progress(1, 2, "half of it")
+        return "gone" if isinstance(sure, AcceptedElicitation) else "kept"
+
+    async with Runtime(mcp.server(desk, protocol=protocol)) as runtime:
+        waiting = asks(await runtime.call("desk__shred"))
+        runtime.listen(lambda event: told.append(event) if isinstance(event, CallProgress) else None)
+        outcome = await runtime.settle(waiting.call_id, {"sure": True})
+
+    assert outcome.text == "gone"
+    assert [(each.call_id, each.fraction, each.message) for each in told] == [(waiting.call_id, 0.5, "half of it")]
 
 
 async def test_several_questions_at_once_each_get_their_own_answer(steady: Steady) -> None:
@@ -216,3 +248,72 @@ async def test_a_server_that_did_not_wait_for_the_answer_is_heard_all_the_same(t
         steady.say("give up")
         await until(lambda: steady.effects == ["gave-up"])
         assert await runtime.settle(waiting.call_id, {"sure": True}) == Done("without you")
+
+
+# Addresses that somebody has to visit before a call is even begun
+
+
+class Bank:
+    """A server of the library that refuses to pay until somebody has been at its addresses."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.addresses, self.paid, self.calls = addresses, list[str](), 0
+        self.server = MCPServer("bank", log_level="WARNING")
+        self.server.add_tool(self.pay)
+
+    async def pay(self, to: str) -> str:
+        """Pay somebody."""
+        self.calls += 1
+        if self.addresses:
+            asked = [
+                types.ElicitRequestURLParams(mode="url", message="Connect your account.", url=url, elicitation_id=url)
+                for url in self.addresses
+            ]
+            raise UrlElicitationRequiredError(asked)
+        self.paid.append(to)
+        return f"paid {to}"
+
+
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+async def test_a_call_that_is_refused_until_an_address_was_visited_is_made_again_then(protocol: Any) -> None:
+    bank = Bank("https://bank.example/connect")
+    async with Runtime(mcp.server(bank.server, protocol=protocol)) as runtime:
+        waiting = asks(await runtime.call("bank__pay", {"to": "ada"}))
+        bank.addresses = ()
+        outcome = await runtime.settle(waiting.call_id, True)
+
+    assert waiting.message == "bank asks: Connect your account. Open https://bank.example/connect (on bank.example)"
+    assert (waiting.request["mode"], waiting.request["url"]) == ("url", "https://bank.example/connect")
+    assert outcome.text == "paid ada"
+    assert (bank.paid, bank.calls) == (["ada"], 2)
+
+
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+@pytest.mark.parametrize("answer", [False, {"action": "decline"}, {"action": "cancel"}])
+async def test_a_person_who_does_not_visit_the_address_leaves_the_call_unmade(protocol: Any, answer: Any) -> None:
+    bank = Bank("https://bank.example/connect")
+    async with Runtime(mcp.server(bank.server, protocol=protocol)) as runtime:
+        waiting = asks(await runtime.call("bank__pay", {"to": "ada"}))
+        outcome = await runtime.settle(waiting.call_id, answer)
+
+    assert isinstance(outcome, Failed)
+    assert (outcome.code, outcome.message) == ("rejected", "The person who was asked did not agree.")
+    assert (bank.paid, bank.calls) == ([], 1)
+
+
+async def test_a_server_that_was_not_visited_after_all_asks_once_more() -> None:
+    bank = Bank("https://bank.example/connect", "https://bank.example/terms")
+    async with Runtime(mcp.server(bank.server)) as runtime:
+        waiting = asks(await runtime.call("bank__pay", {"to": "ada"}))
+        both = dict.fromkeys(waiting.request["requests"], True)
+        bank.addresses = ("https://bank.example/terms",)
+        again = asks(await runtime.settle(waiting.call_id, both))
+        bank.addresses = ()
+        outcome = await runtime.settle(waiting.call_id, True)
+
+    assert [each["url"] for each in waiting.request["requests"].values()] == [
+        "https://bank.example/connect",
+        "https://bank.example/terms",
+    ]
+    assert again.request["url"] == "https://bank.example/terms"
+    assert outcome.text == "paid ada"

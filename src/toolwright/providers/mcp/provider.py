@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from toolwright.core.outcome import Failed, Outcome
     from toolwright.providers.mcp.connection import Connection
     from toolwright.providers.mcp.manifest import Manifest
-    from toolwright.providers.mcp.talk import Talk
+    from toolwright.providers.mcp.talk import Reports, Talk
 
 log = logging.getLogger("toolwright")
 
@@ -162,8 +162,15 @@ class Server(Provider):
 
     async def resume(self, call: Call, state: Any, answer: Any) -> Outcome | Any:
         """Go on with what the server asked for."""
+        return await self._resumed(call, state, answer)
+
+    async def go_on(self, call: Call, state: Any, answer: Any, context: Context) -> Outcome | Any:
+        """The same, and tell of its progress."""
+        return await self._resumed(call, state, answer, context.report)
+
+    async def _resumed(self, call: Call, state: Any, answer: Any, report: Reports | None = None) -> Outcome | Any:
         await loaded()
-        return await self._talking().resume(call, state, answer, self.sessions.who(call))
+        return await self._talking().resume(call, state, answer, self.sessions.who(call), report)
 
     def holds(self, state: Any) -> bool:
         """Whether the server waits for this answer here; in the newer protocol anybody may bring it."""

@@ -27,6 +27,8 @@ from toolwright.providers.mcp.routes.route import Who
 from toolwright.providers.mcp.routes.trouble import Trouble, trouble_of
 from toolwright.providers.mcp.sessions import Sessions
 
+Reports: TypeAlias = Callable[..., None]
+"""Told of progress, as `Context.report` is."""
 Requests: TypeAlias = Mapping[str, Mapping[str, Any]]
 ROUNDS = 32
 """How often a server may ask before it is no longer listened to."""
@@ -45,7 +47,7 @@ class _Part:
     call: Call
     wire: str
     who: Who
-    report: Callable[..., None] | None = None
+    report: Reports | None = None
     inputs: Mapping[str, Any] | None = None
     state: str | None = None
     round: int = 0
@@ -73,7 +75,9 @@ class Talk:
         """Carry a call out, from the beginning."""
         return self._go(_Part(call, wire, who, context.report), lambda: context.call_id)
 
-    async def resume(self, call: Call, state: Mapping[str, Any], answer: Any, who: Who) -> Outcome | Any:
+    async def resume(
+        self, call: Call, state: Mapping[str, Any], answer: Any, who: Who, report: Reports | None = None
+    ) -> Outcome | Any:
         """Go on after somebody answered. An answer that does not fit leaves the question open."""
         requests: Requests = state["requests"]
         try:
@@ -82,7 +86,7 @@ class Talk:
             return self._question(requests, state, f"{error} ")
         if "request" in state:
             return await self._answered(call, state, answers)
-        part = _Part(call, state["tool"], who, None, answers, state.get("state"), int(state.get("round", 0)))
+        part = _Part(call, state["tool"], who, report, answers, state.get("state"), int(state.get("round", 0)))
         if state.get("again"):
             _agreed(answers)
             part.inputs = None

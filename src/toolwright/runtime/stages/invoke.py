@@ -67,4 +67,5 @@ def _resume(running: Running) -> Awaitable[Any]:
     assert provider is not None
     assert isinstance(answer, Done)
     invocation.answer = None
-    return provider.resume(invocation.call_of(invocation.listing.tool.name), invocation.state_note, answer.data)
+    call = invocation.call_of(invocation.listing.tool.name)
+    return provider.go_on(call, invocation.state_note, answer.data, Context(running))
