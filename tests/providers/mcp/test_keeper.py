@@ -128,6 +128,20 @@ async def test_a_runtime_does_not_start_without_a_server_that_is_required(server
     assert not children()
 
 
+async def test_a_server_that_is_required_is_started_though_its_tools_are_known(server: Steady, tmp_path: Path) -> None:
+    provider = server.provider(required=True, manifest=str(tmp_path / "kept"))
+    async with Runtime(provider):
+        pass
+    async with Runtime(provider) as runtime:
+        assert server.starts == 2
+        assert await runtime.call("steady__echo", {"text": "x"}) == Done("x")
+    server.say("down")
+    with pytest.raises(Unavailable, match="exit code 1"):
+        async with Runtime(provider):
+            pass
+    assert not children()
+
+
 async def test_a_server_that_hangs_at_the_start_keeps_nobody_waiting_for_long(server: Steady, tmp_path: Path) -> None:
     deaf = Steady(tmp_path / "deaf")
     deaf.say("deaf")

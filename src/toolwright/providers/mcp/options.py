@@ -33,9 +33,9 @@ class Options:
     total: float | str | None = 600.0
     """How long a call may take in all, however much progress it makes."""
     start_timeout: float | str | None = 30.0
-    """How long a runtime that starts waits for a server whose tools are not known yet."""
+    """How long a runtime that starts waits for a server that is required, or whose tools are not known yet."""
     required: bool = False
-    """Whether a runtime may not start without it."""
+    """Whether a runtime may not start without it; then it is started though its tools are known."""
     per: Per = "user"
     """Who shares a connection: one user's calls, one session's, or everyone's."""
     idle: float | str | None = 600.0

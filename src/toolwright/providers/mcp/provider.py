@@ -78,9 +78,9 @@ class Server(Provider):
     # The life of the provider
 
     async def start(self) -> None:
-        """Nothing is started where it is known what the server offers."""
+        """Nothing is started where it is known what the server offers, unless nothing goes without it."""
         self._users += 1
-        if await self._offer.load():
+        if await self._offer.load() and not self.required:
             return
         await loaded()
         limit = None if self.options.start_timeout is None else float(self.options.start_timeout)
