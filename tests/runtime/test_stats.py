@@ -221,6 +221,14 @@ async def test_what_providers_want_a_model_to_know_is_combined():
         assert runtime.instructions() == "## wiki\nSearch first.\n\n## files\nBe careful."
 
 
+async def test_what_providers_tell_a_model_holds_no_known_secret():
+    async with Runtime(Docs("wiki", "Send hunter2-hunter2 along."), secrets=["hunter2-hunter2"]) as runtime:
+        told = runtime.instructions()
+
+    assert told.startswith("## wiki\nSend ")
+    assert "hunter2" not in told
+
+
 async def test_without_providers_there_is_nothing_to_know():
     async with Runtime(add) as runtime:
         assert runtime.instructions() == ""

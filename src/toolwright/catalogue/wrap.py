@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias, overload
 
-from toolwright.core.call import Call
+from toolwright.core.call import Call, Principal
 from toolwright.core.context import Context
 from toolwright.core.errors import DefinitionError
 from toolwright.core.names import is_legal, nearest
@@ -78,6 +78,9 @@ class Wrapped(Provider):
 
     def instructions(self) -> str:
         return self.inner.instructions()
+
+    def told_to(self, who: Principal) -> str:
+        return self.inner.told_to(who)
 
     def _there(self, call: Call) -> Call:
         return replace(call, tool=self.original(call.tool))

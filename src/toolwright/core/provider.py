@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
-from toolwright.core.call import Call
+from toolwright.core.call import Call, Principal
 from toolwright.core.context import Context
 from toolwright.core.facets import Kind
 from toolwright.core.outcome import Failed, Outcome
@@ -94,3 +94,7 @@ class Provider:
     def instructions(self) -> str:
         """What a model should know about these tools as a whole."""
         return ""
+
+    def told_to(self, who: Principal) -> str:
+        """All that somebody's model is told of it: unless it is defined, the instructions and what is missing."""
+        return "\n\n".join(text for text in (self.instructions().strip(), self.missing()) if text)

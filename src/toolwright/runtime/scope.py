@@ -267,8 +267,9 @@ class Scope:
     def _told_of(self, provider: Provider) -> str:
         """Its own words, and what a model need not try."""
         why, redact = self.parts.left_out.get(provider.namespace), self.parts.redact
-        away = f"Its tools are not available now: {redact(why) if redact else why}" if why else ""
-        return "\n\n".join(text for text in (provider.instructions().strip(), away, provider.missing()) if text)
+        away = f"Its tools are not available now: {why}" if why else ""
+        told = "\n\n".join(text for text in (provider.told_to(self.principal), away) if text)
+        return redact(told) if redact else told
 
     # Narrowing
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolwright.catalogue.wrap import Wrapped
+from toolwright.core.call import Principal
 from toolwright.core.tool import Tool
 from toolwright.testing import definition
 
@@ -40,3 +41,6 @@ class TapedProvider(Wrapped):
         if self.tape.recording:
             return self.inner.instructions()
         return str(self.tape.offered(self.namespace).get("instructions", ""))
+
+    def told_to(self, who: Principal) -> str:
+        return super().told_to(who) if self.tape.recording else self.instructions()

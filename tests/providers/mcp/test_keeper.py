@@ -220,6 +220,37 @@ async def test_a_server_that_stays_down_is_left_alone_for_longer_and_longer(
     assert server.starts == 2
 
 
+async def test_a_model_is_told_that_a_known_server_is_down_and_why_until_it_is_back(
+    server: Steady, tmp_path: Path
+) -> None:
+    provider = server.provider(manifest=str(tmp_path / "kept"))
+    async with Runtime(provider):
+        pass
+    server.say("down")
+    async with Runtime(provider) as runtime:
+        before = runtime.instructions()
+        outcome = await runtime.call("steady__echo", {"text": "x"})
+        down = runtime.instructions()
+        server.say("down", off=True)
+        await runtime.refresh()
+        back = runtime.instructions()
+
+    assert before == back == "## steady\nBe steady.\n\nPrompts:\n- greet: Say hello."
+    assert failure(outcome).code == "unavailable"
+    [told] = [line for line in down.splitlines() if line.startswith("Its tools are not available now: ")]
+    assert "exit code 1" in told
+
+
+async def test_what_keeps_one_user_from_a_server_is_told_to_that_user_alone(server: Steady, tmp_path: Path) -> None:
+    def variables(who: Any) -> dict[str, str]:
+        return {"TOKEN": {None: "everybody's", "anna": "anna's"}[who.user]}
+
+    async with Runtime(server.provider(env=variables)) as runtime:
+        await runtime.scope(user="ben").call("steady__pid")
+        assert "KeyError: 'ben'" in runtime.scope(user="ben").instructions()
+        assert "KeyError" not in runtime.scope(user="anna").instructions() + runtime.instructions()
+
+
 def test_the_pauses_between_tries_grow_to_a_minute() -> None:
     assert backoff.DELAYS == (0, 1, 2, 5, 10, 30, 60)
 

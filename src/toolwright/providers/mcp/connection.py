@@ -76,7 +76,7 @@ class Connection:
         if self._life is not None and self._life.up:
             self._life.submit(request)
         elif self._closing or self.state == "waiting":
-            request.tell(self._unavailable())
+            request.tell(self.unavailable())
         else:
             self._queue.append(request)
             self._wake()
@@ -88,7 +88,7 @@ class Connection:
         lives = self._lives
         while self.state != "up" or self.manifest is None:
             if self._closing or self._lives > lives:
-                raise self._unavailable(self._where)
+                raise self.unavailable(self._where)
             self._wake()
             self._turned.clear()
             await self._turned.wait()
@@ -211,7 +211,8 @@ class Connection:
         """The URL of one that has any, in brackets, for people: a host alone does not say which of its servers."""
         return f" ({masked([self._route.label])[0]})" if _URL.match(self._route.label) else ""
 
-    def _unavailable(self, where: str = "") -> NotStarted:
+    def unavailable(self, where: str = "") -> NotStarted:
+        """What is said of it while it is not up."""
         if self._closing:
             return NotStarted(f"The MCP server {self.name} is not connected: the runtime is closing.")
         left = self._backoff.left if self.state == "waiting" else None
@@ -227,7 +228,7 @@ class Connection:
     def _refuse_queue(self) -> None:
         queue, self._queue = self._queue, []
         for request in queue:
-            request.tell(self._unavailable())
+            request.tell(self.unavailable())
 
     def _turn(self, state: State) -> None:
         self.state = state

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +12,7 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from toolwright.core.call import Call
+from toolwright.core.call import Call, Principal
 from toolwright.core.context import Context
 from toolwright.core.errors import NotStarted, Unavailable
 from toolwright.core.facets import Kind
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
     from toolwright.providers.mcp.manifest import Manifest
     from toolwright.providers.mcp.talk import Reports, Talk
 
-log = logging.getLogger("toolwright")
+MOST_REASON = 500
+"""Characters on why a server is down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +123,17 @@ class Server(Provider):
     def instructions(self) -> str:
         """The server's own words, its prompts, and which tools are held back."""
         return self._offer.instructions()
+
+    def told_to(self, who: Principal) -> str:
+        """The same, and whether the server is known to be down."""
+        return "\n\n".join(text for text in (self.instructions(), self._down(who), self.missing()) if text)
+
+    def _down(self, who: Principal) -> str:
+        """Why calls would be in vain, where the last try to reach it was; of one that was not tried nothing is known."""
+        connection = self.sessions.found(self.sessions.who(who)) or self.sessions.found(Who())
+        if not self._offer.known or connection is None or connection.trouble is None:
+            return ""
+        return f"Its tools are not available now: {line(str(connection.unavailable()), MOST_REASON)}"
 
     async def _heard(self, connection: Connection, manifest: Manifest) -> None:
         """A connection came up, or its server said that its tools changed."""

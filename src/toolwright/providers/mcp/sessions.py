@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from toolwright.core.call import Call
+from toolwright.core.call import Call, Principal
 from toolwright.core.errors import NotStarted
 from toolwright.providers.mcp.options import Options
 from toolwright.providers.mcp.routes.route import EVERYONE, Route, Who
@@ -26,8 +26,8 @@ class Sessions:
     def __iter__(self) -> Iterator[Connection]:
         return iter(list(self._open.values()))
 
-    def who(self, call: Call) -> Who:
-        """Whose connection a call uses."""
+    def who(self, call: Call | Principal) -> Who:
+        """Whose connection a call uses, or all that somebody calls."""
         match self._options.per:
             case "everyone":
                 return EVERYONE
