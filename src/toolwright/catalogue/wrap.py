@@ -70,6 +70,12 @@ class Wrapped(Provider):
     async def refresh(self) -> None:
         await self.inner.refresh()
 
+    async def refresh_for(self, who: Principal) -> None:
+        await self.inner.refresh_for(who)
+
+    def hides_from(self, who: Principal, tool: str) -> bool:
+        return self.inner.hides_from(who, self.original(tool))
+
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
         return self.inner.watch(watcher)
 
@@ -87,8 +93,8 @@ class Wrapped(Provider):
 
 
 _SAME = (
-    "kind", "namespace", "timeout", "queue", "cache", "required", "comes_back", "keeps_health", "lets_go",
-    "on_conflict",
+    "kind", "namespace", "timeout", "queue", "cache", "required", "comes_back", "keeps_health", "knows_users",
+    "lets_go", "on_conflict",
 )  # fmt: skip
 
 

@@ -35,6 +35,8 @@ class Provider:
     """Whether it goes on trying after a start that failed, and tells with `changed` when it is there."""
     keeps_health: bool = False
     """Whether it knows by itself when the other side is down, and then refuses at once: nobody else counts failures."""
+    knows_users: bool = False
+    """Whether it may tell a user what it offers where it does not tell nobody: `refresh_for` asks it."""
     lets_go: bool = False
     """Whether `invoke` and `resume` end at once when they are cancelled: then they run in the task of their caller."""
     on_conflict: Conflict = "error"
@@ -51,6 +53,14 @@ class Provider:
 
     async def refresh(self) -> None:
         """Look again at what it offers."""
+
+    async def refresh_for(self, who: Principal) -> None:
+        """The same in somebody's name, for a provider that does not tell everybody; unless it is defined, `refresh`."""
+        await self.refresh()
+
+    def hides_from(self, who: Principal, tool: str) -> bool:
+        """Whether somebody's model is not told of a tool, given by its own name: it is another user's alone."""
+        return False
 
     def missing(self) -> str:
         """Which of its tools a model cannot use now, and why; empty if it has them all."""

@@ -44,6 +44,7 @@ from toolwright.store.errors import StoreUnavailable
 if TYPE_CHECKING:
     from toolwright.runtime.ledger import Ledger
     from toolwright.runtime.logbook import Logbook
+    from toolwright.runtime.roster import Roster
     from toolwright.runtime.scope import Scope
     from toolwright.runtime.shared_breaker import SharedBreaker
     from toolwright.runtime.stages.middleware import Middleware
@@ -98,6 +99,8 @@ class Parts:
         self.store: Store | None
         """What is remembered; opened on first need where no store was asked for."""
         self.root: Scope
+        self.roster: Roster
+        """The providers; this and the outermost scope are made by the runtime."""
         self.policy, self.middleware, self.approver = policy, tuple(middleware), approver
         self.defaults, self.clock = defaults, clock
         self.shown = Shown(self, spaces)

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from toolwright.core.call import Principal
 from toolwright.core.errors import DefinitionError, Unavailable
-from toolwright.core.names import nearest
+from toolwright.core.names import SEPARATOR, nearest
 from toolwright.core.provider import Provider
 from toolwright.core.tool import Tool
 
@@ -126,16 +127,24 @@ class Roster:
         except (DefinitionError, Unavailable) as error:
             log.warning("What %s offers now is not taken: %s", provider.namespace, error)
 
-    async def refresh(self, namespaces: tuple[str, ...]) -> None:
+    async def refresh(self, namespaces: tuple[str, ...], who: Principal) -> None:
         """Ask those of the given namespaces, or all, what they offer now. Raises for one that is away."""
         asked = self._of(namespaces)
-        answers = await asyncio.gather(*(provider.refresh() for provider in asked), return_exceptions=True)
+        looks = (provider.refresh_for(who) if _is_named(who) else provider.refresh() for provider in asked)
+        answers = await asyncio.gather(*looks, return_exceptions=True)
         for provider, answer in zip(asked, answers, strict=True):
             if answer is None:
                 await self._take(provider)
         for answer in answers:
             if answer is not None:
                 raise answer
+
+    async def look_for(self, name: str, who: Principal) -> None:
+        """Ask in a user's name where a tool may be of which nobody is told. Raises for a provider that is away."""
+        namespace = name.partition(SEPARATOR)[0]
+        knowing = {each.namespace for each in self._parts.providers if each.knows_users}
+        if namespace in knowing & self._parts.left_out.keys() and _is_named(who):
+            await self.refresh((namespace,), who)
 
     def _of(self, namespaces: tuple[str, ...]) -> list[Provider]:
         known = [each.namespace for each in self._parts.providers]
@@ -157,6 +166,10 @@ class Roster:
         going = self._started
         self._stopped, self._started = [*self._stopped, *going], []
         await asyncio.gather(*map(_stop, going))
+
+
+def _is_named(who: Principal) -> bool:
+    return who.user is not None or who.session is not None
 
 
 def _once(providers: list[Provider]) -> list[Provider]:

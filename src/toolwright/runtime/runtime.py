@@ -72,13 +72,13 @@ class Runtime(Scope):
         self._store = fspath(store) if isinstance(store, PathLike) else store
         self._keeper: Keeper | None = None
         self._lazy: list[LazyTool] = []
-        self._roster = Roster(parts)
+        parts.roster = Roster(parts)
         self._add_tools(flatten(sources))
 
     def _add_tools(self, found: list[Tool[..., Any] | Provider | LazyTool]) -> None:
         tools = [item for item in found if isinstance(item, Tool)]
         self._lazy += [item for item in found if isinstance(item, LazyTool)]
-        self._roster.waiting += [item for item in found if isinstance(item, Provider)]
+        self.parts.roster.waiting += [item for item in found if isinstance(item, Provider)]
         if tools:
             self.catalogue.add(*tools)
 
@@ -98,11 +98,11 @@ class Runtime(Scope):
         while self._lazy:
             self.catalogue.add(await self._lazy[0].resolve())
             del self._lazy[0]
-        await self._roster.start()
+        await self.parts.roster.start()
         self._compile()
         self.parts.open, self.parts.loop = True, asyncio.get_running_loop()
         self.parts.rebuild()
-        await self._roster.catch_up()
+        await self.parts.roster.catch_up()
         for listing in self.catalogue:
             await self.parts.mounts.mount(listing.tool)
         if self._keeper is not None:
@@ -136,14 +136,10 @@ class Runtime(Scope):
         """What is remembered: the store that was asked for, or the one in memory once there is something in it."""
         return self.parts.store
 
-    async def refresh(self, *namespaces: str) -> None:
-        """Ask providers again what they offer: those of the given namespaces, or all. Raises for one that is away."""
-        await self._roster.refresh(namespaces)
-
     @property
     def providers(self) -> list[Provider]:
         """Where tools come from beside functions, whether they have been started or not."""
-        return self._roster.known
+        return self.parts.roster.known
 
     def _compile(self) -> None:
         """One error that lists every mistake, at the start and never at a call."""
@@ -163,7 +159,7 @@ class Runtime(Scope):
         found = flatten(sources)
         for item in found:
             if isinstance(item, Provider):
-                await self._roster.add(item)
+                await self.parts.roster.add(item)
             else:
                 made = await item.resolve() if isinstance(item, LazyTool) else item
                 self.catalogue.add(made)
@@ -194,12 +190,12 @@ class Runtime(Scope):
         """Cancel what runs, stop what was started, and leave nothing behind."""
         parts = self.parts
         parts.open, parts.loop = False, None
-        self._roster.unwatch()
+        self.parts.roster.unwatch()
         parts.rebuild()
         async with AsyncExitStack() as last:  # whatever fails or is cancelled on the way, the rest is closed too
             last.push_async_callback(self._close_store)
             last.push_async_callback(parts.close)
-            last.push_async_callback(self._roster.stop)
+            last.push_async_callback(self.parts.roster.stop)
             last.push_async_callback(parts.mounts.close)
             for invocation in list(parts.running):
                 invocation.interrupt("cancelled", f"{invocation.tool_name} was cancelled: the runtime closed.")

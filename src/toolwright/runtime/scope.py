@@ -218,14 +218,29 @@ class Scope:
 
     def describe(self, format: str = "openai", *, toolset: str | None = None) -> Described:
         """What a model API wants to be shown of the tools; a scope's own come first."""
+        hidden = self.hidden()
         if self._own is None:
-            return self.parts.catalogue.describe(format, toolset=toolset, workspace=self.parts.workspace)
+            return self.parts.catalogue.describe(format, toolset=toolset, workspace=self.parts.workspace, hide=hidden)
         own = self._own.describe(format, workspace=self.parts.workspace)
-        hidden = frozenset(listing.name for listing in self._own)
+        hidden |= frozenset(listing.name for listing in self._own)
         rest = self.parts.catalogue.describe(format, toolset=toolset, workspace=self.parts.workspace, hide=hidden)
         own.extend(rest)
         own.left_out.update(rest.left_out)
         return own
+
+    def hidden(self) -> frozenset[str]:
+        """The tools that are another user's alone, by name."""
+        if not any(provider.knows_users for provider in self.parts.providers):
+            return frozenset()
+        theirs = ((each.name, each.tool.name, each.provider) for each in self.catalogue)
+        return frozenset(name for name, own, by in theirs if by is not None and by.hides_from(self.principal, own))
+
+    async def refresh(self, *namespaces: str) -> None:
+        """Ask providers again what they offer: those of the given namespaces, or all. Raises for one that is away.
+
+        A user's scope asks in that user's name.
+        """
+        await self.parts.roster.refresh(namespaces, self.principal)
 
     def find(self, name: str) -> Listing | None:
         """The tool of that name: the scope's own, then the runtime's."""

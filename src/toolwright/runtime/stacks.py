@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from toolwright.catalogue.catalogue import Catalogue
 from toolwright.catalogue.listing import Listing
+from toolwright.core.errors import Unavailable
 from toolwright.core.outcome import Failed, Outcome
 from toolwright.core.tool import Tool
 from toolwright.runtime.invocation import Invocation
@@ -66,10 +67,18 @@ class Stacks(dict[str, Proceed]):
         return fold(Plan(listing, self._parts, self._recallable, self._budgeted, self._shown), STAGES)
 
     async def unknown(self, invocation: Invocation) -> Outcome:
-        """The answer to a name that is not there."""
+        """The answer to a name that is not there, not even for the user who calls."""
         from toolwright.runtime.unknown import unknown
 
-        return unknown(self._parts, invocation)
+        parts, name = self._parts, invocation.name
+        if parts.left_out and isinstance(name, str):
+            try:
+                await parts.roster.look_for(name, invocation.principal)
+            except Unavailable as error:
+                return unknown(parts, invocation, str(error))
+            if self._resolve(name) is not None:
+                return await self[name](invocation)
+        return unknown(parts, invocation)
 
 
 class StackTable:

@@ -17,14 +17,18 @@ UNKNOWN = "(unknown)"
 """Calls of tools that are not there are counted together: their names are without number."""
 
 
-def unknown(parts: Parts, invocation: Invocation) -> Failed:
-    """The failure, counted and told like any other call."""
+def unknown(parts: Parts, invocation: Invocation, why: str | None = None) -> Failed:
+    """The failure, counted and told like any other call.
+
+    Args:
+        why: what keeps the caller from the tool's provider, where that is known better than by all others.
+    """
     name = str(invocation.name)
     invocation.started = perf_counter()
     counter = parts.counter(UNKNOWN)
     counter.count += 1
     counter.failures += 1
-    outcome = Failed("not_found", f"Unknown tool: {name[:200]!r}. {_hint(parts, name)}")
+    outcome = Failed("not_found", f"Unknown tool: {name[:200]!r}. {_hint(invocation, name, why)}")
     attach(outcome, invocation)
     if parts.listeners.heard:
         at = parts.clock.time()
@@ -34,9 +38,10 @@ def unknown(parts: Parts, invocation: Invocation) -> Failed:
     return outcome
 
 
-def _hint(parts: Parts, name: str) -> str:
+def _hint(invocation: Invocation, name: str, why: str | None) -> str:
+    parts = invocation.scope.parts
     namespace, mark, _ = name.partition(SEPARATOR)
-    if mark and (reason := parts.left_out.get(namespace)) is not None:
+    if mark and (reason := why or parts.left_out.get(namespace)) is not None:
         return f"{namespace} could not be started: {(parts.redact(reason) if parts.redact else reason)[:500]}"
-    near = parts.catalogue.suggest(name[:200])
+    near = [each for each in parts.catalogue.suggest(name[:200]) if each not in invocation.scope.hidden()]
     return f"Did you mean {' or '.join(near)}?" if near else "Copy the exact name, with its namespace, from the list."

@@ -25,7 +25,7 @@ from toolwright.outgoing.settings import Settings
 from toolwright.outgoing.transport import guarded
 from toolwright.providers.mcp.auth.oauth import STEPS, client_credentials, identity_assertion, oauth
 from toolwright.providers.mcp.routes.route import Who
-from toolwright.providers.mcp.routes.trouble import inmost
+from toolwright.providers.mcp.routes.trouble import NotSignedIn, inmost
 
 ROOT = Path(__file__).parents[3]
 HERE = Settings(allow_private=["127.0.0.1"])
@@ -278,7 +278,7 @@ async def test_a_sign_in_that_fails_is_asked_for_once_and_not_by_every_call(auth
 
     found = await asyncio.gather(*(call() for _ in range(5)), return_exceptions=True)
 
-    assert {type(error) for error in found} == {Denied, TimedOut}
+    assert {type(error) for error in found} == {NotSignedIn, TimedOut}
     assert len(asked) == 1
 
 

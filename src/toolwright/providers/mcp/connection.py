@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic as _now
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from toolwright.core.errors import NotStarted
 from toolwright.providers.mcp.backoff import Backoff
@@ -15,7 +15,7 @@ from toolwright.providers.mcp.life import Life
 from toolwright.providers.mcp.manifest import Manifest
 from toolwright.providers.mcp.request import Request
 from toolwright.providers.mcp.routes.label import masked
-from toolwright.providers.mcp.routes.route import Route, Who
+from toolwright.providers.mcp.routes.route import EVERYONE, Route, Who
 from toolwright.providers.mcp.routes.trouble import Trouble, trouble_of
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class Connection:
         self.story = ""
         """What the server itself had to say about that."""
         self.manifest: Manifest | None = None
+        self.definitions: Mapping[str, Mapping[str, Any]] = {}
+        """The tools in it, by their names on the wire."""
         self.persistent = False
         """Whether it is tried for ever: where its tools are not known, no call can bring it back."""
         self.used = _now()
@@ -170,7 +172,7 @@ class Connection:
             self._life.submit(request)
 
     async def _listed(self, manifest: Manifest) -> None:
-        self.manifest = manifest
+        self.manifest, self.definitions = manifest, {str(each.get("name")): each for each in manifest.tools}
         await self._heard(self, manifest)
 
     # Trouble
@@ -182,7 +184,8 @@ class Connection:
         message = trouble.message if _says(trouble.message, gist) else f"{trouble.message} {gist}"
         if self.story not in (gist, told):  # what it says each time is told once
             self._log.warning("The MCP server %s: %s", self.name, self.story)
-        return Trouble(trouble.sent, True, message, hopeless=trouble.hopeless or self._route.hopeless(error))
+        hopeless = trouble.hopeless or self._route.hopeless(error)
+        return Trouble(trouble.sent, True, message, hopeless=hopeless, stranger=trouble.stranger)
 
     def _count(self, trouble: Trouble) -> None:
         self._backoff.count(0.0 if self._up_at is None else _now() - self._up_at)
@@ -216,14 +219,22 @@ class Connection:
         if self._closing:
             return NotStarted(f"The MCP server {self.name} is not connected: the runtime is closing.")
         left = self._backoff.left if self.state == "waiting" else None
+        waits = self._waits_for_a_user
+        state = "waits for a user to sign in" if waits else "is not connected"
         why = f": {self.trouble.message}" if self.trouble else "."
-        when = f" It is tried again in {left:.0f} s." if left is not None else ""
+        when = f" It is tried again in {left:.0f} s." if left is not None and not waits else ""
         code = "mcp_restart_failed" if left is None else "mcp_restart_in_progress"
         return NotStarted(
-            f"The MCP server {self.name}{where} is not connected{why}{when}",
+            f"The MCP server {self.name}{where} {state}{why}{when}",
             data={"reason": code, "server": self.name},
             retry_after=left,
         )
+
+    @property
+    def _waits_for_a_user(self) -> bool:
+        """Whether it is down because nobody in particular is let in."""
+        shared = self._options.per == "everyone"
+        return self.trouble is not None and self.trouble.stranger and self.who == EVERYONE and not shared
 
     def _refuse_queue(self) -> None:
         queue, self._queue = self._queue, []

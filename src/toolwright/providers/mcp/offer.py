@@ -16,6 +16,7 @@ from toolwright.core.tool import Tool
 from toolwright.providers.mcp.manifest import Manifest, Manifests, place_of
 from toolwright.providers.mcp.options import Options
 from toolwright.providers.mcp.routes.escaped import escaped
+from toolwright.providers.mcp.routes.route import EVERYONE, Who
 from toolwright.providers.mcp.trust.change import Change
 from toolwright.providers.mcp.trust.lock import Lock
 from toolwright.providers.mcp.trust.said import INSTRUCTIONS, PROMPTS, SAID, instructions_in, prompts_in, said
@@ -37,6 +38,8 @@ class Offer:
         self._lock = Lock(Path(options.lock) if options.lock is not None else None)
         self._manifests = _manifests(options)
         self._manifest: Manifest | None = None
+        self.source = EVERYONE
+        """To whom the server has said it."""
         self.tools: list[Tool[..., Any]] = []
         self.definitions: dict[str, Mapping[str, Any]] = {}
         """As on the wire, by our names."""
@@ -54,10 +57,13 @@ class Offer:
                 await self.take(found, keep=False, live=False)
         return self._manifest is not None
 
-    async def take(self, manifest: Manifest, *, keep: bool = True, live: bool = True) -> bool:
+    async def take(
+        self, manifest: Manifest, *, source: Who | None = None, keep: bool = True, live: bool = True
+    ) -> bool:
         """What the server says; whether that is something else than before.
 
         Args:
+            source: to whom it says so, where that is not the same as before.
             keep: whether it is kept for the next time.
             live: whether it says so now: what it said earlier is shown, but not pinned.
         """
@@ -66,7 +72,7 @@ class Offer:
                 await asyncio.to_thread(self._manifests.save, self._identity, manifest)
             built = copy(self)  # beside the loop: thousands of tools take seconds
             changed = await asyncio.to_thread(built._look, manifest, live)
-            self._live = live
+            self._live, self.source = live, self.source if source is None else source
             if changed:
                 vars(self).update({name: vars(built)[name] for name in _BUILT})
             return changed
@@ -79,6 +85,11 @@ class Offer:
     def says(self, manifest: Manifest) -> bool:
         """Whether a listing is what is known already."""
         return self._manifest is not None and self._manifest.tools == manifest.tools
+
+    def words_are(self, manifest: Manifest) -> bool:
+        """Whether its words beside the tools are those of another listing, too."""
+        mine = self._manifest
+        return mine is not None and (mine.instructions, mine.prompts) == (manifest.instructions, manifest.prompts)
 
     def _turn(self) -> asyncio.Lock:
         """One at a time; made anew for each event loop, because a program may have several, one after the other."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -19,10 +19,11 @@ from toolwright.core.facets import Kind
 from toolwright.core.provider import Provider
 from toolwright.core.tool import Tool
 from toolwright.providers.mcp import process
+from toolwright.providers.mcp.audience import Audience
 from toolwright.providers.mcp.offer import Offer
 from toolwright.providers.mcp.options import Options
 from toolwright.providers.mcp.prose import line
-from toolwright.providers.mcp.routes.route import Route, Who
+from toolwright.providers.mcp.routes.route import EVERYONE, Route
 from toolwright.providers.mcp.sessions import Sessions
 
 if TYPE_CHECKING:
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from toolwright.providers.mcp.connection import Connection
     from toolwright.providers.mcp.manifest import Manifest
     from toolwright.providers.mcp.talk import Reports, Talk
-
-MOST_REASON = 500
-"""Characters on why a server is down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +58,7 @@ class Server(Provider):
     on_conflict = "rename"
     comes_back = True
     keeps_health = True
+    knows_users = True
     lets_go = True
 
     def __init__(self, route: Route, options: Options) -> None:
@@ -70,6 +69,7 @@ class Server(Provider):
         self.cache = None if options.cache is None else float(options.cache)
         self._offer = Offer(self.namespace, route.identity, options)
         self.sessions = Sessions(self.namespace, route, options, self._heard)
+        self._audience = Audience(self._offer, self.sessions)
         self._asking: set[asyncio.Task[None]] = set()
         self._talk: Talk | None = None
         self._users = 0
@@ -83,12 +83,15 @@ class Server(Provider):
         if await self._offer.load() and not self.required:
             return
         await loaded()
-        limit = None if self.options.start_timeout is None else float(self.options.start_timeout)
-        starting = self.sessions.of(Who())
+        starting = self.sessions.of(EVERYONE)
         starting.persistent = True
+        await self._in_time(starting.started())
+
+    async def _in_time(self, starting: Awaitable[object]) -> None:
+        limit = None if self.options.start_timeout is None else float(self.options.start_timeout)
         try:
             async with asyncio.timeout(limit):
-                await starting.started()
+                await starting
         except TimeoutError:
             told = await self.route.explain()
             raise Unavailable(f"{self.route.label} is not up after {limit:g} s. {told}".strip()) from None
@@ -108,7 +111,15 @@ class Server(Provider):
     async def refresh(self) -> None:
         """Ask the server what it offers now."""
         await loaded()
-        await self.sessions.of(Who()).relist()
+        await self.sessions.of(EVERYONE).relist()
+
+    async def refresh_for(self, who: Principal) -> None:
+        """Ask the server what it offers now, in somebody's name; one that is left alone for a while is not asked."""
+        await loaded()
+        connection = self.sessions.of(self.sessions.who(who))
+        if connection.state == "waiting":
+            raise connection.unavailable()
+        await self._in_time(connection.relist())
 
     def missing(self) -> str:
         """Why tools of it are not there."""
@@ -125,31 +136,26 @@ class Server(Provider):
         return self._offer.instructions()
 
     def told_to(self, who: Principal) -> str:
-        """The same, and whether the server is known to be down."""
-        return "\n\n".join(text for text in (self.instructions(), self._down(who), self.missing()) if text)
+        """The same, as far as it is not another user's alone, and whether the server is known to be down."""
+        words, missing = (self.instructions(), self.missing()) if self._audience.may_hear(who) else ("", "")
+        return "\n\n".join(text for text in (words, self._audience.trouble(who), missing) if text)
 
-    def _down(self, who: Principal) -> str:
-        """Why calls would be in vain, where the last try to reach it was; of one that was not tried nothing is known."""
-        connection = self.sessions.found(self.sessions.who(who)) or self.sessions.found(Who())
-        if not self._offer.known or connection is None or connection.trouble is None:
-            return ""
-        return f"Its tools are not available now: {line(str(connection.unavailable()), MOST_REASON)}"
+    def hides_from(self, who: Principal, tool: str) -> bool:
+        """Whether a tool is another user's alone."""
+        return not self._audience.may_see(who, tool)
 
     async def _heard(self, connection: Connection, manifest: Manifest) -> None:
         """A connection came up, or its server said that its tools changed."""
         connection.persistent = False
-        if connection.who == Who():
-            if await self._offer.take(manifest):
-                self.changed()
-        elif not self._offer.known:  # nobody can list without a user: better one user's tools than none
-            if await self._offer.take(manifest, keep=False):
+        if self._audience.may_set(connection.who):
+            if await self._offer.take(manifest, source=connection.who, keep=connection.who == EVERYONE):
                 self.changed()
         elif not self._offer.says(manifest):
             self._ask_again()
 
     def _ask_again(self) -> None:
         """What one user is offered is no other's to see; but it tells that something may have changed for all."""
-        lister = self.sessions.of(Who())
+        lister = self.sessions.of(EVERYONE)
         if lister.state == "idle" and not self._asking:
             task = asyncio.get_running_loop().create_task(self._listed(lister), name=f"mcp: {self.namespace} tools")
             self._asking.add(task)
@@ -219,7 +225,7 @@ class Server(Provider):
     async def check(self) -> Report:
         """Start the server, and tell how that went."""
         await loaded()
-        began, connection = monotonic(), self.sessions.of(Who())
+        began, connection = monotonic(), self.sessions.of(EVERYONE)
         try:
             manifest = await connection.started()
         except NotStarted as error:

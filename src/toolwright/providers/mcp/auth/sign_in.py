@@ -28,6 +28,7 @@ from toolwright.providers.mcp.auth.grants import Grant, Provider, Storage, known
 from toolwright.providers.mcp.auth.kept import Kept, SignIn
 from toolwright.providers.mcp.auth.tokens import address
 from toolwright.providers.mcp.routes.route import Who
+from toolwright.providers.mcp.routes.trouble import NotSignedIn
 
 Steps: TypeAlias = AsyncGenerator[httpx2.Request, None]
 
@@ -195,7 +196,7 @@ class SignedIn(httpx2.Auth):
             return self._failed(f"{problem} Somebody has to look after the credentials of this program.")
         user = ["--user", self._who.user] if self._who.user is not None else []
         command = shlex.join(["toolwright", "login", address(self._url), *user])
-        return self._failed(f"{problem} A person has to sign in: {command}")
+        return unsent(NotSignedIn(f"{problem} A person has to sign in: {command}"))
 
     def _failed(self, problem: str) -> Denied:
         return unsent(Denied(problem))

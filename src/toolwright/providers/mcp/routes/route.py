@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any, NamedTuple, TypeAlias
 
-from toolwright.core.errors import DefinitionError
+from toolwright.core.errors import DefinitionError, ToolError
+from toolwright.providers.mcp.routes.trouble import Nameless, words
 from toolwright.providers.mcp.routes.trouble import Trouble as Trouble
 from toolwright.providers.mcp.routes.trouble import trouble_of as trouble_of
 
@@ -71,11 +72,18 @@ class Route:
 
 
 async def resolved(given: Texts, who: Who) -> dict[str, str]:
-    """Headers or variables as they are for somebody, at this moment."""
-    found: Any = given(who) if callable(given) else given
-    if isawaitable(found):
-        found = await found
-    return {name: await _text(name, value, who) for name, value in (found or {}).items()}
+    """Headers or variables as they are for somebody, at this moment. Raises `Nameless` where nobody has any."""
+    try:
+        found: Any = given(who) if callable(given) else given
+        if isawaitable(found):
+            found = await found
+        return {name: await _text(name, value, who) for name, value in (found or {}).items()}
+    except (ToolError, DefinitionError):
+        raise
+    except Exception as error:
+        if who != EVERYONE:
+            raise
+        raise Nameless(f"What says who asks is not to be had for nobody ({words(error)}).") from error
 
 
 async def _text(name: str, value: Any, who: Who) -> str:

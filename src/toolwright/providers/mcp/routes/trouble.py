@@ -16,6 +16,14 @@ class CannotStart(NotStarted):
     """The server cannot be reached, nor will it be until somebody changes something."""
 
 
+class NotSignedIn(Denied):
+    """Whoever asks is not signed in; somebody else may be."""
+
+
+class Nameless(NotStarted):
+    """What says who asks is not to be had for nobody in particular."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """What an error means for the request that met it, and for the connection."""
@@ -32,6 +40,8 @@ class Trouble:
     """Of HTTP."""
     hopeless: bool = False
     """Whether another try cannot help until somebody changes something."""
+    stranger: bool = False
+    """Whether it is because of who asks: somebody else may be let in."""
     code: Code | None = None
     """How the call has failed, where it is known better than by all else."""
     stale: bool = False
@@ -81,8 +91,8 @@ def trouble_of(error: BaseException) -> Trouble:
     if isinstance(error, Met):
         return error.trouble
     if isinstance(error, ToolError):
-        hopeless = isinstance(error, (CannotStart, Denied))
-        return Trouble(error.executed, True, str(error), hopeless=hopeless, cause=error)
+        hopeless, stranger = isinstance(error, (CannotStart, Denied)), isinstance(error, (NotSignedIn, Nameless))
+        return Trouble(error.executed, True, str(error), hopeless=hopeless, stranger=stranger, cause=error)
     if isinstance(error, DefinitionError):
         return Trouble(False, True, str(error), hopeless=True, cause=error)
     if hasattr(error, "error") and hasattr(error, "code"):
@@ -93,7 +103,7 @@ def trouble_of(error: BaseException) -> Trouble:
         return trouble(error)
     if type(error).__name__ in ("ClosedResourceError", "BrokenResourceError", "EndOfStream"):
         return Trouble(True, True, "The connection to the server is closed.", cause=error)
-    return Trouble(True, True, f"The connection to the server failed: {_words(error)}.", cause=error)
+    return Trouble(True, True, f"The connection to the server failed: {words(error)}.", cause=error)
 
 
 def _of_rpc(code: int, message: str, data: Any) -> Trouble:
@@ -117,7 +127,8 @@ def inmost(error: BaseException) -> BaseException:
     return error
 
 
-def _words(error: BaseException) -> str:
+def words(error: BaseException) -> str:
+    """What an error of foreign code says, on one line."""
     text = line(str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

@@ -15,7 +15,7 @@ from toolwright.outgoing.settings import Settings
 from toolwright.outgoing.target import Target, target_of
 from toolwright.providers.mcp.routes.label import namespace_of_url, plain_url
 from toolwright.providers.mcp.routes.route import MAX_FRAME, Ended, Route, Texts, Who
-from toolwright.providers.mcp.routes.trouble import Trouble, trouble_of
+from toolwright.providers.mcp.routes.trouble import NotSignedIn, Trouble, trouble_of
 
 SIGNING_IN = 330.0
 """Seconds that a connection has to come up where a person may have to sign in first."""
@@ -113,7 +113,8 @@ def trouble(error: BaseException) -> Trouble:
 
 def _told(told: ToolError, error: BaseException) -> Trouble:
     unsent = not told.executed
-    return Trouble(not unsent, unsent, str(told), hopeless=isinstance(told, Denied), cause=error)
+    hopeless, stranger = isinstance(told, Denied), isinstance(told, NotSignedIn)
+    return Trouble(not unsent, unsent, str(told), hopeless=hopeless, stranger=stranger, cause=error)
 
 
 _REFUSALS = {
@@ -139,7 +140,7 @@ def refused(host: str, status: int, *, session: bool = False) -> Trouble:
         return Trouble(False, True, "The server does not know this session any more.", status=status)
     what = f"{host}: {_REFUSALS.get(status, f'It answered with status {status}.')}"
     if status in (401, 403):  # before any work is done
-        return Trouble(False, False, what, status=status, hopeless=True)
+        return Trouble(False, False, what, status=status, hopeless=True, stranger=True)
     return Trouble(True, False, what, status=status, answered=status < 500 and status not in _UNDECIDED)
 
 

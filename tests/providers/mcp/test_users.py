@@ -1,0 +1,215 @@
+"""A server that tells only users what it offers: it is asked in the name of the first who needs it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.server.auth.provider import AccessToken
+
+from tests.outgoing.server import only_loopback
+from tests.providers.mcp.authority import Authority, browser, running
+from tests.providers.mcp.steady import Steady, described, until
+from toolwright import Done, Failed, Runtime, Unavailable, filtered, mcp
+from toolwright.outgoing.settings import Settings
+from toolwright.providers.mcp import Server, backoff
+from toolwright.providers.mcp.auth.login import log_in
+from toolwright.providers.mcp.routes.web import Http
+
+HERE = Settings(allow_private=["127.0.0.1"])
+TOKENS = {"anna": "token-of-anna", "ben": "token-of-ben", "eve": "token-of-nobody"}
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Authority]:
+    with running() as authority:
+        yield authority
+
+
+@pytest.fixture
+def authority(servers: Authority, monkeypatch: pytest.MonkeyPatch) -> Authority:
+    """A real server over HTTP that wants a token of each user."""
+    only_loopback(monkeypatch)
+    servers.reset()
+    for user in ("anna", "ben"):
+        token = AccessToken(token=TOKENS[user], client_id="test", scopes=["tools"], subject=user)
+        servers.access[TOKENS[user]] = token
+    return servers
+
+
+def headers(who: Any) -> dict[str, str]:
+    return {"Authorization": f"Bearer {TOKENS[who.user]}"}
+
+
+def guarded(authority: Authority, **given: Any) -> Server:
+    return mcp.http(authority.url, **{"namespace": "desk", "settings": HERE, "headers": headers, **given})
+
+
+def names(scope: Any) -> list[str]:
+    return [entry["name"] for entry in scope.describe("mcp")]
+
+
+# Calls
+
+
+async def test_a_user_s_first_call_asks_the_server_in_that_user_s_name_and_is_made(authority: Authority) -> None:
+    async with Runtime(guarded(authority)) as runtime:
+        before = names(runtime)
+        anna, ben = runtime.scope(user="anna"), runtime.scope(user="ben")
+        outcomes = [await anna.call("desk__whoami"), await ben.call("desk__whoami")]
+        after = names(anna)
+
+    assert before == []
+    assert [outcome.unwrap() for outcome in outcomes] == [{"result": "anna"}, {"result": "ben"}]
+    assert after == ["desk__whoami", "desk__meet"]
+
+
+async def test_many_first_calls_at_once_are_all_made(authority: Authority) -> None:
+    async with Runtime(guarded(authority)) as runtime:
+        scopes = [runtime.scope(user=user) for user in ("anna", "ben") * 4]
+        outcomes = await asyncio.gather(*(scope.call("desk__whoami") for scope in scopes))
+    assert [outcome.unwrap()["result"] for outcome in outcomes] == ["anna", "ben"] * 4
+
+
+@pytest.mark.parametrize("given", [{}, {"headers": None}])
+async def test_what_waits_for_a_user_is_reported_as_that(
+    authority: Authority, caplog: pytest.LogCaptureFixture, given: Any
+) -> None:
+    async with Runtime(guarded(authority, **given)) as runtime:
+        outcome, told = await runtime.call("desk__whoami"), runtime.instructions()
+
+    assert isinstance(outcome, Failed)
+    assert outcome.code == "not_found"
+    for text in (outcome.message, told, caplog.text):
+        assert "waits for a user to sign in: " in text
+
+
+async def test_a_user_who_is_not_let_in_is_told_so_and_another_is_served(authority: Authority) -> None:
+    async with Runtime(guarded(authority)) as runtime:
+        eve, kim = [await runtime.scope(user=user).call("desk__whoami") for user in ("eve", "kim")]
+        anna = await runtime.scope(user="anna").call("desk__whoami")
+
+    assert isinstance(eve, Failed)
+    assert eve.code == "not_found"
+    assert "is not connected: 127.0.0.1: It asks for a login (401)" in eve.message
+    assert "KeyError: 'kim'" in kim.text
+    assert anna.ok
+
+
+async def test_a_user_may_ask_before_the_first_call(authority: Authority) -> None:
+    async with Runtime(guarded(authority)) as runtime:
+        anna, eve = runtime.scope(user="anna"), runtime.scope(user="eve")
+        await anna.refresh("desk")
+        with pytest.raises(Unavailable, match="401"):
+            await eve.refresh("desk")
+        assert names(anna) == ["desk__whoami", "desk__meet"]
+        assert "desk" not in anna.instructions()
+
+
+async def test_a_server_that_is_shown_in_part_is_asked_too(authority: Authority) -> None:
+    async with Runtime(filtered(guarded(authority), "who*")) as runtime:
+        assert (await runtime.scope(user="anna").call("desk__whoami")).ok
+        assert names(runtime.scope(user="anna")) == ["desk__whoami"]
+        assert names(runtime.scope(user="ben")) == []
+
+
+async def test_where_one_connection_is_everyone_s_no_user_is_waited_for(authority: Authority) -> None:
+    async with Runtime(guarded(authority, per="everyone")) as runtime:
+        outcome = await runtime.scope(user="anna").call("desk__whoami")
+    assert isinstance(outcome, Failed)
+    assert "waits for a user" not in outcome.message
+
+
+async def test_a_user_who_signed_in_by_a_browser_is_served_where_nobody_is(
+    authority: Authority, tmp_path: Path
+) -> None:
+    person = mcp.oauth(tokens=tmp_path / "tokens", open=browser, interactive=True)
+    await log_in(person, Http(authority.url, settings=HERE), "ada")
+    auth = mcp.oauth(tokens=tmp_path / "tokens", interactive=False)
+
+    async with Runtime(guarded(authority, headers=None, auth=auth)) as runtime:
+        told = runtime.instructions()
+        ada = await runtime.scope(user="ada").call("desk__whoami")
+        bob = await runtime.scope(user="bob").call("desk__whoami")
+        shown = [names(runtime.scope(user=user)) for user in ("ada", "bob")]
+
+    assert "waits for a user to sign in: Nobody is signed in" in told
+    assert ada.unwrap() == {"result": "ada"}
+    assert isinstance(bob, Failed)
+    assert bob.code == "unavailable"
+    assert "toolwright login" in bob.message
+    assert "--user bob" in bob.message
+    assert shown == [["desk__whoami", "desk__meet"], []]
+
+
+# What is whose
+
+
+def variables(who: Any) -> dict[str, str]:
+    return {"TOKEN": TOKENS[who.user]}
+
+
+async def test_what_the_first_user_is_told_is_shown_to_no_other_who_is_told_something_else(server: Steady) -> None:
+    server.offer(described("pid"), described("effect", "For Anna."), described("secret_of_anna"))
+    async with Runtime(server.provider(env=variables)) as runtime:
+        anna, ben = runtime.scope(user="anna"), runtime.scope(user="ben")
+        await anna.call("steady__pid")
+        unasked = names(ben), ben.instructions()
+        server.offer(described("pid"), described("effect", "For Ben."))
+        assert (await ben.call("steady__pid")).ok
+
+        assert names(anna) == ["steady__pid", "steady__effect", "steady__secret_of_anna"]
+        assert names(ben) == ["steady__pid"]
+        assert names(runtime) == []
+        assert "Be steady." in anna.instructions()
+        assert "Be steady." in ben.instructions()  # to whom the server has said the same
+        assert "Be steady." not in runtime.instructions()
+        assert "secret_of_anna" not in (await ben.call("steady__secret_of_ann")).text
+    assert unasked[0] == []
+    assert "Be steady." not in unasked[1]
+
+
+async def test_what_is_listed_without_a_user_after_all_is_everybody_s(
+    server: Steady, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "DELAYS", (0.0, 30.0))
+    tokens = dict(TOKENS)
+    server.offer(described("pid"), described("secret_of_anna"))
+    async with Runtime(server.provider(env=lambda who: {"TOKEN": tokens[who.user]})) as runtime:
+        await runtime.scope(user="anna").call("steady__pid")
+        tokens[None] = "of the program"  # type: ignore[index]
+        server.offer(described("pid"))
+        await runtime.refresh()
+        assert [names(runtime.scope(user=user)) for user in (None, "anna", "ben")] == [["steady__pid"]] * 3
+
+
+async def test_one_user_s_list_is_not_kept_for_the_next_program(server: Steady, tmp_path: Path) -> None:
+    kept = str(tmp_path / "kept")
+    async with Runtime(server.provider(env=variables, manifest=kept)) as runtime:
+        assert (await runtime.scope(user="anna").call("steady__pid")).ok
+    async with Runtime(server.provider(env=variables, manifest=kept)) as runtime:
+        assert "steady__pid" not in runtime.catalogue
+
+
+async def test_changes_that_the_first_user_hears_of_are_taken(steady: Steady) -> None:
+    steady.offer(described("change"))
+    async with Runtime(steady.provider(env=variables)) as runtime:
+        offered = steady.offer(described("change"), described("added"))
+        anna = runtime.scope(user="anna")
+        assert await anna.call("steady__change", {"text": offered}) == Done("changed")
+        await until(lambda: "steady__added" in runtime.catalogue)
+
+
+async def test_a_broken_server_is_not_started_by_every_call_of_a_user(
+    server: Steady, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "DELAYS", (30.0,))
+    server.say("down")
+    async with Runtime(server.provider()) as runtime:
+        outcomes = [await runtime.scope(user="anna").call("steady__pid") for _ in range(5)]
+    assert {outcome.code for outcome in outcomes if isinstance(outcome, Failed)} == {"not_found"}
+    assert "It is tried again in" in outcomes[-1].text
+    assert server.starts == 2  # as nobody, and as anna
