@@ -16,10 +16,11 @@ import pytest
 from tests.providers.mcp.steady import Steady, described, until
 from toolwright import Done, Failed, Runtime, Unavailable, mcp
 from toolwright.core.events import CallProgress
-from toolwright.providers.mcp import backoff, health
+from toolwright.providers.mcp import backoff, connection, health
 from toolwright.providers.mcp.request import Request
 from toolwright.providers.mcp.routes.route import Route
 from toolwright.providers.mcp.trust.lock import Lock
+from toolwright.testing import ManualClock
 
 
 def children() -> list[psutil.Process]:
@@ -251,8 +252,75 @@ async def test_what_keeps_one_user_from_a_server_is_told_to_that_user_alone(serv
         assert "KeyError" not in runtime.scope(user="anna").instructions() + runtime.instructions()
 
 
-def test_the_pauses_between_tries_grow_to_a_minute() -> None:
-    assert backoff.DELAYS == (0, 1, 2, 5, 10, 30, 60)
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    """The time of the pauses between tries."""
+    clock = ManualClock()
+    monkeypatch.setattr(connection, "Backoff", lambda: backoff.Backoff(clock))
+    return clock
+
+
+async def pause(server: Steady, runtime: Runtime, starts: int, **who: Any) -> float:
+    """How long a server that was started so often, in vain, is left alone."""
+    await until(lambda: server.starts == starts)
+    async with asyncio.timeout(25):
+        while True:  # it has to end before that is known
+            outcome = failure(await runtime.scope(**who).call("steady__echo", {"text": "x"}))
+            if outcome.data["reason"] == "mcp_restart_in_progress":
+                assert server.starts == starts
+                return outcome.retry_after or 0.0
+
+
+async def test_the_pauses_between_tries_grow_to_a_minute_and_stay_there(server: Steady, clock: ManualClock) -> None:
+    async with Runtime(server.provider()) as runtime:
+        server.say("down")
+        os.kill(int(server.lines("starts")[-1]), signal.SIGKILL)
+        pauses = []
+        for starts in range(2, 9):  # the second start is made without a pause
+            pauses.append(await pause(server, runtime, starts))
+            await clock.advance(pauses[-1] - 0.01)
+            assert server.starts == starts
+            await clock.advance(0.01)
+        await until(lambda: server.starts == 9)
+    assert pauses == [1, 2, 5, 10, 30, 60, 60]
+
+
+async def test_a_server_that_answers_again_is_as_good_as_new(server: Steady, clock: ManualClock) -> None:
+    async with Runtime(server.provider()) as runtime:
+        number = await pid(runtime)
+        server.say("down")
+        os.kill(number, signal.SIGKILL)
+        for starts in (2, 3):
+            await clock.advance(await pause(server, runtime, starts))
+        third = await pause(server, runtime, 4)
+        server.say("down", off=True)
+        await clock.advance(third)
+        number = await pid(runtime)
+        server.say("down")
+        os.kill(number, signal.SIGKILL)
+
+        assert third == 5
+        assert await pause(server, runtime, 6) == 1  # the sixth start came without a pause
+
+
+async def test_a_session_s_own_server_is_started_again_once_and_then_by_the_next_call(
+    server: Steady, clock: ManualClock
+) -> None:
+    mine, provider = {"session": "mine"}, server.provider(per="session")
+    async with Runtime(provider) as runtime:
+        number = await pid(runtime, **mine)
+        own = next(each for each in provider.sessions if each.who.session)
+        server.say("down")
+        os.kill(number, signal.SIGKILL)
+        await clock.advance(await pause(server, runtime, 3, **mine))
+        await until(lambda: own.state == "idle")
+        await clock.advance(3600)
+        restarts = server.starts - 2
+        server.say("down", off=True)
+
+        assert restarts == 1
+        assert await pid(runtime, **mine) != number
+    assert server.starts == 4
 
 
 async def test_a_server_that_nobody_uses_is_stopped_and_started_again_when_needed(server: Steady) -> None:
@@ -288,11 +356,12 @@ async def test_a_start_that_fails_slowly_counts_like_any_other(server: Steady, m
         assert server.starts <= 2  # on a slow machine one may have been given up before it could write that down
 
 
+@pytest.mark.parametrize("probe", ["list", "ping"])
 async def test_a_server_that_does_not_answer_any_more_is_found_out_and_made_anew(
-    server: Steady, monkeypatch: pytest.MonkeyPatch
+    steady: Steady, monkeypatch: pytest.MonkeyPatch, probe: Any
 ) -> None:
     monkeypatch.setattr(backoff, "DELAYS", (0.0, 0.01))
-    provider = server.provider(probe_every=0.1)
+    server, provider = steady, steady.provider(probe=probe, probe_every=0.1)
     async with Runtime(provider) as runtime:
         first = await pid(runtime)
         server.say("deaf")
