@@ -19,12 +19,12 @@ from toolwright.core.facets import Kind
 from toolwright.core.provider import Provider
 from toolwright.core.tool import Tool
 from toolwright.providers.mcp import process
-from toolwright.providers.mcp.audience import Audience
 from toolwright.providers.mcp.offer import Offer
 from toolwright.providers.mcp.options import Options
 from toolwright.providers.mcp.prose import line
 from toolwright.providers.mcp.routes.route import EVERYONE, Route
 from toolwright.providers.mcp.sessions import Sessions
+from toolwright.providers.mcp.sharing import Sharing
 
 if TYPE_CHECKING:
     from toolwright.core.outcome import Failed, Outcome
@@ -69,7 +69,7 @@ class Server(Provider):
         self.cache = None if options.cache is None else float(options.cache)
         self._offer = Offer(self.namespace, route.identity, options)
         self.sessions = Sessions(self.namespace, route, options, self._heard)
-        self._audience = Audience(self._offer, self.sessions)
+        self._sharing = Sharing(self._offer, self.sessions)
         self._asking: set[asyncio.Task[None]] = set()
         self._talk: Talk | None = None
         self._users = 0
@@ -137,17 +137,17 @@ class Server(Provider):
 
     def told_to(self, who: Principal) -> str:
         """The same, as far as it is not another user's alone, and whether the server is known to be down."""
-        words, missing = (self.instructions(), self.missing()) if self._audience.may_hear(who) else ("", "")
-        return "\n\n".join(text for text in (words, self._audience.trouble(who), missing) if text)
+        words, missing = (self.instructions(), self.missing()) if self._sharing.may_hear(who) else ("", "")
+        return "\n\n".join(text for text in (words, self._sharing.trouble(who), missing) if text)
 
     def hides_from(self, who: Principal, tool: str) -> bool:
         """Whether a tool is another user's alone."""
-        return not self._audience.may_see(who, tool)
+        return not self._sharing.may_see(who, tool)
 
     async def _heard(self, connection: Connection, manifest: Manifest) -> None:
         """A connection came up, or its server said that its tools changed."""
         connection.persistent = False
-        if self._audience.may_set(connection.who):
+        if self._sharing.may_set(connection.who):
             if await self._offer.take(manifest, source=connection.who, keep=connection.who == EVERYONE):
                 self.changed()
         elif not self._offer.says(manifest):

@@ -1,4 +1,4 @@
-"""Audience: to whom it is shown what a server offers, where it does not tell everybody the same."""
+"""Sharing: to whom it is shown what a server offers, where it does not tell everybody the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_REASON = 500
 """Characters on why a server is down."""
 
 
-class Audience:
+class Sharing:
     """What one user was told is no other's to see, unless the server has told them the same."""
 
     def __init__(self, offer: Offer, sessions: Sessions) -> None:
