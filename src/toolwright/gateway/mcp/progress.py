@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from math import inf, isfinite, nextafter
+from math import inf, nextafter
 from typing import TYPE_CHECKING, Any
 
 from toolwright.core.events import CallProgress, Event
@@ -20,6 +20,8 @@ MOST = 100
 """Reports on their way; a client that is slower misses the oldest."""
 LONGEST = 1_000
 """Characters of what one says."""
+_FARTHEST = 2**53
+"""How far is counted: beyond it, one more is no other number to most clients."""
 
 
 def wanted(ctx: ServerRequestContext[Any, Any]) -> bool:
@@ -81,4 +83,5 @@ def _measure(event: CallProgress, last: float, total: float | None) -> tuple[flo
 
 
 def _number(value: object) -> float | None:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value) else None
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value if is_number and -_FARTHEST <= value <= _FARTHEST else None
