@@ -219,6 +219,23 @@ async def test_half_open_connections_by_the_hundred_leave_room_for_others(site):
 
 
 @pytest.mark.parametrize("chunked", [False, True])
+async def test_half_open_bodies_by_the_hundred_leave_room_for_others(site, chunked):
+    begun = request(b"", ("Content-Length", str(4 << 20))) + b"{"
+    if chunked:
+        begun = request(b"", ("Transfer-Encoding", "chunked")).replace(b"Content-Length: 0\r\n", b"") + b"1\r\n{\r\n"
+
+    async with others_served(site):
+        left = [await site.connect() for _ in range(300)]
+        for connection in left:
+            await connection.send(begun)
+        answers = [(await site.ask(calling("add", a=1, b=1))).status for _ in range(5)]
+        for connection in left:
+            connection.writer.transport.abort()
+
+    assert answers == [200] * 5
+
+
+@pytest.mark.parametrize("chunked", [False, True])
 async def test_a_body_of_a_hundred_megabytes_takes_no_room(site, chunked):
     piece = b"x" * (1 << 20)
     head = request(b"", ("Content-Length", str(100 << 20)))

@@ -49,7 +49,7 @@ def may_open(uri: str) -> bool:
 
 
 def _may_be(uri: Any, is_foreign: bool) -> bool:
-    """Whether it may name a resource: servers have schemes of their own, and clients read these and do not open them."""
+    """Whether it may name a resource: servers have schemes of their own, which clients read and do not open."""
     scheme = _scheme(uri)
     return scheme not in _RUN and not (is_foreign and scheme == OURS)
 
