@@ -75,7 +75,7 @@ def app(
                 await leave.take(bodies, sessions)
                 short.moments.close()
 
-    return _Site(Hosts(_At(_checked(path), inner), hosts, origins), lifespan)
+    return _Site(Hosts(_At(_checked(path), inner), hosts, origins, _METHODS), lifespan)
 
 
 class _Site(Starlette):
