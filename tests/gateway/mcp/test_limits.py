@@ -19,8 +19,8 @@ from tests.gateway.mcp.lines_peer import META, SOON, call, connected, line, mess
 from tests.gateway.mcp.processes import ROOT
 from tests.gateway.mcp.web_peer import LEGACY, MODERN, Connection, Header, Site, calling, listening, modern, request
 from toolwright import Runtime, tool
-from toolwright.gateway.mcp.pipe.bulk import EACH, MOST_VALUES, too_bulky, weight
-from toolwright.gateway.mcp.pipe.frames import LARGEST_OPENING, LONGEST_ID
+from toolwright.gateway.mcp.messages.bulk import EACH, MOST_VALUES, too_bulky, weight
+from toolwright.gateway.mcp.messages.frames import LARGEST_OPENING, LONGEST_ID
 from toolwright.gateway.mcp.web.admission import Admission
 from toolwright.gateway.mcp.web.flights import Flights
 

@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from toolwright.core.shares import Most, Shares
 from toolwright.gateway.mcp.caller import user_in
-from toolwright.gateway.mcp.pipe.frames import write
-from toolwright.gateway.mcp.pipe.gate import AT_ONCE, BUSY, ROOM
+from toolwright.gateway.mcp.messages.allowance import AT_ONCE, BUSY, ROOM
+from toolwright.gateway.mcp.messages.frames import write
 from toolwright.gateway.mcp.web.arriving import Arriving
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolwright.gateway.mcp.caller import user_in
-from toolwright.gateway.mcp.pipe.gate import ROOM
-from toolwright.gateway.mcp.pipe.reading import MOST
+from toolwright.gateway.mcp.messages.allowance import LARGEST, ROOM
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope
@@ -33,13 +32,13 @@ class Arriving:
     async def whole(self, scope: Scope, receive: Receive) -> bytes | None:
         """The body of a request; None if whoever sends it has gone half way. Raises `TooLarge`, if it can at once."""
         said = header(scope, b"content-length") or b""
-        if said.isdigit() and (len(said) >= 20 or int(said) > MOST):
+        if said.isdigit() and (len(said) >= 20 or int(said) > LARGEST):
             raise TooLarge
         come = await receive()
         body: bytes = come.get("body", b"")
         if come.get("more_body"):
             return await self._rest(body, user_in(scope), receive)
-        if len(body) > MOST:
+        if len(body) > LARGEST:
             raise TooLarge
         return body if come["type"] == "http.request" else None
 
@@ -47,7 +46,7 @@ class Arriving:
         key, body = object(), bytearray(begun)
         self._parts[key] = user, body
         try:
-            while len(body) <= MOST:
+            while len(body) <= LARGEST:
                 self._make_room(user)
                 come = await receive()
                 if key not in self._parts:
@@ -55,7 +54,7 @@ class Arriving:
                 if come["type"] != "http.request":
                     return None
                 body += come.get("body", b"")
-                if not come.get("more_body") and len(body) <= MOST:
+                if not come.get("more_body") and len(body) <= LARGEST:
                     return bytes(body)
             raise TooLarge
         finally:

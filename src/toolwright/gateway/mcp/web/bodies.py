@@ -13,9 +13,9 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from toolwright.gateway.mcp.caller import user_in
-from toolwright.gateway.mcp.pipe.bulk import too_bulky, weight
-from toolwright.gateway.mcp.pipe.frames import Wrong, read, write
-from toolwright.gateway.mcp.pipe.reading import MOST
+from toolwright.gateway.mcp.messages.allowance import LARGEST
+from toolwright.gateway.mcp.messages.bulk import too_bulky, weight
+from toolwright.gateway.mcp.messages.frames import Wrong, read, write
 from toolwright.gateway.mcp.web.admission import busy
 from toolwright.gateway.mcp.web.arriving import Crowded, TooLarge, header
 from toolwright.gateway.mcp.web.sessions import SESSION
@@ -38,7 +38,7 @@ class Bodies:
 
     def __init__(self, app: ASGIApp, admission: Admission, short: Short, leave: Leave) -> None:
         self._app, self._admission, self._short, self._leave = app, admission, short, leave
-        self._others = RequestBodyLimitMiddleware(app, MOST)
+        self._others = RequestBodyLimitMiddleware(app, LARGEST)
         self._running: set[tuple[str | None, str, object]] = set()
         """Whose they are, of which session, and under which id."""
         self._parting: set[str] = set()
