@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,12 @@ _FARTHEST = 2**53
 """How far is counted: beyond it, one more is no other number to most clients."""
 
 
-def wanted(ctx: ServerRequestContext[Any, Any]) -> bool:
+def following(ctx: ServerRequestContext[Any, Any], runtime: Runtime, call_id: str) -> AbstractAsyncContextManager[None]:
+    """Tell the client what the call reports, where it asked to be told."""
+    return _following(ctx, runtime, call_id) if _is_wanted(ctx) else nullcontext()
+
+
+def _is_wanted(ctx: ServerRequestContext[Any, Any]) -> bool:
     """Whether the client asked to be told."""
     if ctx.meta is not None and ctx.meta.get("progress_token") is not None:
         return True
@@ -34,11 +39,7 @@ def wanted(ctx: ServerRequestContext[Any, Any]) -> bool:
 
 
 @asynccontextmanager
-async def following(ctx: ServerRequestContext[Any, Any], runtime: Runtime, call_id: str) -> AsyncIterator[None]:
-    """Tell the client what the call reports, where it asked to be told."""
-    if not wanted(ctx):
-        yield
-        return
+async def _following(ctx: ServerRequestContext[Any, Any], runtime: Runtime, call_id: str) -> AsyncIterator[None]:
     waiting: asyncio.Queue[CallProgress | None] = asyncio.Queue(MOST)
 
     def put(event: CallProgress | None) -> None:
@@ -83,5 +84,6 @@ def _measure(event: CallProgress, last: float, total: float | None) -> tuple[flo
 
 
 def _number(value: object) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value if is_number and -_FARTHEST <= value <= _FARTHEST else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if -_FARTHEST <= value <= _FARTHEST else None

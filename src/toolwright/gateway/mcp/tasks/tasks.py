@@ -157,7 +157,7 @@ class Tasks:
                 self._rounds.remove(question)
 
     async def _taken(self, caller: Caller, question: Question, given: Answers) -> Outcome | None:
-        """What comes of answers; where somebody else was faster, what came of theirs."""
+        """What comes of answers; where somebody else was faster, what has come of theirs by now: nobody waits here."""
         outcome = await answer(self._served.scope(caller.user), question, given, caller.by)
         if not isinstance(outcome, Failed) or outcome.code not in TOO_LATE:
             return outcome
