@@ -10,8 +10,9 @@ import pytest
 
 from toolwright import Runtime, gateway
 from toolwright.gateway.mcp import calls, news, outputs, progress, runtime_server, shown
+from toolwright.gateway.mcp.messages import allowance, bulk, frames
 from toolwright.gateway.mcp.options import Options
-from toolwright.gateway.mcp.pipe import bulk, frames, gate, outlet, reading
+from toolwright.gateway.mcp.pipe import gate, outlet
 from toolwright.gateway.mcp.tasks import listening, promises, runs, task, tasks
 from toolwright.gateway.mcp.web import admission, token
 from toolwright.gateway.mcp.web import app as web
@@ -76,11 +77,12 @@ def test_the_statuses_of_a_task_are_those_of_the_code():
 @pytest.mark.parametrize(
     ("start", "numbers"),
     [
-        ("bytes of a message", [reading.MOST >> 20, frames.LARGEST_OPENING >> 10]),
+        ("bytes of a message", [allowance.LARGEST >> 20, frames.LARGEST_OPENING >> 10]),
         ("values of a message", [bulk.MOST_VALUES]),
         ("characters of an id", [frames.LONGEST_ID]),
         ("bytes of an output", [outputs.LARGEST >> 20]),
-        ("requests of a connection", [gate.AT_ONCE, gate.ROOM >> 20]),
+        ("requests of a connection", [allowance.AT_ONCE, allowance.ROOM >> 20]),
+        ("bytes of one user's requests", [allowance.ROOM >> 20]),
         ("sessions", [web.SESSIONS, admission.SESSIONS_OF_USER, web.IDLE / 60]),
         ("streams", [runtime_server.MOST_LISTENERS, listening.MOST_OF_USER, listening.MOST_IDS]),
         ("tasks that run", [runs.MOST, runs.MOST_OF_USER]),

@@ -1,12 +1,18 @@
-"""The script that serves a sample workspace leaves nothing behind, however it ends."""
+"""The script that serves a sample workspace: any client can call its tools, and nothing is left, however it ends."""
 
+import asyncio
+import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from mcp_types import CallToolResult
+
+from tests.gateway.mcp.talking import ERAS, visiting
 
 ROOT = Path(__file__).parents[2]
 WANTED = f"{ROOT}\n{(ROOT / 'requirements/dev.txt').read_text()}"
@@ -20,24 +26,56 @@ def is_set_up() -> bool:
     return pins.read_text() == WANTED and project.read_text() == (ROOT / "pyproject.toml").read_text()
 
 
-@pytest.mark.long
-@pytest.mark.timeout(80)  # it starts a server, on a machine that may be busy
-@pytest.mark.skipif(not is_set_up(), reason="the environment of the scripts is another one")
-def test_the_copy_is_removed_even_when_the_server_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    command = [ROOT / "scripts/serve", "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as server:
+def starts_a_server(test: Callable[..., None]) -> Callable[..., None]:
+    """It takes its time, on a machine that may be busy."""
+    is_skipped = pytest.mark.skipif(not is_set_up(), reason="the environment of the scripts is another one")
+    return pytest.mark.long(pytest.mark.timeout(80)(is_skipped(test)))
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """The script on a free port, which is killed in the end; what it said when it began."""
+    command, known = [ROOT / "scripts/serve", "--port", "0"], {**os.environ, "TMPDIR": str(folder)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True, env=known) as server:
         assert server.stderr is not None
         try:
-            told = until("Serving ", server.stderr)
-            [copy] = set(re.findall(rf"{tmp_path}/toolwright-serve\.\w+", told))
-            assert (Path(copy) / "workspace").is_dir()
+            yield until("Serving ", server.stderr)
         finally:
             server.kill()
         server.stderr.read()  # whoever removes the copy holds the other end until that is done
-
     assert server.returncode == -signal.SIGKILL
+
+
+@starts_a_server
+def test_the_copy_is_removed_even_when_the_server_is_killed(tmp_path):
+    with serving(tmp_path) as told:
+        [copy] = set(re.findall(rf"{tmp_path}/toolwright-serve\.\w+", told))
+        assert (Path(copy) / "workspace").is_dir()
+
     assert list(tmp_path.iterdir()) == []
+
+
+@starts_a_server
+def test_clients_of_both_protocols_list_and_call_its_tools(tmp_path):
+    with serving(tmp_path) as told:
+        [url] = re.findall(r"at (http://\S+/mcp)", told)
+        seen = [asyncio.run(visited(url, era)) for era in ERAS]
+
+    for names, time, page in seen:
+        assert {"read", "edit", "current_time", "todowrite", "webfetch"} <= names
+        assert "T" in time.structured_content["iso"]
+        assert page.meta["toolwright/waitingFor"] == "approval"  # nothing goes out before somebody has said yes
+
+
+async def visited(url: str, era: str) -> tuple[set[str], CallToolResult, CallToolResult]:
+    """The tools, what one of them gave, and what came of one that would reach out."""
+    async with visiting(url, era) as client:
+        names = {each.name for each in (await client.list_tools()).tools}
+        return (
+            names,
+            await client.call_tool("current_time"),
+            await client.call_tool("webfetch", {"url": "http://a.test"}),
+        )
 
 
 def until(word: str, lines: Iterable[str]) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakValueDictionary
 
 from toolwright.core.canonical import digest
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from toolwright.runtime.parts import Parts
     from toolwright.store.store import Store
 
+Weigh: TypeAlias = Callable[[int], None]
+"""Is told how many bytes came of a call that was promised."""
+
 log = logging.getLogger("toolwright")
 KEPT = 10_000
 """Calls that a runtime without a store remembers once they are over."""
@@ -37,8 +41,8 @@ class Ledger:
     def __init__(self, parts: Parts) -> None:
         self._parts, self._kept = parts, 0
         self.unwritten = Unwritten(parts)
-        self.promised: dict[str, float] = {}
-        """Calls that stay in memory until then, however many follow."""
+        self.promised: dict[str, Weigh] = {}
+        """Calls that stay in memory until they are forgotten, however many follow."""
         self._claims: WeakValueDictionary[str, Invocation] = WeakValueDictionary()
         """Who claims a call whose id is known, while it lives: of two here, the store cannot tell which one did."""
 
@@ -60,13 +64,15 @@ class Ledger:
             from toolwright.store.retention import Retention
 
             only = Retention(None, None, None, None, None, None, None, most_calls=KEPT)
-            self._forget_promises()
             await store.prune(only, spared=self.promised.keys())
 
-    def _forget_promises(self) -> None:
-        now = self._parts.clock.time()
-        for call_id in [each for each, until in self.promised.items() if until < now]:
-            del self.promised[call_id]
+    async def forget(self, call_id: str, promised: Weigh) -> Known | None:
+        """Let go of a call that was promised, unless it was again since; the row of one that is not over."""
+        if self.promised.get(call_id) is not promised:
+            return None
+        del self.promised[call_id]
+        *_, left = await (await self._parts.remembered()).write(rows.forgotten(call_id))
+        return Known.of(left[0]) if left else None
 
     async def claim(self, invocation: Invocation) -> bool:
         """Write the intent; false if somebody else has. From here on the effect may have happened."""
@@ -174,6 +180,8 @@ class Ledger:
             invocation.claims = False
         self._over(invocation, outcome)
         if not self._parts.durable:
+            if (weigh := self.promised.get(invocation.id)) is not None:
+                weigh(len(text))
             await self._make_room(store)
         return outcome
 

@@ -75,6 +75,10 @@ _END = """UPDATE ledger SET state = 'ended', outcome = :outcome, owner = NULL, e
 _END_MINE = f"{_END} AND state IN ('taken', 'running') AND {_MINE}"
 _END_OPEN = f"{_END} AND state IN ('waiting', 'ready', 'unknown')"
 _SLIM = "UPDATE ledger SET arguments = :arguments WHERE call_id = :call_id AND state = 'ended'"
+_FORGET = "DELETE FROM ledger WHERE call_id = :call_id AND state = 'ended'"
+_FORGET_WAITS = (
+    "DELETE FROM pending WHERE call_id IN (SELECT call_id FROM ledger WHERE call_id = :call_id AND state = 'ended')"
+)
 _END_IDLE = f"{_END} AND state = 'idle'"
 _GO_ON = """UPDATE ledger SET state = {state}, owner = {owner}, fence = fence + 1, arguments = :arguments
     WHERE call_id = :call_id AND state = 'waiting' RETURNING fence"""
@@ -159,6 +163,12 @@ def ended_by_answer(call_id: str, outcome: str) -> Statement:
 def slimmed(call_id: str) -> Statement:
     """An ended call without what it was called with."""
     return Statement(_SLIM, {"call_id": call_id, "arguments": "{}"})
+
+
+def forgotten(call_id: str) -> list[Statement]:
+    """No call, if it has ended; the last statement gives the row of one that has not."""
+    params = {"call_id": call_id}
+    return [Statement(_FORGET_WAITS, params), Statement(_FORGET, params), find(call_id)]
 
 
 def row_of(call: Known) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.gateway.mcp import processes
 from tests.gateway.mcp.bare import eventually
-from tests.gateway.mcp.lines_peer import META, SOON, call, line, message
+from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, line, message
 from tests.gateway.mcp.processes import INSIDE, on_a_port, piped
 from tests.gateway.mcp.web_peer import Connection, Site, calling, modern, request
 
@@ -136,15 +136,24 @@ async def test_a_line_of_a_hundred_megabytes_takes_no_room(toolwright):
 
 async def test_streams_by_the_hundred_over_a_pipe_are_let_go(toolwright):
     listen = {"notifications": {"toolsListChanged": True}, "_meta": META}
-    async with piped(toolwright) as (peer, process):
-        await peer.send(*(message("subscriptions/listen", number, **listen) for number in range(400)))
-        assert (await peer.receive())["method"] == "notifications/subscriptions/acknowledged"
-        for number in range(400):
-            await peer.send(message("notifications/cancelled", requestId=number))
-        while (answer := await peer.ask(message("ping", "p"))).get("id") != "p":
-            pass
-        assert "error" in answer or "result" in answer
 
+    async def state(peer: Peer) -> dict[str, int]:
+        found: dict[str, int] = (await peer.ask(call("s", "state", True)))["result"]["structuredContent"]
+        return found
+
+    async with piped(toolwright) as (peer, process):
+        before, opened = await state(peer), []
+        for _ in range(2):  # more than may be open at one time
+            await peer.send(*(message("subscriptions/listen", number, **listen) for number in range(200)))
+            opened += [(await peer.receive()).get("method") for _ in range(200)]
+            await peer.send(*(message("notifications/cancelled", requestId=number) for number in range(200)))
+            until, after = time.monotonic() + SOON, await state(peer)
+            while any(after[each] > before[each] for each in LEFT) and time.monotonic() < until:
+                after = await state(peer)
+            assert all(after[each] <= before[each] for each in LEFT)
+
+    assert opened == ["notifications/subscriptions/acknowledged"] * 400
+    assert after["memory"] < before["memory"] + MEMORY
     assert process.returncode == 0
 
 
@@ -216,6 +225,23 @@ async def test_half_open_connections_by_the_hundred_leave_room_for_others(site):
             left.append(connection)
         for connection in left:
             connection.writer.transport.abort()
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_half_open_bodies_by_the_hundred_leave_room_for_others(site, chunked):
+    begun = request(b"", ("Content-Length", str(4 << 20))) + b"{"
+    if chunked:
+        begun = request(b"", ("Transfer-Encoding", "chunked")).replace(b"Content-Length: 0\r\n", b"") + b"1\r\n{\r\n"
+
+    async with others_served(site):
+        left = [await site.connect() for _ in range(300)]
+        for connection in left:
+            await connection.send(begun)
+        answers = [(await site.ask(calling("add", a=1, b=1))).status for _ in range(5)]
+        for connection in left:
+            connection.writer.transport.abort()
+
+    assert answers == [200] * 5
 
 
 @pytest.mark.parametrize("chunked", [False, True])

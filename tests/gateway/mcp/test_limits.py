@@ -19,8 +19,8 @@ from tests.gateway.mcp.lines_peer import META, SOON, call, connected, line, mess
 from tests.gateway.mcp.processes import ROOT
 from tests.gateway.mcp.web_peer import LEGACY, MODERN, Connection, Header, Site, calling, listening, modern, request
 from toolwright import Runtime, tool
-from toolwright.gateway.mcp.pipe.bulk import EACH, MOST_VALUES, too_bulky, weight
-from toolwright.gateway.mcp.pipe.frames import LARGEST_OPENING, LONGEST_ID
+from toolwright.gateway.mcp.messages.bulk import EACH, MOST_VALUES, too_bulky, weight
+from toolwright.gateway.mcp.messages.frames import LARGEST_OPENING, LONGEST_ID
 from toolwright.gateway.mcp.web.admission import Admission
 from toolwright.gateway.mcp.web.flights import Flights
 
@@ -304,6 +304,25 @@ async def test_requests_of_one_user_that_run_leave_room_for_others(monkeypatch):
         await soon(let_in)
 
     assert other.status == 200
+
+
+async def test_a_body_that_has_begun_to_come_makes_room_for_those_of_others(monkeypatch):
+    monkeypatch.setattr("toolwright.gateway.mcp.web.app.Admission", partial(Admission, room=100_000))
+    long = calling("echo", x="x" * 70_000)
+    async with listening(echo) as site:
+        slow = await begun(site, long[:-1])
+        small = await site.ask(calling("echo"))
+        quick = await begun(site, long[:-1])
+        between = await site.ask(calling("echo"))
+        await quick.send(long[-1:])
+        await slow.send(long[-1:])
+        answers = [await quick.answer(), await slow.answer()]
+        for each in (slow, quick):
+            await each.close()
+
+    assert (small.status, between.status) == (200, 200)
+    assert [each.status for each in answers] == [200, 503]
+    assert answers[1].error == BUSY
 
 
 async def test_over_a_pipe_requests_that_run_have_so_many_bytes_and_others_wait_for_their_turn():

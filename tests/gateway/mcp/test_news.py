@@ -8,6 +8,7 @@ import pytest
 from mcp import Client
 from mcp.shared.subscriptions import ResourcesListChanged, ToolsListChanged
 
+from tests.gateway.mcp.lines_peer import META, connected, message
 from tests.gateway.mcp.shops import Shop
 from tests.gateway.mcp.talking import ERAS, NEW, OLD, over_http, talking, visiting, within
 from toolwright import Runtime, gateway, tool
@@ -72,6 +73,25 @@ async def test_a_tool_that_comes_or_goes_is_told_of(era):
         runtime.catalogue.remove("look")
         assert await heard.get() == "tools"
         assert [each.name for each in (await client.list_tools()).tools] == ["send"]
+
+
+@eras
+async def test_a_tool_that_comes_is_told_of_over_a_pipe(era):
+    asks, meta = {"notifications": {"toolsListChanged": True}}, {} if era == OLD else {"_meta": META}
+    async with within(), Runtime(look) as runtime, connected(runtime) as peer:
+        if era == OLD:
+            await peer.shake_hands()
+            await peer.ask(message("ping", 1))
+        else:
+            assert (await peer.ask(message("subscriptions/listen", 1, **asks, **meta)))["method"].endswith(
+                "acknowledged"
+            )
+        runtime.catalogue.add(send)
+        told = await peer.receive()
+        listed = await peer.ask(message("tools/list", 2, **meta))
+
+    assert told["method"] == "notifications/tools/list_changed"
+    assert [each["name"] for each in listed["result"]["tools"]] == ["look", "send"]
 
 
 @eras

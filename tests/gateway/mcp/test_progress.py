@@ -80,6 +80,15 @@ async def test_numbers_that_are_none_are_steps():
     assert [(progress, total) for progress, total, _ in told] == [(0, None), (1, None), (2, None), (3, None)]
 
 
+@eras
+async def test_a_number_that_no_client_can_count_to_is_a_step(era):
+    told = await heard(
+        era, {"progress": 10**400, "total": 7}, {"fraction": -(10**400)}, {"progress": 3, "total": 10**400}
+    )
+
+    assert told == [(0, None, None), (1, None, None), (3, None, None)]
+
+
 async def test_a_message_that_no_json_can_carry_is_told_as_far_as_it_can():
     assert await heard(NEW, {"message": "half \ud83d"}) == [(0, None, r"half \ud83d")]
 

@@ -274,7 +274,10 @@ async def test_nobody_but_us_sets_our_marks(era, kind):
         "vbscript:x",
         "data:text/html,x",
         "blob:x",
+        " " * 2_001 + "javascript:alert(1)",
+        "\x01" * 2_001 + "javascript:alert(1)",
     ],
+    ids=range(8),
 )
 async def test_an_address_that_a_client_might_run_is_told_in_words(uri):
     result = await given(Done(content=[Resource(uri, "a"), Resource(uri, text="inside"), File(url=uri)]))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, connected, message
 from toolwright import Context, Done, Failed, Image, Resource, Runtime, Text, ToolError, gateway, tool
-from toolwright.gateway.mcp.pipe.frames import Call
+from toolwright.gateway.mcp.messages.frames import Call
 from toolwright.gateway.mcp.pipe.short import Short
 from toolwright.gateway.mcp.quick import Quick
 

@@ -186,8 +186,19 @@ async def test_the_message_beside_an_address_hides_nothing():
     assert asks["params"]["message"] == r"Sign\u202e in."
 
 
-@pytest.mark.parametrize("url", ["javascript:alert(1)", "https://example.com/\u202etxt.exe"])
-async def test_nobody_is_sent_to_an_address_that_is_not_what_it_looks_like(url):
+NO_PAGES = [
+    "javascript:alert(1)",
+    " " * 2_001 + "javascript:alert(1)",
+    "file:///etc/passwd",
+    "ms-msdt:/id",
+    "https:example.com",
+    "https://example.com/in\n",
+    "https://example.com/\u202etxt.exe",
+]
+
+
+@pytest.mark.parametrize("url", NO_PAGES, ids=range(len(NO_PAGES)))
+async def test_nobody_is_sent_to_what_is_no_page_or_not_what_it_looks_like(url):
     async with bare(Runtime(Clerk("Sign in.", {"mode": "url", "url": url})), BOTH) as client:
         result = await client.call("clerk__ask")
 

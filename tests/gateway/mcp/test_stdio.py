@@ -11,8 +11,9 @@ from tests.gateway.mcp.bare import eventually
 from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, connected, line, message
 from tests.gateway.mcp.standing import standing_still
 from toolwright import Context, Provider, Runtime, Tool, tool
+from toolwright.gateway.mcp.messages.frames import Overlong
 from toolwright.gateway.mcp.pipe.diversion import diverted
-from toolwright.gateway.mcp.pipe.lines import Lines, Overlong
+from toolwright.gateway.mcp.pipe.lines import Lines
 
 MODERN = [False, True]
 

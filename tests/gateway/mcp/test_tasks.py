@@ -16,6 +16,7 @@ from tests.gateway.mcp.talking import NEW, OLD, talking, within
 from tests.gateway.mcp.test_questions import NAME, Clerk, Till, form
 from toolwright import Context, Runtime, Store, Tool, ToolError, gateway, tool
 from toolwright.store.retention import Retention
+from toolwright.testing import ManualClock
 
 ONLY_TASKS = {"extensions": {TASKS: {}}}
 
@@ -560,6 +561,82 @@ async def test_without_a_store_tasks_are_remembered_for_less_when_there_are_many
         told = [(await client.call("grind"))["ttlMs"] for _ in range(4)]
 
     assert told == [600_000, 600_000, 600_000, 300_000]
+
+
+TTL = 600 + 60
+"""Seconds after which a task is not remembered, and a little more."""
+
+
+def large(size: int = 60_000) -> Tool[..., Any]:
+    @tool(effects={"read"}, max_bytes=size * 2, provider_options=can("required"))
+    async def give() -> str:
+        """Give much."""
+        return "x" * size
+
+    return give
+
+
+async def test_without_a_store_a_result_that_nobody_fetches_is_forgotten_in_time():
+    clock = ManualClock()
+    async with Runtime(large(), clock=clock) as runtime, bare(runtime, WITH_TASKS) as client:
+        task_id = (await client.call("give"))["taskId"]
+        before = await runtime.standing(task_id)
+        await clock.advance(TTL)
+        after = await runtime.standing(task_id)
+
+    assert before.outcome.data == "x" * 60_000
+    assert after is None
+
+
+async def test_without_a_store_a_task_that_outlives_its_time_is_forgotten_after_its_end():
+    clock, mill = ManualClock(), Mill()
+    async with Runtime(mill.tool, clock=clock) as runtime, bare(runtime, WITH_TASKS) as client:
+        task_id = (await client.call("grind"))["taskId"]
+        await clock.advance(TTL)
+        mill.may_end.set()
+        done = await client.task(task_id, "completed")
+        await clock.advance(TTL)
+        after = await runtime.standing(task_id)
+
+    assert text_of(done["result"]) == "ground corn"
+    assert after is None
+
+
+async def test_without_a_store_results_that_nobody_fetches_take_so_many_bytes(monkeypatch):
+    monkeypatch.setattr("toolwright.gateway.mcp.tasks.promises.BYTES", 100_000)
+    clock = ManualClock()
+    async with Runtime(large(), clock=clock) as runtime, bare(runtime, WITH_TASKS) as client:
+        for _ in range(2):
+            await client.call("give")
+        with pytest.raises(MCPError) as error:
+            await client.call("give")
+        await clock.advance(TTL)
+        again = await client.call("give")
+
+    assert "Too many tasks" in error.value.message
+    assert again["resultType"] == "task"
+
+
+async def test_what_was_remembered_before_a_runtime_closed_makes_room_once_its_time_is_up(monkeypatch):
+    monkeypatch.setattr("toolwright.gateway.mcp.tasks.promises.MOST", 1)
+    clock = ManualClock()
+    server = gateway.mcp.server(Runtime(large(), clock=clock))
+    async with bare(server, WITH_TASKS) as client:
+        await client.call("give")
+    await clock.advance(TTL)
+    async with bare(server, WITH_TASKS) as client:
+        again = await client.call("give")
+
+    assert again["resultType"] == "task"
+
+
+async def test_a_result_in_place_of_a_task_is_not_kept():
+    async with Runtime(quick) as runtime, bare(runtime, WITH_TASKS) as client:
+        results = [await client.call("quick") for _ in range(5)]
+        kept = await runtime.parts.store.database.read("SELECT call_id FROM ledger", {})
+
+    assert [text_of(each) for each in results] == ["done"] * 5
+    assert kept == []
 
 
 async def test_what_is_never_fetched_leaves_nothing_behind_in_the_server():

@@ -234,6 +234,61 @@ async def test_other_hosts_and_origins_than_known_ones_are_refused():
     assert (twice.status, both.status, unknown.status) == (400, 403, 421)
 
 
+def preflight(origin: str, *asked: str, method: str = "POST") -> bytes:
+    """What a browser asks before it lets a page send a request."""
+    about = ("Access-Control-Request-Method", method), ("Access-Control-Request-Headers", ", ".join(asked))
+    return request(b"", ("Origin", origin), *about, method="OPTIONS")
+
+
+SENT = (
+    "authorization", "content-type", "last-event-id", "mcp-method", "mcp-name", "mcp-param-city",
+    "mcp-protocol-version", "mcp-session-id",
+)  # fmt: skip
+PAGE = "https://tools.test"
+
+
+@pytest.mark.parametrize("page", [PAGE, "http://localhost:6274"])
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+async def test_a_browser_that_asks_whether_a_page_may_is_told_so_without_a_token(page, method):
+    async with listening(add, origins=[PAGE], token="x") as site:
+        answer = await site.ask(preflight(page, *SENT, method=method))
+
+    allowed = {each.strip() for each in answer.headers["access-control-allow-headers"].split(",")}
+    assert answer.status == 200
+    assert answer.headers["access-control-allow-origin"] == page
+    assert method in answer.headers["access-control-allow-methods"].split(", ")
+    assert allowed >= set(SENT)
+    assert "access-control-allow-credentials" not in answer.headers
+
+
+async def test_a_page_that_may_talk_to_a_server_can_read_its_answers():
+    async with listening(add, origins=[PAGE], token="x") as site:
+        known = await site.session(("Origin", PAGE), bearer("x"))
+        answers = [
+            await site.ask(calling("add", ("Origin", PAGE), bearer("x"), a=1, b=1)),
+            await site.calls(known, "add", a=1, b=1),
+            await site.ask(calling("add", ("Origin", PAGE), a=1, b=1)),
+        ]
+
+    assert [each.status for each in answers] == [200, 200, 401]
+    assert {each.headers["access-control-allow-origin"] for each in answers} == {PAGE}
+    assert {each.headers["vary"] for each in answers} == {"Origin"}
+    assert all("mcp-session-id" in each.headers["access-control-expose-headers"].lower() for each in answers)
+
+
+async def test_other_pages_and_other_programs_are_told_nothing():
+    async with listening(add, origins=[PAGE]) as site:
+        answers = [
+            await site.ask(preflight("https://evil.test", *SENT)),
+            await site.ask(calling("add", ("Origin", "https://evil.test"), a=1, b=1)),
+            await site.ask(calling("add", a=1, b=1)),
+            await site.ask(request(b"", method="OPTIONS")),
+        ]
+
+    assert [each.status for each in answers] == [403, 403, 200, 405]
+    assert not any(name.startswith("access-control") for each in answers for name in each.headers)
+
+
 async def test_any_host_can_be_let_in():
     async with listening(add, hosts=["*"], origins=["*"], token="x") as site:
         answer = await site.ask(calling("add", ("Host", "a.test"), ("Origin", "http://b.test"), bearer("x"), a=1, b=1))

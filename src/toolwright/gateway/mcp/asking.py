@@ -11,6 +11,8 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 from pydantic import ValidationError
 
+from toolwright.gateway.mcp.ended import ended
+
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
@@ -32,25 +34,11 @@ async def asked(
         await asyncio.wait({asking, watching}, return_when=asyncio.FIRST_COMPLETED)
         return asking.result() if asking.done() else None
     finally:
-        await _ended(asking, watching)
+        await ended(asking, watching)  # a client is told that nobody asks any more
 
 
 async def _until(moot: Callable[[], Awaitable[object]]) -> None:
     await moot()
-
-
-async def _ended(*tasks: asyncio.Task[Any]) -> None:
-    """Wait until they have let go; a client is told that nobody asks any more, however often this is cancelled."""
-    again: asyncio.CancelledError | None = None
-    for task in tasks:
-        task.cancel()
-    while left := [task for task in tasks if not task.done()]:
-        try:
-            await asyncio.wait(left)
-        except asyncio.CancelledError as error:
-            again = error
-    if again is not None:
-        raise again
 
 
 async def _answers(ctx: ServerRequestContext[Any, Any], question: Question) -> Answers | None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mcp.server.context import ServerRequestContext
     from mcp_types import ClientCapabilities, InitializeRequestParams
 
@@ -47,8 +49,14 @@ def caller_with(known: ClientCapabilities | None, user: str | None, *, modern: b
 
 def user_of(ctx: ServerRequestContext[Any, Any]) -> str | None:
     """Whom the token of a request stands for; None if there was none."""
-    scope = getattr(ctx.request, "scope", None)
-    token = getattr(scope.get("user"), "access_token", None) if scope is not None else None
+    return user_in(getattr(ctx.request, "scope", None) or {})
+
+
+def user_in(scope: Mapping[str, Any]) -> str | None:
+    """The same, where the library has not seen the request."""
+    if "user" not in scope:
+        return None
+    token = getattr(scope["user"], "access_token", None)
     return None if token is None else token.subject or token.client_id
 
 

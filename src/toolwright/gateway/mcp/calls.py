@@ -14,7 +14,7 @@ from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.gateway.mcp.asking import asked
 from toolwright.gateway.mcp.caller import Caller, caller_of
 from toolwright.gateway.mcp.older import fitting
-from toolwright.gateway.mcp.progress import following, wanted
+from toolwright.gateway.mcp.progress import following
 from toolwright.gateway.mcp.questions import TOO_LATE, Answers, Question, answer, question_of
 from toolwright.gateway.mcp.result import result_of
 from toolwright.gateway.mcp.served import Offered, Served
@@ -80,11 +80,8 @@ class _Turn:
         if self._offered.task_support != "forbidden" and self._tasks.wanted(self._caller, self._offered):
             return await self._tasks.begin(self._caller, self._offered, self._arguments or {})
         invocation = Invocation(self._scope, self._offered.listing.name, self._arguments or {})
-        if not wanted(self._ctx):
+        async with following(self._ctx, self._served.runtime, invocation.id):
             outcome = await self._scope.enter(invocation)
-        else:
-            async with following(self._ctx, self._served.runtime, invocation.id):
-                outcome = await self._scope.enter(invocation)
         return await self.told(outcome, early)
 
     async def go_on(self, given: str, answers: Answers) -> dict[str, Any]:

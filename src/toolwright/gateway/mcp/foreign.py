@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ OURS = "toolwright"
 _RESERVED = (f"{OURS}/", "io.modelcontextprotocol/")
 _RUN = {"javascript", "vbscript", "data", "blob"}
 _PICTURED = {"http", "https", "data"}
+_PAGE = re.compile(r"https?://[^\s/?#][^\s]*", re.IGNORECASE)
+_UNSEEN = re.compile(r"[^\x21-\x7e]+")
 LONGEST = 2_000
 """Characters of an address that is told in words."""
 
@@ -41,19 +44,19 @@ def harmless(block: Mapping[str, Any], *, is_foreign: bool) -> dict[str, Any]:
 
 
 def may_open(uri: str) -> bool:
-    """Whether a person may be sent to an address: one that is what it looks like, and no program."""
-    return escaped(uri) == uri and _scheme(uri) not in _RUN
+    """Whether a person may be sent to an address: a page, and what it looks like."""
+    return _PAGE.fullmatch(uri) is not None and escaped(uri) == uri
 
 
 def _may_be(uri: Any, is_foreign: bool) -> bool:
+    """Whether it may name a resource: servers have schemes of their own, which clients read and do not open."""
     scheme = _scheme(uri)
     return scheme not in _RUN and not (is_foreign and scheme == OURS)
 
 
 def _scheme(uri: Any) -> str:
     """As a browser would find it, which looks past spaces and breaks."""
-    seen = "".join(each for each in str(uri)[:LONGEST] if each.isprintable() and not each.isspace())
-    return seen.partition(":")[0].casefold()
+    return _UNSEEN.sub("", str(uri).partition(":")[0]).lower()
 
 
 def _told(uri: Any, text: Any = None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourcesListChanged, ServerEvent, ToolsListChanged
 
 from toolwright.gateway.mcp.caller import user_of
+from toolwright.gateway.mcp.ended import ended
 
 if TYPE_CHECKING:
     from mcp.server.connection import Connection
@@ -104,7 +105,7 @@ class News:
     async def close(self) -> None:
         """Tell nobody any more."""
         self._changes.clear()
-        await _ended(self._telling)
+        await ended(self._telling)
 
 
 class _Session:
@@ -133,7 +134,7 @@ class _Session:
 
     async def close(self) -> None:
         self._changes.clear()
-        await _ended(self._telling)
+        await ended(self._telling)
 
 
 def _on(loop: asyncio.AbstractEventLoop, tell: Callable[[Change], None], change: Change) -> None:
@@ -141,9 +142,3 @@ def _on(loop: asyncio.AbstractEventLoop, tell: Callable[[Change], None], change:
         tell(change)
     else:
         loop.call_soon_threadsafe(tell, change)
-
-
-async def _ended(task: asyncio.Task[None] | None) -> None:
-    if task is not None and not task.done():
-        task.cancel()
-        await asyncio.wait({task})

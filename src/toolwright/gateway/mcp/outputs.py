@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolwright.core.errors import NotFound
 from toolwright.gateway.mcp.caller import user_of
+from toolwright.gateway.mcp.moment import moment
 from toolwright.gateway.mcp.pages import Pages
 from toolwright.gateway.mcp.result import ROOT, artifact_name, legible
 from toolwright.runtime.outputs import NAME
@@ -93,7 +93,6 @@ class Outputs:
 
 def _entry(label: Label) -> dict[str, Any]:
     why = "too large to show" if label.reason == "size_limit_exceeded" else "more than the turn could afford"
-    kept = datetime.fromtimestamp(label.created_at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {
         "uri": f"{ROOT}{label.handle}",
         "name": artifact_name(label.handle),
@@ -101,7 +100,7 @@ def _entry(label: Label) -> dict[str, Any]:
         "description": f"What {label.tool} gave, {why}: {label.lines:,} lines. {NAME} reads parts of it.",
         "mimeType": "text/plain",
         "size": label.bytes,
-        "annotations": {"lastModified": kept},
+        "annotations": {"lastModified": moment(label.created_at)},
     }
 
 

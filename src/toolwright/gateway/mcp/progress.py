@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from math import inf, isfinite, nextafter
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from math import inf, nextafter
 from typing import TYPE_CHECKING, Any
 
 from toolwright.core.events import CallProgress, Event
@@ -20,9 +20,16 @@ MOST = 100
 """Reports on their way; a client that is slower misses the oldest."""
 LONGEST = 1_000
 """Characters of what one says."""
+_FARTHEST = 2**53
+"""How far is counted: beyond it, one more is no other number to most clients."""
 
 
-def wanted(ctx: ServerRequestContext[Any, Any]) -> bool:
+def following(ctx: ServerRequestContext[Any, Any], runtime: Runtime, call_id: str) -> AbstractAsyncContextManager[None]:
+    """Tell the client what the call reports, where it asked to be told."""
+    return _following(ctx, runtime, call_id) if _is_wanted(ctx) else nullcontext()
+
+
+def _is_wanted(ctx: ServerRequestContext[Any, Any]) -> bool:
     """Whether the client asked to be told."""
     if ctx.meta is not None and ctx.meta.get("progress_token") is not None:
         return True
@@ -32,11 +39,7 @@ def wanted(ctx: ServerRequestContext[Any, Any]) -> bool:
 
 
 @asynccontextmanager
-async def following(ctx: ServerRequestContext[Any, Any], runtime: Runtime, call_id: str) -> AsyncIterator[None]:
-    """Tell the client what the call reports, where it asked to be told."""
-    if not wanted(ctx):
-        yield
-        return
+async def _following(ctx: ServerRequestContext[Any, Any], runtime: Runtime, call_id: str) -> AsyncIterator[None]:
     waiting: asyncio.Queue[CallProgress | None] = asyncio.Queue(MOST)
 
     def put(event: CallProgress | None) -> None:
@@ -81,4 +84,6 @@ def _measure(event: CallProgress, last: float, total: float | None) -> tuple[flo
 
 
 def _number(value: object) -> float | None:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if -_FARTHEST <= value <= _FARTHEST else None

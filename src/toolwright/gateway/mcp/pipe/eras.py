@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp.shared.dispatcher import CallOptions, DispatchContext
 
-    from toolwright.gateway.mcp.pipe.frames import Call
+    from toolwright.gateway.mcp.messages.frames import Call
     from toolwright.gateway.mcp.pipe.reading import Reading, Writing
     from toolwright.gateway.mcp.quick import Quick
 

@@ -10,20 +10,15 @@ from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import INVALID_REQUEST, JSONRPCNotification, JSONRPCRequest, RequestId
 
-from toolwright.gateway.mcp.pipe.bulk import weight
-from toolwright.gateway.mcp.pipe.frames import Call, Wrong, seen
+from toolwright.gateway.mcp.messages.allowance import AT_ONCE, BUSY, ROOM
+from toolwright.gateway.mcp.messages.bulk import weight
+from toolwright.gateway.mcp.messages.frames import Call, Wrong, seen
 
 if TYPE_CHECKING:
-    from toolwright.gateway.mcp.pipe.lines import Overlong
+    from toolwright.gateway.mcp.messages.frames import Overlong
 
-AT_ONCE = 256
-"""Requests of one connection that run at the same time."""
-ROOM = 64 << 20
-"""Bytes of requests that run."""
 HELD = 8 << 20
 """Bytes of requests that wait for their turn."""
-BUSY = -32000
-"""The code of a request that is refused because too many others wait: one that the protocol leaves to servers."""
 
 
 class Gate:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from toolwright.gateway.mcp.messages.frames import Overlong
 
 EDGE = 512
 """Bytes at either end of a line that are kept though it is too long: its id may be there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Overlong:
-    """A line that was too long to be kept."""
-
-    head: bytes
-    tail: bytes
-    most: int
-    """Bytes that it may have had."""
 
 
 class Lines:

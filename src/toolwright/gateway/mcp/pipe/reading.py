@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Self
 from anyio import BrokenResourceError, ClosedResourceError, EndOfStream
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from toolwright.gateway.mcp.pipe.frames import Call, Wrong, write
-from toolwright.gateway.mcp.pipe.gate import AT_ONCE, HELD, ROOM, Gate
+from toolwright.gateway.mcp.messages.allowance import AT_ONCE, LARGEST, ROOM
+from toolwright.gateway.mcp.messages.frames import Call, Wrong, write
+from toolwright.gateway.mcp.pipe.gate import HELD, Gate
 from toolwright.gateway.mcp.pipe.inlet import Inlet
 from toolwright.gateway.mcp.pipe.lines import Lines
 from toolwright.gateway.mcp.pipe.outlet import PATIENCE, Outlet
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from toolwright.gateway.mcp.pipe.short import Short
 
-MOST = 4 << 20
-"""Bytes that one message may have."""
 GRACE, AT_MOST = 0.5, 5.0
 """Seconds without an answer, and in all, after which what still runs is ended once nothing more can come."""
 _HELD_UP = 0.05
@@ -41,7 +40,7 @@ class Reading:
         reading: int,
         writing: int,
         *,
-        most: int = MOST,
+        most: int = LARGEST,
         at_once: int = AT_ONCE,
         room: int = ROOM,
         held: int = HELD,

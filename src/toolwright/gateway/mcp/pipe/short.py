@@ -22,7 +22,7 @@ from mcp_types import (
 )
 
 from toolwright.core.outcome import Outcome, Pending
-from toolwright.gateway.mcp.pipe.frames import Call, answer, write
+from toolwright.gateway.mcp.messages.frames import Call, answer, write
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from toolwright.gateway.mcp.pipe.diversion import diverted
 from toolwright.gateway.mcp.pipe.eras import converse
 from toolwright.gateway.mcp.pipe.reading import Reading, Writing
-from toolwright.gateway.mcp.pipe.signals import on_signals
 from toolwright.gateway.mcp.runtime_server import server
+from toolwright.gateway.mcp.signals import on_signals
 
 if TYPE_CHECKING:
     from toolwright.runtime.runtime import Runtime

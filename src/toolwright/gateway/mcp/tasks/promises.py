@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
@@ -10,6 +10,9 @@ from pydantic_core import to_json
 from toolwright.core.shares import Most, Shares
 
 if TYPE_CHECKING:
+    from toolwright.gateway.mcp.tasks.runs import Runs
+    from toolwright.runtime.deadlines import Deadline
+    from toolwright.runtime.ledger import Weigh
     from toolwright.runtime.runtime import Runtime
 
 LONGEST, SHORTEST = 600.0, 5.0
@@ -19,53 +22,92 @@ BEGINNING = 10.0
 MOST, MOST_OF_USER = 10_000, 2_000
 """Tasks that are remembered, in all and of one user."""
 BYTES = 64 << 20
-"""Bytes of what the tasks of one user were called with."""
+"""Bytes of what the tasks of one user were called with, and of what came of them."""
 
 
 class _Promise(NamedTuple):
+    user: str | None
     made: float
     seconds: float
+    weigh: Weigh
+    timer: Deadline
+
+    @property
+    def until(self) -> float:
+        return self.made + self.seconds + BEGINNING
 
 
 class Promises:
-    """Until when tasks are remembered; those whose time is up make room."""
+    """Until when tasks are remembered; those whose time is up are forgotten, and make room."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, runtime: Runtime, runs: Runs) -> None:
+        self._runtime, self._runs = runtime, runs
         self._shares: Shares[str] = Shares(Most(MOST_OF_USER, MOST, BYTES))
         self._made: dict[str, _Promise] = {}
-        self._ends: list[tuple[float, str]] = []
 
     def have_room(self, user: str | None) -> bool:
         """Whether one more task can be remembered; always, where there is a store."""
+        if self._runtime.parts.durable or self._has_room(user):
+            return True
         self._tidy()
-        return self._runtime.parts.durable or (len(self._made) < MOST and self._shares.have_room(user, 1))
+        return self._has_room(user)
+
+    def _has_room(self, user: str | None) -> bool:
+        return len(self._made) < MOST and self._shares.have_room(user, 1)
 
     def make(self, task_id: str, user: str | None, arguments: Any = None) -> None:
         """Remember a task from now on; as long as there is room for."""
-        if self._runtime.parts.durable or task_id in self._made or not self.have_room(user):
+        parts = self._runtime.parts
+        if parts.durable or task_id in self._made or not self.have_room(user):
             return
+        seconds, size = self._long(user), _size(arguments)
+        weigh = parts.ledger.promised[task_id] = lambda result: self._weigh(task_id, user, size + result)
+        timer = parts.deadlines.start(seconds + BEGINNING, lambda: self._end(task_id))
+        self._made[task_id] = _Promise(user, parts.clock.time(), seconds, weigh, timer)
+        self._shares.take(task_id, user, size)
+
+    def _long(self, user: str | None) -> int:
         most = MOST if user is None else MOST_OF_USER
         used = max(self._shares.number_of(user) / most, len(self._made) / MOST)
-        seconds, now = max(LONGEST * min(1, 2 - 2 * used), SHORTEST), self._runtime.parts.clock.time()
-        self._made[task_id] = _Promise(now, seconds)
-        until = now + seconds + BEGINNING
-        self._shares.take(task_id, user, _size(arguments))
-        heappush(self._ends, (until, task_id))
-        self._runtime.parts.ledger.promised[task_id] = until
+        return ceil(max(LONGEST * min(1, 2 - 2 * used), SHORTEST))
+
+    def _weigh(self, task_id: str, user: str | None, size: int) -> None:
+        if task_id in self._shares:
+            self._shares.give_back(task_id)
+            self._shares.take(task_id, user, size)
 
     def seconds(self, task_id: str, created_at: float) -> float:
         """For how long after it began it is remembered at least: as long as was promised, or as it has been."""
-        made, seconds = self._made.get(task_id) or _Promise(self._runtime.parts.clock.time(), 0.0)
+        promise, now = self._made.get(task_id), self._runtime.parts.clock.time()
+        made, seconds = (now, 0.0) if promise is None else (promise.made, promise.seconds)
         before = made - created_at
         return seconds + (before if before > BEGINNING else 0.0)
 
+    async def drop(self, task_id: str) -> None:
+        """Forget a task that nobody was told of, and so nobody asks for."""
+        if (promise := self._taken(task_id)) is not None:
+            promise.timer.cancel()
+            await self._runtime.parts.ledger.forget(task_id, promise.weigh)
+
+    def _taken(self, task_id: str) -> _Promise | None:
+        self._shares.give_back(task_id)
+        return self._made.pop(task_id, None)
+
     def _tidy(self) -> None:
+        """No timer rings for what was promised before the runtime closed."""
         now = self._runtime.parts.clock.time()
-        while self._ends and self._ends[0][0] < now:
-            _, task_id = heappop(self._ends)
-            self._shares.give_back(task_id)
-            self._made.pop(task_id, None)
+        for task_id in [each for each, promise in self._made.items() if promise.until < now]:
+            self._end(task_id)
+
+    def _end(self, task_id: str) -> None:
+        promise = self._taken(task_id)
+        if promise is not None and self._runtime.parts.open:
+            _ = self._runtime.parts.reaper.own(self._forget(task_id, promise))
+
+    async def _forget(self, task_id: str, promise: _Promise) -> None:
+        left = await self._runtime.parts.ledger.forget(task_id, promise.weigh)
+        if left is not None and (left.state != "idle" or task_id in self._runs):
+            self.make(task_id, promise.user)  # it goes on: what comes of it is to be forgotten, too
 
 
 def _size(arguments: Any) -> int:

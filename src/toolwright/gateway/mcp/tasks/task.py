@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
 from toolwright.core.outcome import Failed, Outcome, Pending
+from toolwright.gateway.mcp.moment import moment
 from toolwright.gateway.mcp.progress import LONGEST
 from toolwright.gateway.mcp.questions import Question
 from toolwright.gateway.mcp.result import message_of, result_of
@@ -40,8 +40,8 @@ def task_of(
     """
     about = {
         "taskId": standing.call_id,
-        "createdAt": _moment(standing.created_at),
-        "lastUpdatedAt": _moment(max(standing.changed_at, standing.created_at)),
+        "createdAt": moment(standing.created_at),
+        "lastUpdatedAt": moment(max(standing.changed_at, standing.created_at)),
         "ttlMs": ttl,
         "pollIntervalMs": POLL,
     }
@@ -65,7 +65,3 @@ def task_of(
 
 def _failed(code: int, message: str) -> dict[str, Any]:
     return {"status": "failed", "statusMessage": message, "error": {"code": code, "message": message}}
-
-
-def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

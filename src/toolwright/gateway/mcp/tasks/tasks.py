@@ -54,7 +54,7 @@ class Tasks:
     def __init__(self, served: Served) -> None:
         self._served, self.watch = served, Watch(served.runtime)
         self.runs, self._rounds = Runs(served.runtime, self.watch), Rounds()
-        self.promises = Promises(served.runtime)
+        self.promises = Promises(served.runtime, self.runs)
         self.waiting: Counter[str] = Counter()
         """How many requests wait for each call that somebody was asked about."""
 
@@ -103,6 +103,7 @@ class Tasks:
             raise
         ended = running.result() if running.done() and not running.cancelled() else None
         if ended is not None and not isinstance(ended, Pending) and not (is_required and standing):
+            await self.promises.drop(call_id)
             return result_of(ended, offered)
         is_dismissed = running.done() and ended is None
         if is_required and not is_dismissed and (question := question_of(standing, caller)) is not None:
@@ -156,7 +157,7 @@ class Tasks:
                 self._rounds.remove(question)
 
     async def _taken(self, caller: Caller, question: Question, given: Answers) -> Outcome | None:
-        """What comes of answers; where somebody else was faster, what came of theirs."""
+        """What comes of answers; where somebody else was faster, what has come of theirs by now: nobody waits here."""
         outcome = await answer(self._served.scope(caller.user), question, given, caller.by)
         if not isinstance(outcome, Failed) or outcome.code not in TOO_LATE:
             return outcome

@@ -9,15 +9,15 @@ from mcp_types import ErrorData, JSONRPCError
 from starlette.responses import Response
 
 from toolwright.core.shares import Most, Shares
-from toolwright.gateway.mcp.pipe.frames import write
-from toolwright.gateway.mcp.pipe.gate import AT_ONCE, BUSY, ROOM
-from toolwright.gateway.mcp.pipe.reading import MOST
-from toolwright.gateway.mcp.web.whole import header
+from toolwright.gateway.mcp.caller import user_in
+from toolwright.gateway.mcp.messages.allowance import AT_ONCE, BUSY, ROOM
+from toolwright.gateway.mcp.messages.frames import write
+from toolwright.gateway.mcp.web.arriving import Arriving
 
 if TYPE_CHECKING:
     from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
     from mcp.server.streamable_http import StreamableHTTPServerTransport
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Scope
 
 SESSIONS_OF_USER = 100
 """Sessions of the older protocol that one user may have."""
@@ -40,13 +40,6 @@ class Hold:
         if not self._times:
             self._shares.give_back(self)
 
-    def weigh(self, size: int) -> None:
-        """It takes so many bytes, as is known now."""
-        if size != self._size:
-            self._size = size
-            self._shares.give_back(self)
-            self._shares.take(self, self._user, size)
-
 
 def held(scope: Scope) -> Hold | None:
     """That of a request."""
@@ -55,41 +48,23 @@ def held(scope: Scope) -> Hold | None:
 
 
 class Admission:
-    """Lets requests through to an app, before their bodies are read, as long as their user has room."""
+    """Lets requests run, once their bodies have come, as long as their user has room."""
 
-    def __init__(self, app: ASGIApp, *, at_once: int = AT_ONCE, room: int = ROOM) -> None:
-        self._app = app
+    def __init__(self, *, at_once: int = AT_ONCE, room: int = ROOM) -> None:
+        self.arriving = Arriving(room)
         self._shares: Shares[Hold] = Shares(Most(of_user=at_once, bytes_of_user=room))
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or refuse it with 503."""
-        if scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
-        user, size = user_in(scope), _size(header(scope, b"content-length") or b"")
+    def hold(self, scope: Scope, size: int) -> Hold | None:
+        """What a request of so many bytes counts as; None if there is no room for it."""
+        user = user_in(scope)
         if not self._shares.have_room(user, size):
-            await _busy()(scope, receive, send)
-            return
-        hold = Hold(self._shares, user, size)
-        with hold:
-            scope[_HELD] = hold
-            await self._app(scope, receive, send)
+            return None
+        hold = scope[_HELD] = Hold(self._shares, user, size)
+        return hold
 
 
-def user_in(scope: Scope) -> str | None:
-    """Whom the token of a request stands for; None if that is nobody in particular."""
-    if "user" not in scope:
-        return None
-    token = getattr(scope["user"], "access_token", None)
-    return None if token is None else token.subject or token.client_id
-
-
-def _size(said: bytes) -> int:
-    """How long a body will be; as long as it may be, if that is not said."""
-    return min(int(said), MOST) if said.isdigit() and len(said) < 20 else MOST
-
-
-def _busy() -> Response:
+def busy() -> Response:
+    """What is said to whoever has no room."""
     told = "Too many requests, or too many bytes of them, run for this user. Try again once some were answered."
     error = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=BUSY, message=told))
     return Response(write(error).rstrip(), 503, media_type="application/json")

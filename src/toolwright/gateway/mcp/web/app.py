@@ -61,8 +61,8 @@ def app(
     # The library need not look at hosts and origins: `Hosts` has done so, for every path and session.
     sessions = OwnedSessions(made, session_idle_timeout=IDLE, max_sessions=SESSIONS)
     short.sessions.library = sessions
-    bodies = Bodies(sessions.handle_request, short, leave)
-    inner: ASGIApp = Admission(bodies)
+    bodies = Bodies(sessions.handle_request, Admission(), short, leave)
+    inner: ASGIApp = bodies
     if token is not None:
         inner = Guarded(inner, token)
 
@@ -75,7 +75,7 @@ def app(
                 await leave.take(bodies, sessions)
                 short.moments.close()
 
-    return _Site(Hosts(_At(_checked(path), inner), hosts, origins), lifespan)
+    return _Site(Hosts(_At(_checked(path), inner), hosts, origins, _METHODS), lifespan)
 
 
 class _Site(Starlette):

@@ -12,16 +12,18 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from toolwright.gateway.mcp.pipe.bulk import too_bulky, weight
-from toolwright.gateway.mcp.pipe.frames import Wrong, read, write
-from toolwright.gateway.mcp.pipe.reading import MOST
-from toolwright.gateway.mcp.web.admission import held, user_in
+from toolwright.gateway.mcp.caller import user_in
+from toolwright.gateway.mcp.messages.allowance import LARGEST
+from toolwright.gateway.mcp.messages.bulk import too_bulky, weight
+from toolwright.gateway.mcp.messages.frames import Wrong, read, write
+from toolwright.gateway.mcp.web.admission import busy
+from toolwright.gateway.mcp.web.arriving import Crowded, TooLarge, header
 from toolwright.gateway.mcp.web.sessions import SESSION
-from toolwright.gateway.mcp.web.whole import TooLarge, header, whole
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from toolwright.gateway.mcp.web.admission import Admission
     from toolwright.gateway.mcp.web.leave import Leave
     from toolwright.gateway.mcp.web.short import Short
 
@@ -34,9 +36,9 @@ _TAKE_UP = b"last-event-id"
 class Bodies:
     """Lets requests that are messages, and not too large, through to an app."""
 
-    def __init__(self, app: ASGIApp, short: Short, leave: Leave) -> None:
-        self._app, self._short, self._leave = app, short, leave
-        self._others = RequestBodyLimitMiddleware(app, MOST)
+    def __init__(self, app: ASGIApp, admission: Admission, short: Short, leave: Leave) -> None:
+        self._app, self._admission, self._short, self._leave = app, admission, short, leave
+        self._others = RequestBodyLimitMiddleware(app, LARGEST)
         self._running: set[tuple[str | None, str, object]] = set()
         """Whose they are, of which session, and under which id."""
         self._parting: set[str] = set()
@@ -46,21 +48,28 @@ class Bodies:
         return any(session in (None, each) for _, each, _ in self._running)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or refuse it with 400."""
+        """Serve a request, or refuse it: 400, 413 where it is too large, or 503 where its user has no room for it."""
         if scope["method"] != "POST":
             await (self._part if scope["method"] == "DELETE" else self._others)(_from_the_start(scope), receive, send)
             return
         try:
-            body = await whole(scope, receive)
+            body = await self._admission.arriving.whole(scope, receive)
         except TooLarge:
             await Response("Request body too large", 413)(scope, receive, send)
+        except Crowded:
+            await busy()(scope, receive, send)
+        else:
+            if body is not None:
+                await self._whole(body, scope, receive, send)
+
+    async def _whole(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        if (hold := self._admission.hold(scope, weight(body))) is None:
+            await busy()(scope, receive, send)
             return
-        if body is not None:
+        with hold:
             await self._message(body, scope, receive, send)
 
     async def _message(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        if (hold := held(scope)) is not None:
-            hold.weigh(weight(body))
         if header(scope, _VERSION) in _OLDER:
             await self._legacy(body, scope, _again(body, receive), send)
         elif too_bulky(body) or not await self._short.modern(body, scope, receive, send):

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 from starlette.requests import Request
 
-from toolwright.gateway.mcp.pipe.frames import is_brief
+from toolwright.gateway.mcp.messages.frames import is_brief
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

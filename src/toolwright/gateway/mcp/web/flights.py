@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from toolwright.gateway.mcp.pipe.gate import AT_ONCE, BUSY
+from toolwright.gateway.mcp.messages.allowance import AT_ONCE, BUSY
 from toolwright.gateway.mcp.web.admission import held
 from toolwright.gateway.mcp.web.sessions import SESSION
 

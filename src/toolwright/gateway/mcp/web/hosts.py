@@ -10,10 +10,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 
 from toolwright.core.errors import DefinitionError
 from toolwright.gateway.mcp.seldom import Seldom
+from toolwright.gateway.mcp.web.sessions import SESSION
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -24,14 +26,17 @@ LONGEST = 100
 """Characters of a refused name that are told."""
 HOST_REFUSED = "A request for the host %s was refused (421). hosts= names those of this server, or --allow-host."
 ORIGIN_REFUSED = "A request from the origin %s was refused (403). origins= names those that may ask."
+_READ = [SESSION, "WWW-Authenticate"]
+"""Headers of answers that a client has to see."""
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?P<port>:\d{1,5})?")
 
 
 class Hosts:
-    """Lets requests for known hosts, from known origins, through to an app."""
+    """Lets requests for known hosts, from known origins, through to an app; browsers are told so, as they ask first."""
 
-    def __init__(self, app: ASGIApp, hosts: Iterable[str], origins: Iterable[str]) -> None:
+    def __init__(self, app: ASGIApp, hosts: Iterable[str], origins: Iterable[str], methods: Iterable[str]) -> None:
         self._app, self._seldom = app, Seldom()
+        self._for_pages = _for_pages(app, methods)
         self._hosts = LOOPBACK | {_checked(host, "hosts") for host in _listed(hosts, "hosts")}
         self._origins = frozenset(_checked(origin, "origins") for origin in _listed(origins, "origins"))
 
@@ -50,9 +55,11 @@ class Hosts:
             self._seldom.warn("403", ORIGIN_REFUSED, _quoted(origins))
             await JSONResponse({"error": "This origin may not ask."}, 403)(scope, receive, send)
         else:
-            await self._app(scope, receive, send)
+            await (self._for_pages if origins else self._app)(scope, receive, send)
 
     def _is_ours(self, host: str) -> bool:
+        # Of a name without a port, any will do: behind a forwarded port ours is not the one that was asked for, and a
+        # browser, which cannot be made to lie about it, gives itself away by the name.
         found = _HOST.fullmatch(host)
         return found is not None and bool({ANY, host, found["name"]} & self._hosts)
 
@@ -62,6 +69,18 @@ class Hosts:
         scheme, _, host = origin.partition("://")
         found = _HOST.fullmatch(host)
         return scheme in ("http", "https") and found is not None and found["name"] in LOOPBACK
+
+
+def _for_pages(app: ASGIApp, methods: Iterable[str]) -> ASGIApp:
+    """An app that says to browsers that their page may send any header and read the answer. Whether it may is known."""
+    return CORSMiddleware(
+        app,
+        allow_origin_regex=".*",
+        allow_methods=[*methods],
+        allow_headers=["*"],  # those with arguments of tools have any name
+        allow_private_network=True,
+        expose_headers=_READ,
+    )
 
 
 def _quoted(values: list[bytes]) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uvicorn import Config, Server
 
 from toolwright.core.clock import Clock
-from toolwright.gateway.mcp.pipe.signals import on_signals
+from toolwright.gateway.mcp.signals import on_signals
 from toolwright.gateway.mcp.web.patience import Limits, Patient
 from toolwright.runtime.deadlines import Deadlines
 

@@ -10,7 +10,7 @@ from mcp_types import INTERNAL_ERROR, PROTOCOL_VERSION_META_KEY, ErrorData, JSON
 
 from toolwright.core.clock import Clock
 from toolwright.core.outcome import Outcome, Pending
-from toolwright.gateway.mcp.web.admission import user_in
+from toolwright.gateway.mcp.caller import user_in
 from toolwright.gateway.mcp.web.envelope import headers_of, modern_call, says_headers
 from toolwright.gateway.mcp.web.flights import Flights
 from toolwright.gateway.mcp.web.reply import Reply, Said

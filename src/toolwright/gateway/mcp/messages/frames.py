@@ -1,4 +1,4 @@
-"""Frames: one line of a pipe, as a message of the protocol, or as what is wrong with it."""
+"""Frames: what came, a line or a body, as a message of the protocol, or as what is wrong with it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from mcp_types import (
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from toolwright.gateway.mcp.pipe.bulk import MOST_VALUES, too_bulky
-from toolwright.gateway.mcp.pipe.lines import Overlong
+from toolwright.gateway.mcp.messages.bulk import MOST_VALUES, too_bulky
 
 Message: TypeAlias = JSONRPCRequest | JSONRPCNotification | JSONRPCResponse | JSONRPCError
 
@@ -35,6 +34,16 @@ _METHOD = rb'"method"\s*:\s*"[^"\\]{0,100}"\s*'
 _FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb",\s*|" + _METHOD + rb",\s*)*" + _ID + rb",")
 _ENDS = 1 << 10
 _LAST = re.compile(rb",\s*" + _ID + rb"(?:,\s*" + _VERSION + rb")?\}\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Overlong:
+    """A line that was too long to be kept."""
+
+    head: bytes
+    tail: bytes
+    most: int
+    """Bytes that it may have had."""
 
 
 @dataclass(frozen=True, slots=True)

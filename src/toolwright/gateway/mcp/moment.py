@@ -1,0 +1,10 @@
+"""Moment: a point in time, as the protocol writes it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def moment(at: float) -> str:
+    """Seconds since the epoch, as `2026-11-16T12:00:00.000Z`."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
