@@ -73,6 +73,9 @@ class Wrapped(Provider):
     async def refresh_for(self, who: Principal) -> None:
         await self.inner.refresh_for(who)
 
+    async def meet(self, who: Principal) -> bool:
+        return await self.inner.meet(who)
+
     def hides_from(self, who: Principal, tool: str) -> bool:
         return self.inner.hides_from(who, self.original(tool))
 

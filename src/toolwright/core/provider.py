@@ -58,6 +58,10 @@ class Provider:
         """The same in somebody's name, for a provider that does not tell everybody; unless it is defined, `refresh`."""
         await self.refresh()
 
+    async def meet(self, who: Principal) -> bool:
+        """Ask in somebody's name what is offered to them, unless that is known; whether anything was asked."""
+        return False
+
     def hides_from(self, who: Principal, tool: str) -> bool:
         """Whether somebody's model is not told of a tool, given by its own name: it is another user's alone."""
         return False

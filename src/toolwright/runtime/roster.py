@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from toolwright.core.call import Principal
-from toolwright.core.errors import DefinitionError, Unavailable
+from toolwright.core.errors import DefinitionError, ToolError, Unavailable
 from toolwright.core.names import SEPARATOR, nearest
 from toolwright.core.provider import Provider
 from toolwright.core.tool import Tool
@@ -145,6 +145,19 @@ class Roster:
         knowing = {each.namespace for each in self._parts.providers if each.knows_users}
         if namespace in knowing & self._parts.left_out.keys() and _is_named(who):
             await self.refresh((namespace,), who)
+
+    async def meet(self, who: Principal) -> None:
+        """Ask in a user's name what is offered to that user alone; whoever is away is passed over."""
+        knowing = [each for each in self._parts.providers if each.knows_users] if _is_named(who) else []
+        if knowing:
+            await asyncio.gather(*(self._meet(each, who) for each in knowing))
+
+    async def _meet(self, provider: Provider, who: Principal) -> None:
+        try:
+            if await provider.meet(who):
+                await self._take(provider)
+        except ToolError as error:
+            log.info("%s tells %s nothing: %s", provider.namespace, who.user or who.session, error)
 
     def _of(self, namespaces: tuple[str, ...]) -> list[Provider]:
         known = [each.namespace for each in self._parts.providers]

@@ -72,8 +72,8 @@ def way(monkeypatch):
     taken: list[str] = []
     plain = Quick.plain
 
-    def counted(self: Quick, params: Any, *, modern: bool) -> Any:
-        found = plain(self, params, modern=modern)
+    def counted(self: Quick, params: Any, user: str | None, *, modern: bool) -> Any:
+        found = plain(self, params, user, modern=modern)
         if found is not None:
             taken.append(params["name"])
         return found

@@ -41,16 +41,24 @@ class Calls:
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> dict[str, Any]:
         """The result, or in the newer protocol a question or a task in its place."""
-        offered = self._served.find(params.name)
-        if offered is None:
-            raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name[:100]}.{self._served.nearest(params.name)}")
         caller = caller_of(ctx, self._served.options.user)
+        offered = await self._found(params.name, caller.user)
         turn = _Turn(ctx, self._served, caller, offered, self._tasks, params.arguments)
         if not caller.modern:
             return await turn.begin({})
         answers = _wire(params.input_responses)
         state = params.request_state
         return await (turn.begin(answers) if state is None else turn.go_on(state, answers))
+
+    async def _found(self, name: str, user: str | None) -> Offered:
+        """The tool of that name; a user of whom nothing is known yet may be offered more than others."""
+        served = self._served
+        if (offered := served.find(name, user)) is None:
+            await served.meet(user)
+            offered = served.find(name, user)
+        if offered is None:
+            raise MCPError(INVALID_PARAMS, f"Unknown tool: {name[:100]}.{served.nearest(name, user)}")
+        return offered
 
     async def after(
         self, ctx: Any, caller: Caller, offered: Offered, arguments: dict[str, Any] | None, outcome: Outcome

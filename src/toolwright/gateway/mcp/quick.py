@@ -47,7 +47,7 @@ class Quick:
     def __init__(self, server: RuntimeServer) -> None:
         self._server, self._served = server, server.served
 
-    def plain(self, params: Any, *, modern: bool) -> Offered | None:
+    def plain(self, params: Any, user: str | None, *, modern: bool) -> Offered | None:
         """The tool that is called, if the call is plain: no progress, no task, no answers, and nothing odd about it."""
         if type(params) is not dict or not params.keys() <= _KNOWN:
             return None
@@ -56,7 +56,7 @@ class Quick:
             return None
         if not (_is_plain_modern(meta) if modern else meta is None or meta == {}):
             return None
-        offered = self._served.find(name)
+        offered = self._served.find(name, user)
         return offered if offered is not None and offered.task_support == "forbidden" else None
 
     def call(self, offered: Offered, params: Mapping[str, Any], user: str | None) -> Coroutine[Any, Any, Outcome]:

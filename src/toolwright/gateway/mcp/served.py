@@ -45,6 +45,8 @@ class Offered(NamedTuple):
     """Whether it says what its results look like."""
     is_foreign: bool
     """Whether somebody else's words may be in its results."""
+    by_user: bool
+    """Whether it may be of some users only."""
 
     @classmethod
     def of(cls, entry: dict[str, Any], listing: Listing, later: Later) -> Self:
@@ -54,7 +56,8 @@ class Offered(NamedTuple):
                 support = said
             case _:
                 support = "forbidden"
-        return cls(entry, listing, later, support, "outputSchema" in entry, listing.kind != "function")
+        by_user = listing.provider is not None and listing.provider.knows_users
+        return cls(entry, listing, later, support, "outputSchema" in entry, listing.kind != "function", by_user)
 
 
 class Served:
@@ -112,17 +115,40 @@ class Served:
     def _described(self) -> list[dict[str, Any]]:
         toolset = self.options.toolset
         try:
-            chosen = self.runtime.describe("mcp", toolset=toolset)
+            chosen = self._all(toolset)
         except KeyError:  # the last of its tools has gone
             return []
         if toolset is None:
             return chosen
         # Whoever is given an output that was cut has to be able to read the rest, and to ask for what comes later.
         missing = {READER, ASKER} - {entry.get("name") for entry in chosen}
-        return [*chosen, *(entry for entry in self.runtime.describe("mcp") if entry.get("name") in missing)]
+        return [*chosen, *(entry for entry in self._all(None) if entry.get("name") in missing)]
 
-    def find(self, name: str) -> Offered | None:
-        """The tool of that name."""
+    def _all(self, toolset: str | None) -> list[dict[str, Any]]:
+        """Those of every user; whose they are is looked at for each request."""
+        return self.runtime.catalogue.describe("mcp", toolset=toolset, workspace=self.runtime.parts.workspace)
+
+    async def meet(self, user: str | None) -> None:
+        """Get to know what is offered to a user alone, where that is not known yet."""
+        await self.scope(user or self.options.user).meet()
+
+    def shown(self, user: str | None) -> dict[str, Offered]:
+        """Every tool that a user's model may see."""
+        hidden = self.scope(user or self.options.user).hidden()
+        if not hidden:
+            return self.offered
+        return {name: each for name, each in self.offered.items() if each.listing.name not in hidden}
+
+    def find(self, name: str, user: str | None) -> Offered | None:
+        """The tool of that name, if it is one of a user's."""
+        found = self._find(name)
+        return None if found is None or (found.by_user and self._hides(found.listing, user)) else found
+
+    def _hides(self, listing: Listing, user: str | None) -> bool:
+        provider, who = listing.provider, self.scope(user or self.options.user).principal
+        return provider is not None and provider.hides_from(who, listing.tool.name)
+
+    def _find(self, name: str) -> Offered | None:
         found = self.offered.get(name)
         if found is None and name == ASKER and self.runtime.parts.durable:
             self.later.show()  # whoever was told of it before a restart still knows it
@@ -151,10 +177,11 @@ class Served:
         is_gone = self.runtime.catalogue.find(tool) is None
         return is_gone and (self.options.toolset is None or tool in self._borne)
 
-    def nearest(self, name: str) -> str:
+    def nearest(self, name: str, user: str | None) -> str:
         """A sentence about the names that were most likely meant; empty if there are none."""
-        known = [shown for shown, each in self.offered.items() if each.listing.name == name]
-        near = known or nearest(name[:LONGEST], self.offered)
+        offered = self.shown(user)
+        known = [shown for shown, each in offered.items() if each.listing.name == name]
+        near = known or nearest(name[:LONGEST], offered)
         return f" Did you mean {', '.join(near)}?" if near else ""
 
     def scope(self, user: str | None) -> Scope:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from toolwright.gateway.mcp.caller import user_of
 from toolwright.gateway.mcp.pages import Pages
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ class Tools:
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams) -> dict[str, Any]:
         """One page."""
-        offered = self._served.offered
+        user = user_of(ctx)
+        await self._served.meet(user)
+        offered = self._served.shown(user)
         names, rest = self._pages.page(list(offered), params.cursor)
         shown = [offered[name].entry for name in names]
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
@@ -35,7 +38,7 @@ class Tools:
 
     def schema(self, name: str) -> dict[str, Any] | None:
         """The schema that the headers of a call are checked against."""
-        found = self._served.find(name)
+        found = self._served.offered.get(name)
         return None if found is None else found.entry["inputSchema"]
 
 

@@ -121,6 +121,13 @@ class Server(Provider):
             raise connection.unavailable()
         await self._in_time(connection.relist())
 
+    async def meet(self, who: Principal) -> bool:
+        """Ask in somebody's name what is offered to them, unless that is known; whether anything was asked."""
+        if self._sharing.is_known_to(who):
+            return False
+        await self.refresh_for(who)
+        return True
+
     def missing(self) -> str:
         """Why tools of it are not there."""
         return self._offer.missing

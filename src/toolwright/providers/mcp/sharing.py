@@ -24,6 +24,11 @@ class Sharing:
         known = self._offer.known or (nobody is not None and nobody.manifest is not None)
         return who in (EVERYONE, self._offer.source) or not known
 
+    def is_known_to(self, who: Principal) -> bool:
+        """Whether there is nothing to ask in somebody's name."""
+        own = self._sessions.found(self._sessions.who(who))
+        return (self._offer.known and self._is_source(who)) or (own is not None and own.manifest is not None)
+
     def may_hear(self, who: Principal) -> bool:
         """Whether the server's words are meant for somebody."""
         if self._is_source(who):

@@ -65,7 +65,7 @@ class Short:
     def _begin(self, call: Call) -> bool:
         if (version := self._version()) is None:
             return False
-        if (offered := self._quick.plain(call.params, modern=self._context is None)) is None:
+        if (offered := self._quick.plain(call.params, None, modern=self._context is None)) is None:
             return False
         key = coerce_request_id(call.id)
         work = self._run(key, call, offered, version)

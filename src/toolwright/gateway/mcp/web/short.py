@@ -59,13 +59,13 @@ class Short:
         quick = self._server.quick if self.sessions.are_served else None
         if quick is None or (message := modern_call(body, scope)) is None:
             return False
-        offered = quick.plain(message["params"], modern=True)
+        offered = quick.plain(message["params"], user := user_in(scope), modern=True)
         if offered is None or self._wants_headers(offered):
             return False
         reply = Reply(receive, send, self.moments)
         self._apart[reply] = message["id"]
         try:
-            await reply.of(self._called(quick, message, offered, user_in(scope)))
+            await reply.of(self._called(quick, message, offered, user))
         finally:
             del self._apart[reply]
         return True
@@ -98,13 +98,14 @@ class Short:
     ) -> Rest | None:
         """What is left for the library: all, or a question that a call has for its client; None if nothing is."""
         quick = self._server.quick if message.method == "tools/call" else None
-        offered = quick.plain(message.params or {}, modern=False) if quick is not None else None
+        user = user_in(scope)
+        offered = quick.plain(message.params or {}, user, modern=False) if quick is not None else None
         begun = self.sessions.find(session, scope) if offered is not None else None
         if not (quick and offered and begun) or headers_of(scope) is None or not self._flights.has_room(session):
             return Rest(scope, send)
         key = session, coerce_request_id(message.id)
         reply = Reply(receive, send, self.moments, session=session)
-        call = _Call(quick, offered, message, begun, user_in(scope))
+        call = _Call(quick, offered, message, begun, user)
         self._running[key] = message.id, reply
         try:
             with begun.busy(), self._flights.one(session):

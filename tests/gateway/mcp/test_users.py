@@ -1,0 +1,82 @@
+"""A runtime between several users and a server that tells only users what it offers, and not each the same."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, MCPError
+
+from tests.gateway.mcp.talking import ERAS, over_http, visiting
+from tests.providers.mcp.steady import Steady, described
+from toolwright import Runtime
+
+USERS = ("anna", "ben")
+either = pytest.mark.parametrize("era", ERAS)
+
+
+def variables(who: Any) -> dict[str, str]:
+    return {"TOKEN": {user: f"token of {user}" for user in USERS}[who.user]}
+
+
+@asynccontextmanager
+async def guarded(folder: Path) -> AsyncIterator[tuple[Steady, str]]:
+    """Such a server, and the address of a runtime in front of it, where the name of a user is their token."""
+    behind = Steady(folder / "steady")
+    behind.offer(described("pid"), described("effect", "For Anna."))
+    async with over_http(Runtime(behind.provider(env=variables)), token=lambda shown: shown) as url:
+        yield behind, url
+
+
+async def names(client: Client) -> list[str]:
+    return [tool.name for tool in (await client.list_tools()).tools]
+
+
+@either
+async def test_a_user_s_list_is_asked_for_in_that_user_s_name(tmp_path, era):
+    async with guarded(tmp_path) as (_, url), visiting(url, era, "anna") as anna:
+        assert await names(anna) == ["steady__pid", "steady__effect"]
+        assert not (await anna.call_tool("steady__pid", {})).is_error
+
+
+@either
+async def test_a_user_s_first_request_may_be_a_call(tmp_path, era):
+    async with guarded(tmp_path) as (_, url), visiting(url, era, "anna") as anna:
+        assert not (await anna.call_tool("steady__pid", {})).is_error
+
+
+@either
+async def test_a_tool_of_one_user_alone_is_to_others_as_if_it_were_not_there(tmp_path, era):
+    async with guarded(tmp_path) as (behind, url), visiting(url, era, "anna") as anna, visiting(url, era, "ben") as ben:
+        first = await names(anna)
+        behind.offer(described("pid"), described("effect", "For Ben."))
+
+        assert await names(ben) == ["steady__pid"]
+        assert not (await ben.call_tool("steady__pid", {})).is_error
+        with pytest.raises(MCPError, match=r"^Unknown tool: steady__effect\.") as refused:
+            await ben.call_tool("steady__effect", {})
+        assert "Did you mean steady__effect" not in str(refused.value)
+        assert await names(anna) == first
+
+
+async def test_a_user_who_is_not_let_in_is_shown_nothing_and_harms_nobody(tmp_path):
+    async with guarded(tmp_path) as (behind, url), visiting(url, token="eve") as eve:
+        assert await names(eve) == []
+        with pytest.raises(MCPError, match="Unknown tool"):
+            await eve.call_tool("steady__pid", {})
+        async with visiting(url, token="anna") as anna:
+            assert await names(anna) == ["steady__pid", "steady__effect"]
+        assert await names(eve) == []
+    assert behind.starts == 1  # for anna
+
+
+async def test_what_everybody_is_told_is_asked_for_once(tmp_path):
+    behind = Steady(tmp_path / "steady")
+    async with over_http(Runtime(behind.provider()), token=lambda shown: shown) as url:
+        for user in USERS:
+            async with visiting(url, token=user) as client:
+                assert "steady__pid" in await names(client)
+    assert behind.starts == 1
