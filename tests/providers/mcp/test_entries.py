@@ -247,6 +247,7 @@ def test_values_for_other_programs_are_written_out():
         ({"effects": {"get_*": ["read"]}}, {"effects": {"get_*": ["read"]}}),
         ({"effects": ["read", "network"]}, {"effects": {"*": ["read", "network"]}}),
         ({"protocol": "2026-07-28"}, {"protocol": "2026-07-28"}),
+        ({"lock": "l.lock", "frozen": True}, {"lock": "l.lock", "frozen": True}),
         ({"lock": False, "manifest": False}, {"lock": None, "manifest": False}),
     ],
 )

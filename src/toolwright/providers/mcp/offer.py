@@ -34,7 +34,7 @@ class Offer:
 
     def __init__(self, server: str, identity: str, options: Options) -> None:
         self._server, self._identity, self._options = server, identity, options
-        self._lock = Lock(Path(options.lock) if options.lock is not None else None)
+        self._lock = Lock(options.lock, frozen=options.frozen)
         self._manifests = _manifests(options)
         self._manifest: Manifest | None = None
         self.tools: list[Tool[..., Any]] = []
@@ -178,6 +178,8 @@ class Offer:
             return ""  # it cannot be pinned, and so not be accepted
         if self._options.lock is None:
             return "What it was is pinned while this program runs; with a lock file people can accept what it is now."
+        if self._options.frozen:
+            return "The lock is frozen: people accept what it is now where the lock file may be written."
         return "A person looks at it with `toolwright lock diff` and accepts it with `toolwright lock accept`."
 
     def is_repeatable(self, wire: str) -> bool:

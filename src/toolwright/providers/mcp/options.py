@@ -57,6 +57,8 @@ class Options:
     """`legacy` shakes hands as servers did up to 2025-11-25; `auto` finds out."""
     lock: str | PathLike[str] | None = None
     """The file that pins definitions; None pins them for as long as the program runs."""
+    frozen: bool = False
+    """Whether the lock only compares, and writes nothing: what is not pinned in it is held back."""
     manifest: bool | str | PathLike[str] = True
     """Whether what it said last is kept, so that listing starts nothing; or the folder to keep it in."""
     sessions: int = 100
@@ -121,12 +123,14 @@ class Given(TypedDict, total=False):
     effects: Mapping[str, Iterable[str]] | Iterable[str] | None
     protocol: Protocol
     lock: str | PathLike[str] | None
+    frozen: bool
     manifest: bool | str | PathLike[str]
     sessions: int
 
 
 _KINDS: tuple[tuple[str, Any, str], ...] = (
     ("required", bool, "True or False"),
+    ("frozen", bool, "True or False"),
     ("queue", str | None, "the name of a queue"),
     ("sessions", int, "a whole number"),
     ("retries", int, "a whole number"),

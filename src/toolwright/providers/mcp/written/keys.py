@@ -78,6 +78,7 @@ OPTIONS: Mapping[str, Reader] = {
     "effects": _effects,
     "protocol": one_of(**{"auto": "auto", "legacy": "legacy", "2026-07-28": "2026-07-28"}),
     "lock": _file,
+    "frozen": flag,
     "manifest": _folder,
     "sessions": whole,
 }
