@@ -60,6 +60,12 @@ def _sandbox(given: Written) -> bool | dict[str, Any]:
     return {name: _LIMITS[name](inside) for name, inside in given.known(_LIMITS).items()}
 
 
+def is_editors(sandbox: Written) -> bool:
+    """Whether a sandbox is told in VS Code's words, of which ours knows none."""
+    rules = sandbox.value
+    return isinstance(rules, Mapping) and ("filesystem" in rules or isinstance(rules.get("network"), Mapping))
+
+
 OPTIONS: Mapping[str, Reader] = {
     "namespace": text,
     "tools_allowed": texts,
@@ -99,9 +105,19 @@ NOTED = {
     "auto_approve": "what may run without being asked about is decided by policy",
     "tool_schemas": "schemas are the server's own",
     "tools_cache": "`cache` holds for every tool that only reads",
+    "sandbox_enabled": "it is run without a sandbox, unless `sandbox` says `true`, or in our words what it may reach",
+    "headers_helper": "no program is run for headers; write them, with ${NAME} for what is secret",
+    "env_http_headers": "write them under `headers`, as ${NAME}",
+    "env_vars": "write them under `env`, as ${NAME}",
+    "auth_provider_type": "`auth` says how to sign in",
 }
 """Keys that are left out, and why."""
-SILENT = ("description", "version", "gallery", "dev", "source", "icon")
+NOTED_OF_AUTH = {"auth_server_metadata_url": "where to sign in is asked of the server; `issuer` says who it must be"}
+"""The same of `auth`."""
+SILENT = (
+    "description", "version", "gallery", "dev", "source", "icon", "always_load", "watch_paths", "settings",
+    "target_audience", "target_service_account",
+)  # fmt: skip
 """Keys that are left out: an editor's own affairs."""
 OTHERS = {
     "transport": "type", "transport_type": "type", "environment": "env", "working_directory": "cwd",
