@@ -237,6 +237,7 @@ def test_values_for_other_programs_are_written_out():
         ({"cache": 300000}, {"cache": 300}),
         ({"cache": "5m"}, {"cache": 300}),
         ({"cache": "off"}, {"cache": None}),
+        ({"toolsCache": {"get_*": 5000, "now": "off"}}, {"tools_cache": {"get_*": 5, "now": None}}),
         ({"shared": True}, {"per": "everyone"}),
         ({"shared": False}, {"per": "session"}),
         ({"per": "user"}, {"per": "user"}),

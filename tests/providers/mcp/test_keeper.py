@@ -167,6 +167,21 @@ async def test_a_call_that_may_be_repeated_is_unavailable_and_tried_again(steady
     assert steady.effects == ["looked", "looked"]
 
 
+async def test_results_of_single_tools_are_kept_for_as_long_as_is_said(steady: Steady) -> None:
+    kept = {"pid": "5m", "environ*": "off", "*": 60}
+    effects = {"pid": ["read", "network"], "environment": ["read"]}
+
+    async def is_kept(runtime: Runtime, tool: str, **given: str) -> bool:
+        outcomes = [await runtime.call(f"steady__{tool}", given) for _ in range(2)]
+        assert all(outcome.ok for outcome in outcomes)
+        return outcomes[1].meta.cached
+
+    async with Runtime(steady.provider(effects=effects, cache="5m", tools_cache=kept)) as runtime:
+        assert await is_kept(runtime, "pid")
+        assert not await is_kept(runtime, "environment", name="HOME")
+        assert not await is_kept(runtime, "effect", text="it may write")
+
+
 async def test_every_call_in_flight_is_told_when_the_server_dies(steady: Steady) -> None:
     async with Runtime(steady.provider()) as runtime:
         waiting = [asyncio.create_task(runtime.call("steady__wait", {"text": str(n)})) for n in range(5)]

@@ -40,6 +40,10 @@ def _cache(given: Written) -> float | None:
     return duration(given, ms="mcp_servers" not in given.at)
 
 
+def _caches(given: Written) -> dict[str, float | None]:
+    return {glob: _cache(inside) for glob, inside in given.entries().items()}
+
+
 def _file(given: Written) -> str | None:
     return None if given.value is False else text(given)
 
@@ -79,6 +83,7 @@ OPTIONS: Mapping[str, Reader] = {
     "queue": text,
     "retries": number,
     "cache": _cache,
+    "tools_cache": _caches,
     "probe": one_of(list="list", ping="ping", list_tools="list"),
     "probe_every": duration,
     "effects": _effects,
@@ -104,7 +109,6 @@ SWITCHES = ("disabled", "tool_prefix", "name", "bearer_token_env_var")
 NOTED = {
     "auto_approve": "what may run without being asked about is decided by policy",
     "tool_schemas": "schemas are the server's own",
-    "tools_cache": "`cache` holds for every tool that only reads",
     "sandbox_enabled": "it is run without a sandbox, unless `sandbox` says `true`, or in our words what it may reach",
     "headers_helper": "no program is run for headers; write them, with ${NAME} for what is secret",
     "env_http_headers": "write them under `headers`, as ${NAME}",
