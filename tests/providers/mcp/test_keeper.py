@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
@@ -180,6 +182,17 @@ async def test_results_of_single_tools_are_kept_for_as_long_as_is_said(steady: S
         assert await is_kept(runtime, "pid")
         assert not await is_kept(runtime, "environment", name="HOME")
         assert not await is_kept(runtime, "effect", text="it may write")
+
+
+async def test_the_log_tells_in_one_line_how_long_servers_took(tmp_path: Path, caplog) -> None:
+    caplog.set_level(logging.INFO, "toolwright")
+    servers = [Steady(tmp_path / name).provider(namespace=name) for name in ("one", "two")]
+    async with Runtime(*servers):
+        pass
+
+    told = [message for message in caplog.messages if message.startswith("MCP servers are ready")]
+    assert len(told) == 1
+    assert sorted(re.findall(r"(\w+) in \d+\.\d\d s", told[0])) == ["one", "two"]
 
 
 async def test_every_call_in_flight_is_told_when_the_server_dies(steady: Steady) -> None:
