@@ -18,6 +18,7 @@ from mcp import Client, MCPError
 
 from tests.needs import needs
 from tests.providers.mcp.peers import FRIENDLY, PLAIN
+from tests.providers.mcp.steady import until
 from tests.sandbox.remains import descriptors, gone, marker, processes_with
 from toolwright import Runtime, mcp
 from toolwright.core.errors import DefinitionError, NotStarted
@@ -259,7 +260,7 @@ async def test_a_server_whose_supervisor_is_killed_comes_back_and_nothing_of_the
 
         assert (await again(runtime, "plain__pid")).ok
 
-        assert not known & numbers_with(mark)
+        await until(lambda: not known & numbers_with(mark))
     assert await gone(mark, 20) == []
 
 
