@@ -217,6 +217,13 @@ def test_where_nobody_is_signed_in_is_told(doctor):
     assert "hunter2" not in json.dumps(found)
 
 
+def test_a_server_is_told_of_by_the_name_that_it_has_in_its_file(doctor):
+    code, found = doctor({"mcpServers": {"@far/away": {"url": "https://mcp.example.com/mcp", "auth": "oauth"}}})
+
+    assert code == 0
+    assert [each["fix"] for each in found["server @far/away"]][1:] == ["toolwright login far_away"]
+
+
 def test_a_mistake_in_an_entry_is_a_finding(doctor):
     code, found = doctor({"mcpServers": {"a": {"comand": "x"}}})
 

@@ -86,7 +86,8 @@ def test_every_format_says_the_same(servers, text, name, tmp_path):
          "toolwright.toml:3: Unknown key 'urll'. Fix: did you mean 'url'?"),
         ("mcp_servers:\n  - {command: x}\n", "toolwright.yaml", "toolwright.yaml:2: A server in a list needs a name."),
         ("mcp_servers:\n  a: {}\n", "toolwright.yaml", "toolwright.yaml:2: a has neither a command nor a url."),
-        ("mcp_servers:\n  two words: x\n", "toolwright.yaml", "toolwright.yaml:2: two words is no name for a server."),
+        ("mcp_servers:\n  a: {command: x, namespace: two words}\n", "toolwright.yaml",
+         "toolwright.yaml:2: namespace is no name for a server."),
         ("mcp_servers:\n  a: {command: x, cache: hunter2}\n", "toolwright.yaml",
          "toolwright.yaml:2: cache must be a duration."),
         ("mcp_servers: hunter2\n", "toolwright.yaml", "toolwright.yaml:1: mcp_servers must hold servers by name."),
@@ -103,7 +104,8 @@ def test_mistakes_are_named_with_their_line(refused, text, name, problem):
 
 def test_a_file_of_vs_code_can_be_the_configuration(servers, tmp_path):
     text = """{"inputs": [{"id": "region", "default": "eu"}],
-    "servers": {"io.github/one": {"type": "stdio", "command": "x", "args": ["${input:region}"]}}}"""
+    "servers": {"io.github/one": {"type": "stdio", "command": "x", "args": ["${input:region}"]}},
+    "sandbox": {"network": {"allowedDomains": ["example.com"]}}, "$schema": "vscode://schemas/mcp"}"""
 
     [server] = servers(text, ".vscode/mcp.json")
 

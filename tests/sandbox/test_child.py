@@ -292,6 +292,19 @@ async def test_a_parent_killed_while_it_starts_commands_leaves_none(place, kind)
     assert await gone(word) == []
 
 
+@pytest.mark.parametrize("which", [0, 1])
+async def test_either_supervisor_that_is_killed_leaves_nothing(place, which):
+    word = marker()
+    async with await started(place, HOSTILE.format(word=word), UNPROTECTED) as child:
+        await child.stdout.readline()
+        first = psutil.Process(child._outer.pid)
+
+        [first, *first.children()][which].kill()
+
+        assert await child.wait() == 137
+        assert await gone(word) == []
+
+
 @pytest.fixture
 def fresh_check():
     def forget():

@@ -127,7 +127,7 @@ class _Look:
             yield self._finding("warn", note, "take it out.")
         try:
             if (signed_in := self._route.signed_in()) is False:
-                fix = f"toolwright login {self._entry.name}"
+                fix = f"toolwright login {self._server.namespace}"
                 yield self._finding("warn", "nobody is signed in from this machine.", fix, signed_in=signed_in)
             held = [change for change in self._lock().changes() if change.server == self._server.namespace]
         except (DefinitionError, ToolError, OSError) as error:

@@ -35,6 +35,8 @@ SECTIONS: Mapping[str, Callable[[Place], Any]] = {
 }
 _OTHERS = {"servers": "mcp_servers", "mcp": "mcp_servers"}
 """As VS Code and others call them in files of their own."""
+_LEFT_OUT = ("$schema", "sandbox", "global_shortcut", "preferences")
+"""What other programs' files say of themselves."""
 LATER = ("rest_tools", "openapi", "agents", "gateway")
 
 
@@ -63,7 +65,7 @@ class Config:
 def read_config(path: str | Path) -> Config:
     """Read a configuration file, refusing whatever in it means nothing."""
     path = Path(path)
-    found = known_entries(read_document(path), SECTIONS, others=_OTHERS, later=LATER)
+    found = known_entries(read_document(path), SECTIONS, others=_OTHERS, later=LATER, left_out=_LEFT_OUT)
     # `policy:` with nothing after it is read as null, and says nothing.
     return Config(path, **{name: SECTIONS[name](inside) for name, inside in found.items() if inside.value is not None})
 

@@ -25,13 +25,20 @@ def snake(key: str) -> str:
 
 
 def known_entries(
-    place: Place, known: Iterable[str], *, others: Mapping[str, str] | None = None, later: Iterable[str] = ()
+    place: Place,
+    known: Iterable[str],
+    *,
+    others: Mapping[str, str] | None = None,
+    later: Iterable[str] = (),
+    left_out: Iterable[str] = (),
 ) -> dict[str, Place]:
     """The entries of a mapping by their proper names; a key that means nothing is an error that says what was meant."""
     names, others, later = list(known), others or {}, frozenset(later)
     found: dict[str, Place] = {}
     for key, inside in place.entries().items():
         name = others.get(snake(key), snake(key))
+        if name in left_out:
+            continue
         if name in later:
             raise inside.error(f"{key} {LATER}.", "take it out.")
         if name not in names:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import nullcontext
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from toolwright.core.call import Principal
@@ -35,6 +36,8 @@ class Roster:
         self._watches: list[Callable[[], None]] = []
         self._early: list[Provider] = []
         """Those whose tools changed while others were still starting."""
+        self._took: dict[str, float] = {}
+        """Seconds that MCP servers took to start."""
 
     @property
     def known(self) -> list[Provider]:
@@ -49,6 +52,7 @@ class Roster:
         most = asyncio.Semaphore(self._parts.defaults.mcp_init_concurrency or len(self.waiting) or 1)
         # All of them come to an end, so that none is still starting when the runtime gives up.
         begun = await asyncio.gather(*(self._begin(each, most) for each in self.waiting), return_exceptions=True)
+        self._tell()
         for error in begun:
             if isinstance(error, BaseException):
                 raise error
@@ -72,13 +76,22 @@ class Roster:
             async with most if most is not None and provider.kind == "mcp" else nullcontext():
                 if provider.comes_back:
                     self._started.append(provider)
+                began = monotonic()
                 await provider.start()
+                if provider.kind == "mcp":
+                    self._took[provider.namespace] = monotonic() - began
                 if not provider.comes_back:
                     self._started.append(provider)
         except Unavailable as error:
             await self._leave_out(provider, error)
             return False
         return True
+
+    def _tell(self) -> None:
+        """How long servers took, the slowest first."""
+        if took := sorted(self._took.items(), key=lambda each: -each[1]):
+            log.info("MCP servers are ready: %s.", ", ".join(f"{name} in {seconds:.2f} s" for name, seconds in took))
+        self._took = {}
 
     async def _join(self, provider: Provider, *, there: bool) -> None:
         """Take a provider's tools."""

@@ -25,6 +25,8 @@ GRACE = 0.5
 """Seconds that a command has to end by itself when it is asked to."""
 _PATIENCE = 10.0
 """Seconds after which the kernel is not waited for any longer."""
+_SUPERVISORS = 2
+"""Processes that look after a command, and are not its own."""
 _LOOK = 0.05
 """Seconds between looks at how many processes there are, where nothing else bounds them."""
 
@@ -268,7 +270,7 @@ class _Supervised(Child):
         limits = json.dumps(surroundings.most)
         program = [sys.executable, "-I", "-S", str(supervisor.__file__), str(os.getpid()), limits, *argv]
         child = cls._begun(program, limit, env=surroundings.environment, cwd=cwd)
-        if os.geteuid() == 0 and (group := Group.make(surroundings.processes + 1)) is not None:
+        if os.geteuid() == 0 and (group := Group.make(surroundings.processes + _SUPERVISORS)) is not None:
             child._group = group
             with suppress(OSError):  # it has ended
                 group.take(child._outer.pid)

@@ -2,6 +2,7 @@
 
 A program of its own, started by path: it imports nothing of ours, so that it starts quickly.
 SIGUSR1 asks the command to end; SIGTERM, which also comes when whoever started this dies, ends everything at once.
+It is two processes, of which the second runs the command: if one is killed, what it would have ended the other ends.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
@@ -26,23 +27,41 @@ _SIGNALS = {signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD}
 def main(parent: int, limits: Mapping[str, int], argv: list[str]) -> int:
     """Run the command; gives its exit code, or 128 and the signal that ended it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    prctl(_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:
+    if not _arm(parent):
         return 125
-    command = os.fork()
-    if command == 0:
-        _become(limits, argv)
-    _let_go()
-    code = _wait(command)
-    _end_all()
-    return 128 + signal.SIGKILL if code is None else code
+    first = os.getpid()
+    if (second := os.fork()) == 0:
+        os._exit(_second(first, limits, argv))
+    return _watch(second, lambda: os.kill(second, signal.SIGUSR1))
 
 
-def _become(limits: Mapping[str, int], argv: list[str]) -> None:
+def _second(first: int, limits: Mapping[str, int], argv: list[str]) -> int:
+    os.setsid()  # whoever ends the group of the first does not end both
+    if not _arm(first):
+        return 125
+    own = os.getpid()
+    if (command := os.fork()) == 0:
+        _become(own, limits, argv)
+    return _watch(command, lambda: os.killpg(command, signal.SIGTERM))
+
+
+def _arm(parent: int) -> bool:
+    """Have orphans fall to us, and end everything when the parent dies; whether it still lives."""
+    _prctl(_SET_CHILD_SUBREAPER, 1)
+    _prctl(_SET_PDEATHSIG, signal.SIGTERM)
+    return os.getppid() == parent
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _become(parent: int, limits: Mapping[str, int], argv: list[str]) -> None:
     try:
         os.setsid()
+        _prctl(_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before it could be told
+            os._exit(125)
         for name, limit in limits.items():
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (limit, limit))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
@@ -53,6 +72,14 @@ def _become(limits: Mapping[str, int], argv: list[str]) -> None:
         os._exit(127)
 
 
+def _watch(child: int, ask: Callable[[], None]) -> int:
+    """Wait for a child, and leave nothing."""
+    _let_go()
+    code = _wait(child, ask)
+    _end_all()
+    return 128 + signal.SIGKILL if code is None else code
+
+
 def _let_go() -> None:
     """What the command closes is closed: nobody else holds its pipes."""
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -61,25 +88,25 @@ def _let_go() -> None:
     os.close(nothing)
 
 
-def _wait(command: int) -> int | None:
+def _wait(child: int, ask: Callable[[], None]) -> int | None:
     """The exit code, or None when told to end it."""
     while (number := signal.sigwait(_SIGNALS)) != signal.SIGTERM:
         if number == signal.SIGUSR1:
             with suppress(ProcessLookupError):
-                os.killpg(command, signal.SIGTERM)
-        elif (code := _reaped(command)) is not None:
+                ask()
+        elif (code := _reaped(child)) is not None:
             return code
     return None
 
 
-def _reaped(command: int) -> int | None:
-    """The command's exit code if it was among those that ended."""
+def _reaped(child: int) -> int | None:
+    """The child's exit code if it was among those that ended."""
     code = None
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
             return code
-        if pid == command:
+        if pid == child:
             ended = os.waitstatus_to_exitcode(status)
             return ended if ended >= 0 else 128 - ended
 

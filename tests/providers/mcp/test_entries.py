@@ -1,6 +1,7 @@
 """Servers as people write them, in their own files."""
 
 import json
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -236,6 +237,7 @@ def test_values_for_other_programs_are_written_out():
         ({"cache": 300000}, {"cache": 300}),
         ({"cache": "5m"}, {"cache": 300}),
         ({"cache": "off"}, {"cache": None}),
+        ({"toolsCache": {"get_*": 5000, "now": "off"}}, {"tools_cache": {"get_*": 5, "now": None}}),
         ({"shared": True}, {"per": "everyone"}),
         ({"shared": False}, {"per": "session"}),
         ({"per": "user"}, {"per": "user"}),
@@ -247,6 +249,7 @@ def test_values_for_other_programs_are_written_out():
         ({"effects": {"get_*": ["read"]}}, {"effects": {"get_*": ["read"]}}),
         ({"effects": ["read", "network"]}, {"effects": {"*": ["read", "network"]}}),
         ({"protocol": "2026-07-28"}, {"protocol": "2026-07-28"}),
+        ({"lock": "l.lock", "frozen": True}, {"lock": "l.lock", "frozen": True}),
         ({"lock": False, "manifest": False}, {"lock": None, "manifest": False}),
     ],
 )
@@ -283,9 +286,24 @@ def test_what_only_policy_decides_is_left_out_and_told():
     )
 
 
+def test_what_other_programs_say_for_themselves_does_not_stop_a_file():
+    sandbox = {"filesystem": {"allowWrite": ["${workspaceFolder}"]}, "network": {"allowedDomains": ["example.com"]}}
+    ours = {"command": "x", "sandbox": {"network": True}}
+    code = {"command": "x", "sandboxEnabled": True, "sandbox": sandbox, "dev": {}, "gallery": True, "version": "1"}
+    claude = {"url": "https://x", "headersHelper": "get-headers", "alwaysLoad": True,
+              "oauth": {"clientId": "us", "callbackPort": 8080, "authServerMetadataUrl": "https://x/m"}}  # fmt: skip
+
+    assert one(ours).limits == {"sandbox": {"network": True}}
+    assert one(code).limits == {}
+    assert [note.partition(":")[0] for note in one(code).notes] == ["sandboxEnabled is left out", "sandbox is left out"]
+    assert one(claude).auth == {"type": "oauth", "client_id": "us", "redirect_port": 8080}
+    assert [note.partition(" ")[0] for note in one(claude).notes] == ["headersHelper", "authServerMetadataUrl"]
+
+
 @pytest.mark.parametrize(
     ("entry", "told"),
     [
+        ({"command": "x", "sandboxEnabledd": True}, "Unknown key 'sandboxEnabledd'."),
         ({"command": "x", "toolsAlowed": []}, "Unknown key 'toolsAlowed'. Fix: did you mean 'tools_allowed'?"),
         ({"comand": "x"}, "Unknown key 'comand'. Fix: did you mean 'command'?"),
         ({"args": []}, "one has neither a command nor a url."),
@@ -323,10 +341,49 @@ def test_a_mistake_is_named_and_values_never_are(entry, told):
     assert "hunter2" not in said
 
 
-def test_names_are_legal_or_say_another():
-    assert "bad name is no name for a server. Fix: use letters" in str(mistake({"mcpServers": {"bad name": "x"}}))
+@pytest.mark.parametrize("block", ["mcpServers", "servers"])
+@pytest.mark.parametrize(
+    ("name", "namespace"),
+    [
+        ("awslabs.core-mcp-server", "awslabs_core-mcp-server"),
+        ("@modelcontextprotocol/server-github", "modelcontextprotocol_server-github"),
+        ("My Server", "My_Server"),
+        ("two__parts", "two_parts"),
+        ("ends_", "ends"),
+        ("-dash", "dash"),
+        ("_under", "_under"),
+        ("数据", "server"),
+    ],
+)
+def test_a_server_may_be_called_anything_and_its_tools_begin_with_what_is_nearest(block, name, namespace):
+    [found] = read({block: {name: {"command": "x"}}})
+    [server] = mcp.servers({block: {name: {"command": "x"}}})
+
+    assert (found.name, server.namespace) == (name, namespace)
+
+
+@pytest.mark.parametrize("order", [("a.b", "a b", "a_b", "a/b"), ("a/b", "a_b", "a b", "a.b")])
+def test_names_that_come_out_the_same_are_told_apart(order):
+    found = [server.namespace for server in mcp.servers({name: {"command": "x"} for name in order})]
+
+    assert found[order.index("a_b")] == "a_b"
+    assert len(set(found)) == 4
+    assert all(re.fullmatch(r"a_b(_[0-9a-f]{8})?", namespace) for namespace in found)
+
+
+def test_a_variable_that_is_missing_is_told_of_by_the_name_in_the_file():
+    [server] = mcp.servers({"awslabs.core": {"command": "${NOT_SET}"}}, environment={})
+
+    with pytest.raises(DefinitionError, match=r"The MCP server 'awslabs\.core' cannot be used"):
+        server.route.now()
+
+
+def test_a_server_may_say_its_namespace():
     [found] = read({"mcpServers": {"bad name": {"command": "x", "namespace": "good"}}})
     assert (found.name, found.options["namespace"]) == ("bad name", "good")
+
+
+def test_servers_in_a_list_have_names_of_their_own():
     assert "There are two servers 'a'." in str(mistake([{"name": "a", "command": "x"}, {"name": "a", "command": "y"}]))
     assert "A server in a list needs a name." in str(mistake([{"command": "x"}]))
 

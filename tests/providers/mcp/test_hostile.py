@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,11 +14,13 @@ from typing import Any
 
 import pytest
 from mcp_types import HEADER_MISMATCH
+from opentelemetry import trace
 
 from tests.providers.mcp.besides import Scene, beside
 from tests.providers.mcp.peers.bare import Asked, bare
 from tests.providers.mcp.steady import until
 from toolwright import Done, Failed, Pending, Unavailable, mcp
+from toolwright.core.events import CallProgress
 from toolwright.providers.mcp import health, life
 from toolwright.providers.mcp import listed as listing
 from toolwright.providers.mcp.weir import MANY
@@ -165,6 +168,25 @@ async def test_a_flood_is_let_by_and_the_answer_after_it_is_heard(tmp_path: Path
         for what, flood in FLOODS.items():
             assert await scene.bad(flood, OK) == Done("ok"), what
         assert scene.starts == 1
+
+
+@pytest.mark.parametrize("traced", [False, True])
+async def test_one_calls_flood_of_progress_does_not_drown_anothers(tmp_path: Path, monkeypatch, traced: bool) -> None:
+    if traced:  # calls go through the library then
+        monkeypatch.setattr(trace, "_TRACER_PROVIDER", trace.NoOpTracerProvider())
+    signs = Counter[str | None]()
+    flood = times(notice("progress", progressToken="$OTHER", progress=1, message="theirs"), 5_000)
+    async with beside(tmp_path) as scene:
+        scene.runtime.listen(lambda event: signs.update([event.message]) if isinstance(event, CallProgress) else None)
+        first = asyncio.create_task(scene.bad(do("note")))
+        await until(lambda: scene.effects == ["noted"])
+
+        mine = notice("progress", progressToken="$TOKEN", progress=1, message="mine")
+        assert await scene.bad(flood, mine, OK) == Done("ok")
+
+        first.cancel()
+        assert signs["mine"] == 1
+        assert signs["theirs"] < 2_500
 
 
 async def test_a_flood_on_stderr_slows_the_server_alone(tmp_path: Path) -> None:

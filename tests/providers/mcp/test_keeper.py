@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
@@ -180,6 +182,32 @@ async def test_a_call_that_may_be_repeated_is_unavailable_and_tried_again(steady
         outcome = await runtime.call("steady__die", {"text": "looked"})
     assert failure(outcome).code == "unavailable"
     assert steady.effects == ["looked", "looked"]
+
+
+async def test_results_of_single_tools_are_kept_for_as_long_as_is_said(steady: Steady) -> None:
+    kept = {"pid": "5m", "environ*": "off", "*": 60}
+    effects = {"pid": ["read", "network"], "environment": ["read"]}
+
+    async def is_kept(runtime: Runtime, tool: str, **given: str) -> bool:
+        outcomes = [await runtime.call(f"steady__{tool}", given) for _ in range(2)]
+        assert all(outcome.ok for outcome in outcomes)
+        return outcomes[1].meta.cached
+
+    async with Runtime(steady.provider(effects=effects, cache="5m", tools_cache=kept)) as runtime:
+        assert await is_kept(runtime, "pid")
+        assert not await is_kept(runtime, "environment", name="HOME")
+        assert not await is_kept(runtime, "effect", text="it may write")
+
+
+async def test_the_log_tells_in_one_line_how_long_servers_took(tmp_path: Path, caplog) -> None:
+    caplog.set_level(logging.INFO, "toolwright")
+    servers = [Steady(tmp_path / name).provider(namespace=name) for name in ("one", "two")]
+    async with Runtime(*servers):
+        pass
+
+    told = [message for message in caplog.messages if message.startswith("MCP servers are ready")]
+    assert len(told) == 1
+    assert sorted(re.findall(r"(\w+) in \d+\.\d\d s", told[0])) == ["one", "two"]
 
 
 async def test_every_call_in_flight_is_told_when_the_server_dies(steady: Steady) -> None:

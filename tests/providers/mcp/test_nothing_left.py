@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.providers.mcp.chaos import chaos
 from tests.providers.mcp.connections import (
     Connect,
     batch,
-    chaos,
     in_memory,
     in_the_middle,
     killed,
     parent_killed,
     plainly,
+    supervisor_killed,
     while_starting,
 )
 from tests.providers.mcp.steady import Steady, until
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.timeout(60)  # dozens of processes start
 @pytest.mark.parametrize(
     ("connect", "count"),
     [
-        *((each, 2) for each in (plainly, in_the_middle, while_starting, killed, in_memory)),
+        *((each, 2) for each in (plainly, in_the_middle, while_starting, killed, supervisor_killed, in_memory)),
         *(pytest.param(each, 12, marks=pytest.mark.long) for each in (plainly, in_the_middle, while_starting, killed)),
     ],
 )

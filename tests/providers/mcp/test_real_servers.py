@@ -2,16 +2,15 @@
 
 import asyncio
 import os
+import stat
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import asynccontextmanager, contextmanager, suppress
+from fcntl import F_GETFL, fcntl, ioctl
 from pathlib import Path
-from typing import Self
+from termios import FIONREAD
 
 import psutil
 import pytest
@@ -19,12 +18,13 @@ import pytest
 from tests import node
 from tests.needs import needs
 from tests.outgoing.server import port_of_nobody
+from tests.providers.mcp.reference import BIN, IN_NODE, IN_PYTHON, Reference, Web
+from tests.providers.mcp.steady import until as until_true
 from toolwright import Done, Failed, Outcome, Pending, Runtime, mcp
 from toolwright.core.events import CallEnded, CallProgress, CatalogueChanged
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.long]  # a server may take seconds to start on a busy machine
 
-BIN = Path(sys.executable).parent
 READS = {"*": ["read"]}
 """Said of a server's tools by those who know it: such a call may be made again where one was lost."""
 ERAS = ["2026-07-28", "legacy"]
@@ -62,8 +62,8 @@ def _others() -> None:
 
 
 def server_process() -> psutil.Process:
-    """The one that runs; a supervisor of ours, which ends it with us, stands between."""
-    (found,) = [child for child in children() if not child.children()]
+    """The one that runs; two supervisors of ours, which end it with us, stand between."""
+    (found,) = [child for child in children() if [each.pid for each in child.parents()][2:3] == [os.getpid()]]
     return found
 
 
@@ -125,6 +125,80 @@ def listening(pid: int) -> int:
 
 def everything(**options) -> mcp.Server:
     return mcp.stdio(*node.server("everything"), "stdio", namespace="every", manifest=False, **options)
+
+
+# Each of them: listed, called, cancelled, killed and back again
+
+
+def unread_by(process: psutil.Process) -> int:
+    """Bytes that we have written to a process and that it has not read."""
+    theirs = {os.readlink(each) for each in Path(f"/proc/{process.pid}/fd").iterdir()}
+    ours = [int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")]
+    shared = [each for each in ours if os.readlink(f"/proc/self/fd/{each}") in theirs]
+    to_it = [each for each in shared if fcntl(each, F_GETFL) & os.O_ACCMODE == os.O_WRONLY]
+    return sum(int.from_bytes(ioctl(each, FIONREAD, bytes(4)), sys.byteorder) for each in to_it if is_pipe(each))
+
+
+def stands_still(process: psutil.Process) -> bool:
+    """Whether all threads of a process have heard that it is to stop."""
+    states = [each.read_text() for each in Path(f"/proc/{process.pid}/task").glob("*/stat")]
+    return all(state.rpartition(")")[2].split()[0] == "T" for state in states)
+
+
+def is_pipe(descriptor: int) -> bool:
+    return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+
+
+@asynccontextmanager
+async def asked_in_vain(runtime: Runtime, server: Reference) -> AsyncIterator[asyncio.Task[Outcome]]:
+    """A call that has surely been sent, and that is surely not answered: the server stands still."""
+    process = server_process()
+    process.suspend()
+    await until_true(lambda: stands_still(process))
+    call = asyncio.create_task(runtime.call(f"real__{server.call}", server.arguments, call_id="in vain"))
+    try:
+        await until_true(lambda: unread_by(process) > 0)
+        yield call
+    finally:
+        with suppress(psutil.NoSuchProcess):
+            process.resume()
+        await asyncio.wait({call})
+
+
+@pytest.fixture(params=[*(pytest.param(name, marks=needs("node servers")) for name in IN_NODE), *IN_PYTHON])
+def reference(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reference]:
+    (tmp_path / "page.html").write_text("<html><body><article><h1>Hello</h1><p>from a page</p></article></body></html>")
+    with Web(tmp_path) as web:
+        yield {**IN_NODE, **IN_PYTHON}[request.param](tmp_path, web.url)
+
+
+async def test_a_reference_server_lists_and_answers_and_is_as_good_after_a_call_that_was_cancelled(
+    reference: Reference,
+) -> None:
+    async with running(reference.provider()) as runtime:
+        server = server_process()
+        assert {f"real__{name}" for name in reference.tools.split()} <= names(runtime)
+        assert reference.says in (await runtime.call(f"real__{reference.call}", reference.arguments)).text
+
+        async with asked_in_vain(runtime, reference) as call:
+            await runtime.cancel("in vain")
+            assert (await call).code == "cancelled"
+
+        assert reference.says in (await runtime.call(f"real__{reference.call}", reference.arguments)).text
+        assert server_process() == server
+
+
+async def test_a_reference_server_that_is_killed_in_the_middle_of_a_call_is_back_for_the_next(
+    reference: Reference,
+) -> None:
+    async with running(reference.provider()) as runtime:
+        first = server_process()
+        async with asked_in_vain(runtime, reference) as call:
+            end(first)
+            assert (await call).code == "unknown_effect"
+
+        assert reference.says in (await runtime.call(f"real__{reference.call}", reference.arguments)).text
+        assert server_process() != first
 
 
 # everything, over a pipe
@@ -354,41 +428,3 @@ async def test_fetch_reads_a_page_while_another_is_given_up(tmp_path):
 
             assert (await slow).code == "cancelled"
             assert "from a page" in page.text
-
-
-class Web(ThreadingHTTPServer):
-    """Files of a folder, and `/slow`, which does not answer before all is over."""
-
-    daemon_threads = True
-
-    def __init__(self, folder: Path) -> None:
-        self.asked, self._over = threading.Event(), threading.Event()
-        super().__init__(("127.0.0.1", 0), partial(Page, directory=str(folder)))
-        self.url = f"http://127.0.0.1:{self.server_port}"
-
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
-
-    def hang(self) -> None:
-        self.asked.set()
-        self._over.wait(60)
-
-
-class Page(SimpleHTTPRequestHandler):
-    server: Web
-
-    def do_GET(self) -> None:
-        if self.path == "/slow":
-            self.server.hang()
-        else:
-            super().do_GET()
-
-    def log_message(self, *_: object) -> None: ...

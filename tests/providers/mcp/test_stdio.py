@@ -18,7 +18,9 @@ from mcp import Client, MCPError
 
 from tests.needs import needs
 from tests.providers.mcp.peers import FRIENDLY, PLAIN
+from tests.providers.mcp.steady import until
 from tests.sandbox.remains import descriptors, gone, marker, processes_with
+from toolwright import Runtime, mcp
 from toolwright.core.errors import DefinitionError, NotStarted
 from toolwright.providers.mcp.routes import lines as wired
 from toolwright.providers.mcp.routes.route import Who, trouble_of
@@ -243,6 +245,35 @@ async def test_when_we_are_killed_so_is_all_of_the_server(tmp_path, sandboxed):
     owner._transport.close()
 
     assert await gone(mark, 20) == []
+
+
+@pytest.mark.parametrize("which", [0, 1])
+async def test_a_server_whose_supervisor_is_killed_comes_back_and_nothing_of_the_first_is_left(which):
+    mark, before = marker(), set(psutil.Process().children())
+    family = mcp.stdio(*PLAIN, "family", namespace="plain", manifest=False, env={"MARK": mark}, effects=["read"])
+    async with Runtime(family) as runtime:
+        server = psutil.Process(int((await runtime.call("plain__pid")).unwrap()))
+        known = numbers_with(mark)
+        (supervisor,) = set(psutil.Process().children()) - before
+        [supervisor, *supervisor.children()][which].kill()
+        await asyncio.to_thread(server.wait, 20)
+
+        assert (await again(runtime, "plain__pid")).ok
+
+        await until(lambda: not known & numbers_with(mark))
+    assert await gone(mark, 20) == []
+
+
+def numbers_with(mark):
+    return {int(each.split()[0]) for each in processes_with(mark)}
+
+
+async def again(runtime, name):
+    """Call until the server is there: right after its end it may not be known that it ended."""
+    while not (outcome := await runtime.call(name)).ok:
+        assert outcome.code == "unavailable"
+        await asyncio.sleep(0.01)
+    return outcome
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,14 @@ class Fickle:
         given = {"namespace": "mail", "manifest": False, **options}
         return mcp.stdio(sys.executable, "-I", "-S", str(PEER), str(self.state), **given)
 
+    def frozen(self, lock: Path, *, written: bool) -> Server:
+        """With a lock that is only compared, as Python has it or as a file does."""
+        if not written:
+            return self.provider(lock=lock, frozen=True)
+        command = [sys.executable, "-I", "-S", str(PEER), str(self.state)]
+        entry = {"command": command, "lock": str(lock), "frozen": True, "manifest": False}
+        return mcp.servers({"mcpServers": {"mail": entry}})[0]
+
     @property
     def calls(self) -> list[str]:
         found = Path(f"{self.state}.calls")
@@ -115,6 +123,38 @@ async def test_what_was_allowed_of_a_tool_is_not_allowed_of_what_it_becomes_whil
 
         assert isinstance(await runtime.call("mail__send"), Pending)
     assert fickle.calls == ["send"]
+
+
+# Frozen
+
+
+@pytest.mark.parametrize("written", [False, True])
+async def test_with_a_frozen_lock_a_new_tool_is_held_back_and_nothing_is_written(
+    fickle: Fickle, tmp_path: Path, written: bool
+) -> None:
+    folder = tmp_path / "deployed"
+    folder.mkdir()
+    fickle.says(described("send"))
+    async with Runtime(fickle.provider(lock=folder / "toolwright.lock")) as runtime:
+        assert (await runtime.call("mail__send")).ok
+    before = (folder / "toolwright.lock").read_bytes()
+    folder.chmod(0o555)
+    fickle.says(described("send"), described("other"))
+
+    async with Runtime(fickle.frozen(folder / "toolwright.lock", written=written)) as runtime:
+        assert (await runtime.call("mail__send")).ok
+        held = await runtime.call("mail__other")
+
+    assert held.code == "denied"
+    assert "was never accepted" in held.text
+    assert "The lock is frozen" in held.text
+    assert [(each.name, each.read_bytes()) for each in folder.iterdir()] == [("toolwright.lock", before)]
+    assert fickle.calls == ["send", "send"]
+
+
+def test_a_frozen_lock_needs_a_file(fickle: Fickle) -> None:
+    with pytest.raises(DefinitionError, match="A frozen lock needs a file"):
+        fickle.provider(frozen=True)
 
 
 # Names

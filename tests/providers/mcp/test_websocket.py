@@ -9,11 +9,10 @@ import anyio
 import pytest
 import trustme
 from mcp import Client, MCPError
-from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
 from websockets.asyncio.server import serve
 
 from tests.outgoing.server import port_of_nobody
+from tests.providers.mcp.peers.bridge import bridged
 from tests.providers.mcp.test_memory import friendly
 from toolwright.core.errors import DefinitionError, NotStarted, ToolError
 from toolwright.outgoing.settings import Settings
@@ -35,21 +34,7 @@ async def listening(handle, **options):
 
 
 async def bridge(socket):
-    """From the socket to a server of the library, and back."""
-    lowlevel = friendly()._lowlevel_server
-    to_server, reading = anyio.create_memory_object_stream(10)
-    writing, from_server = anyio.create_memory_object_stream(10)
-
-    async def out():
-        async for item in from_server:
-            await socket.send(item.message.model_dump_json(by_alias=True, exclude_unset=True))
-
-    async with anyio.create_task_group() as group, to_server, from_server, reading, writing:
-        group.start_soon(out)
-        group.start_soon(lambda: lowlevel.run(reading, writing, lowlevel.create_initialization_options()))
-        async for text in socket:
-            await to_server.send(SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False)))
-        group.cancel_scope.cancel()
+    await bridged(socket, friendly())
 
 
 def by_hand(**tools):

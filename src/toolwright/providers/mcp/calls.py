@@ -206,6 +206,10 @@ class Calls:
             return {key: value for key, value in result.items() if key not in _NEWER}
         return result
 
+    def number_of(self, token: int | str) -> int | None:
+        """Which of them a token means, however it is written."""
+        return number if (number := _number(token)) in self._waiting else None
+
     def progressed(self, params: ProgressNotificationParams) -> bool:
         """Whether it is a sign of one of them."""
         if (request := self._waiting.get(_number(params.progress_token))) is None:

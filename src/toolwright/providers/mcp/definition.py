@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 from toolwright.core.define import tool
 from toolwright.core.options import Options
@@ -17,7 +17,8 @@ from toolwright.providers.mcp.trust.alias import MOST_WIRE_NAME, aliases, is_our
 from toolwright.providers.mcp.trust.said import SAID
 from toolwright.providers.mcp.wording import cleaned, object_schema
 
-__all__ = ["Unusable", "allowed", "names_of", "tool_of"]
+__all__ = ["Unusable", "allowed", "names_of", "said_of", "tool_of"]
+T = TypeVar("T")
 
 EFFECTS = frozenset({"write", "network"})
 """What a tool is taken to do unless the developer says otherwise."""
@@ -43,7 +44,7 @@ def tool_of(
     if _mapping(definition.get("execution")).get("taskSupport") == "required":
         raise Unusable("It runs as a task only, and tasks are not supported.")
     parameters = Schema(object_schema(definition.get("inputSchema"), where), where=where).bound().reworded(cleaned)
-    declared = _declared(wire, ours, effects)
+    declared = said_of((wire, ours), effects)
     options: Options = {"category": "mcp", "visible": False, **_safety(definition, declared)}
     if timeout is not None:
         options["timeout"] = timeout
@@ -62,12 +63,10 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _declared(wire: str, ours: str, effects: Mapping[str, Iterable[str]] | None) -> Iterable[str] | None:
-    """What the developer says that a tool does."""
-    for glob, declared in (effects or {}).items():
-        if fnmatchcase(wire, glob) or fnmatchcase(ours, glob):
-            return declared
-    return None
+def said_of(names: Iterable[str], by_glob: Mapping[str, T] | None) -> T | None:
+    """What the developer says of a tool, by one of its names: the first glob that fits holds."""
+    found = (said for glob, said in (by_glob or {}).items() if any(fnmatchcase(name, glob) for name in names))
+    return next(found, None)
 
 
 def _safety(definition: Mapping[str, Any], declared: Iterable[str] | None) -> Options:

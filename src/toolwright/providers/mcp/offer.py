@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolwright.core.errors import Denied, NotFound
+from toolwright.core.facets import Cache
 from toolwright.core.outcome import Failed
 from toolwright.core.tool import Tool
 from toolwright.providers.mcp.manifest import Manifest, Manifests, place_of
@@ -35,7 +36,7 @@ class Offer:
 
     def __init__(self, server: str, identity: str, options: Options) -> None:
         self._server, self._identity, self._options = server, identity, options
-        self._lock = Lock(Path(options.lock) if options.lock is not None else None)
+        self._lock = Lock(options.lock, frozen=options.frozen)
         self._manifests = _manifests(options)
         self._manifest: Manifest | None = None
         self.source = EVERYONE
@@ -160,11 +161,20 @@ class Offer:
         self.definitions[made.name] = trusted
         if made.repeatable and self._options.retries:
             made = made.evolve(limits=replace(made.limits, retries=self._options.retries))
+        made = self._kept_for(made, wire)
         if change is not None:
             self.changed[made.name] = _why(change)
             made = made.evolve(face=replace(made.face, listed=False))
         made.compile()
         self.tools.append(made)
+
+    def _kept_for(self, made: Tool[..., Any], wire: str) -> Tool[..., Any]:
+        """With how long its results are kept, where that is said of it, and it only reads."""
+        from toolwright.providers.mcp.definition import said_of
+
+        rules = {glob: Cache(float(ttl or 0)) for glob, ttl in (self._options.tools_cache or {}).items()}
+        cache, reads = said_of((wire, made.name), rules), bool(made.effects) and made.effects <= {"read", "network"}
+        return made if cache is None or not reads else made.evolve(limits=replace(made.limits, cache=cache))
 
     async def look_again(self, name: str) -> bool:
         """Whether a tool that was held back is so no longer, because somebody accepted it meanwhile."""
@@ -189,6 +199,8 @@ class Offer:
             return ""  # it cannot be pinned, and so not be accepted
         if self._options.lock is None:
             return "What it was is pinned while this program runs; with a lock file people can accept what it is now."
+        if self._options.frozen:
+            return "The lock is frozen: people accept what it is now where the lock file may be written."
         return "A person looks at it with `toolwright lock diff` and accepts it with `toolwright lock accept`."
 
     def is_repeatable(self, wire: str) -> bool:

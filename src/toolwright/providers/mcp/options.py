@@ -46,6 +46,8 @@ class Options:
     """How often a call that may be repeated is, when the server was away or out of time."""
     cache: float | str | None = None
     """How long results of tools that only read are kept."""
+    tools_cache: Mapping[str, float | str | None] | None = None
+    """The same of single tools, by glob; the first that fits holds, and `off` keeps nothing."""
     probe: Probe = "list"
     """How its health is looked at: list its tools, or ping."""
     probe_every: float | str | None = 60.0
@@ -57,6 +59,8 @@ class Options:
     """`legacy` shakes hands as servers did up to 2025-11-25; `auto` finds out."""
     lock: str | PathLike[str] | None = None
     """The file that pins definitions; None pins them for as long as the program runs."""
+    frozen: bool = False
+    """Whether the lock only compares, and writes nothing: what is not pinned in it is held back."""
     manifest: bool | str | PathLike[str] = True
     """Whether what it said last is kept, so that listing starts nothing; or the folder to keep it in."""
     sessions: int = 100
@@ -71,6 +75,7 @@ class Options:
         if self.sessions < 1 or self.retries < 0:
             raise DefinitionError("There is at least one of `sessions`, and no `retries` below zero.", fix="give more.")
         object.__setattr__(self, "effects", _effects(self.effects))
+        object.__setattr__(self, "tools_cache", _times("tools_cache", self.tools_cache))
         _choice("per", self.per, Per)
         _choice("probe", self.probe, Probe)
         _choice("protocol", self.protocol, Protocol)
@@ -116,17 +121,20 @@ class Given(TypedDict, total=False):
     queue: str | None
     retries: int
     cache: float | str | None
+    tools_cache: Mapping[str, float | str | None] | None
     probe: Probe
     probe_every: float | str | None
     effects: Mapping[str, Iterable[str]] | Iterable[str] | None
     protocol: Protocol
     lock: str | PathLike[str] | None
+    frozen: bool
     manifest: bool | str | PathLike[str]
     sessions: int
 
 
 _KINDS: tuple[tuple[str, Any, str], ...] = (
     ("required", bool, "True or False"),
+    ("frozen", bool, "True or False"),
     ("queue", str | None, "the name of a queue"),
     ("sessions", int, "a whole number"),
     ("retries", int, "a whole number"),
@@ -176,6 +184,12 @@ def _time(name: str, given: float | str | None) -> float | None:
     if value is not None and not value > 0:
         raise DefinitionError(f"{name}={given!r} is no time.", fix="give seconds above zero, or 'off'.")
     return None if value == inf else value
+
+
+def _times(name: str, given: Any) -> Mapping[str, float | None] | None:
+    if given is not None and not isinstance(given, Mapping):
+        raise DefinitionError(f"{name}={given!r} names no tools.", fix=f"write {name}={{'get_*': '5m'}}.")
+    return None if given is None else {glob: _time(name, each) for glob, each in given.items()}
 
 
 def _choice(name: str, given: object, choices: Any) -> None:

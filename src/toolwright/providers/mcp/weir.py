@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from math import isfinite
@@ -31,11 +32,12 @@ from toolwright.providers.mcp.routes.escaped import escaped
 from toolwright.providers.mcp.routes.trouble import tell
 
 MANY = 200
-"""Messages that nobody asked for, within a second; what is more is left out."""
+"""Messages that nobody asked for, within a second, and as many signs of each call; what is more is left out."""
 FAULTS = 20
 """Malformed tools of one list, each of which costs itself alone."""
 OPEN = 64
 """Requests of a server that wait for an answer."""
+_PROGRESS, _CANCELLED = "notifications/progress", "notifications/cancelled"
 _CHANGES = ("notifications/tools/list_changed", "notifications/prompts/list_changed")
 _ENVELOPE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
@@ -47,9 +49,12 @@ class Weir:
         self._carrier, self._log, self._changed = carrier, log, changed
         self._version = "2026-07-28" if modern else "2025-11-25"
         self._asked: set[Any] = set()
+        self._sent: set[Any] = set()
+        """Requests of the library's own that wait for an answer."""
         self.calls: Calls | None = None
         """Of the connection, once there is one."""
-        self._since = self._passed = self._left_out = 0.0
+        self._since, self._left_out = 0.0, 0
+        self._passed: Counter[Any] = Counter()
 
     async def __aenter__(self) -> tuple[Reading, Writing]:
         read, write = await self._carrier.__aenter__()
@@ -67,7 +72,7 @@ class Weir:
         """Whether a message is handed on."""
         message = getattr(item, "message", None)
         if isinstance(message, JSONRPCNotification):
-            return self._is_readable(message) if self._few() else self._noted(message)
+            return self._is_readable(message) if self._few(self._of(message)) else self._noted(message)
         if isinstance(message, JSONRPCRequest):
             return self._may_ask(message)
         if isinstance(message, JSONRPCError):
@@ -86,6 +91,7 @@ class Weir:
         return not self._is_ours(message)
 
     def _is_ours(self, message: JSONRPCResponse | JSONRPCError) -> bool:
+        self._sent.discard(message.id)
         return self.calls is not None and self.calls.answered(message)
 
     def ended(self) -> None:
@@ -95,20 +101,35 @@ class Weir:
         if (unread := getattr(self._carrier, "unread", None)) is not None:
             unread()
 
+    def sends(self, item: Any) -> None:
+        """A message of the library's is about to be sent: perhaps a request, or the end of one."""
+        if isinstance(item.message, JSONRPCRequest):
+            self._sent.add(item.message.id)
+        elif isinstance(item.message, JSONRPCNotification) and item.message.method == _CANCELLED:
+            self._sent.discard((item.message.params or {}).get("requestId"))
+
     def sent(self, item: Any) -> None:
         """A message of ours: perhaps the answer to one of the server's requests."""
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
             self._asked.discard(item.message.id)
 
-    def _few(self) -> bool:
+    def _of(self, message: JSONRPCNotification) -> Any:
+        """The call that it is a sign of, or None. Each is counted for itself, so that none drowns another."""
+        token = (message.params or {}).get("progressToken") if message.method == _PROGRESS else None
+        if not isinstance(token, int | str):
+            return None
+        return token if token in self._sent else self.calls and self.calls.number_of(token)
+
+    def _few(self, whose: Any = None) -> bool:
         now = asyncio.get_running_loop().time()
         if now - self._since >= 1:
             if self._left_out:
                 self._log.warning("%d messages that nobody asked for were left out.", self._left_out)
-            self._since, self._passed, self._left_out = now, 0, 0
-        self._passed += 1
-        self._left_out += self._passed > MANY
-        return self._passed <= MANY
+            self._since, self._left_out = now, 0
+            self._passed.clear()
+        self._passed[whose] += 1
+        self._left_out += self._passed[whose] > MANY
+        return self._passed[whose] <= MANY
 
     def _noted(self, message: JSONRPCNotification) -> bool:
         if message.method in _CHANGES:
@@ -248,6 +269,7 @@ class Writing:
 
     async def send(self, item: Any) -> None:
         """Send a message."""
+        self._weir.sends(item)
         try:
             await self._stream.send(item)
         finally:

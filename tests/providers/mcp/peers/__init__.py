@@ -17,7 +17,7 @@ PLAIN = (sys.executable, "-S", str(FOLDER / "plain.py"))
 
 @asynccontextmanager
 async def serving(kind: str, *options: str, port: int = 0, **env: str) -> AsyncIterator[int]:
-    """The friendly server over `streamable-http` or `sse`, as a process of its own: gives its port."""
+    """The friendly server over `streamable-http`, `sse` or `websocket`, as a process of its own: gives its port."""
     argv = (sys.executable, str(FOLDER / "served.py"), kind, str(port), *options)
     process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE, env={**os.environ, **env})
     assert process.stdout is not None

@@ -1,16 +1,19 @@
-"""The friendly server over HTTP: `python served.py streamable-http|sse [port] [json]` prints its port once it listens.
+"""The friendly server behind a port: `python served.py streamable-http|sse|websocket [port] [json]` prints that.
 
 `SERVED_TOKEN` is the bearer token that it asks for, where it is set.
 """
 
+import asyncio
 import os
 import socket
 import sys
 from typing import Any
 
 import uvicorn
+from bridge import bridged
 from friendly import server
 from starlette.types import ASGIApp, Receive, Scope, Send
+from websockets.asyncio.server import serve
 
 
 class Guarded:
@@ -34,7 +37,16 @@ class Server(uvicorn.Server):
         print(self.servers[0].sockets[0].getsockname()[1], flush=True)
 
 
+async def on_sockets(port: int) -> None:
+    async with serve(lambda each: bridged(each, server("served")), "127.0.0.1", port, subprotocols=["mcp"]) as served:
+        print(served.sockets[0].getsockname()[1], flush=True)
+        await served.serve_forever()
+
+
 def main(kind: str, port: int = 0, *options: str) -> None:
+    if kind == "websocket":
+        asyncio.run(on_sockets(port))
+        return
     mcp = server(f"served-{kind}")
     if kind == "sse":
         app: ASGIApp = mcp.sse_app(host="127.0.0.1")
@@ -43,7 +55,7 @@ def main(kind: str, port: int = 0, *options: str) -> None:
     if token := os.environ.get("SERVED_TOKEN"):
         app = Guarded(app, token)
     listening = socket.create_server(("127.0.0.1", port))
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1)
     Server(config).run(sockets=[listening])
 
 

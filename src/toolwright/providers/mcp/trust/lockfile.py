@@ -131,7 +131,7 @@ class LockFile:
         return real
 
     def _unwritable(self, error: OSError) -> DefinitionError:
-        fix = "let this user write to its folder, or use the lock frozen, which only compares"
+        fix = "let this user write to its folder, or set `frozen`, with which it is only compared"
         return self._error("cannot be written", error, fix)
 
     def _error(self, problem: str, error: OSError, fix: str) -> DefinitionError:

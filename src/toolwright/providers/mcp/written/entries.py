@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from toolwright.core.errors import DefinitionError
-from toolwright.core.names import sanitised
 from toolwright.providers.mcp.options import Options
 from toolwright.providers.mcp.provider import Server
 from toolwright.providers.mcp.written.entry import Entry, read_entry
 from toolwright.providers.mcp.written.file import File, read_file
 from toolwright.providers.mcp.written.keys import OTHERS
 from toolwright.providers.mcp.written.late import route_of
+from toolwright.providers.mcp.written.namespaces import namespaces
 from toolwright.providers.mcp.written.variables import Variables
 from toolwright.providers.mcp.written.written import Mistake, Written, snake, text, word
 
 log = logging.getLogger("toolwright")
 BLOCKS = ("mcp_servers", "context_servers", "servers")
-"""What the block of servers is called; the last is an editor's, where names may hold anything."""
+"""What the block of servers is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,9 @@ class Block:
 
     def entries(self) -> list[Entry]:
         """Every server of it, those too that are switched off."""
-        return [read_entry(name, given, self._otherwise(name)) for name, given in self._named()]
+        named = list(self._named())
+        spaces = namespaces(name for name, _ in named)
+        return [read_entry(name, given, spaces[name]) for name, given in named]
 
     def _named(self) -> Iterator[tuple[str, Written]]:
         if not isinstance(self.servers.value, (list, tuple)):
@@ -50,9 +52,6 @@ class Block:
                 raise item.mistake(f"There are two servers {name!r}.", "give one another name.")
             seen.add(name)
             yield name, item
-
-    def _otherwise(self, name: str) -> str:
-        return sanitised(name) if self.servers.key == "servers" else ""
 
 
 def block_of(top: Written) -> Block:

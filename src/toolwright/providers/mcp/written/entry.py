@@ -10,8 +10,20 @@ from typing import Any, Literal, TypeAlias, cast
 
 from toolwright.core.jsonc import Way
 from toolwright.core.names import is_legal
-from toolwright.providers.mcp.written.keys import COMMAND, FURTHER, IN_PYTHON, KEYS, LIMITS, NOTED, OPTIONS, OTHERS, URL
-from toolwright.providers.mcp.written.written import Written, flag, one_of, text, texts, whole, word, words
+from toolwright.providers.mcp.written.keys import (
+    COMMAND,
+    FURTHER,
+    IN_PYTHON,
+    KEYS,
+    LIMITS,
+    NOTED,
+    NOTED_OF_AUTH,
+    OPTIONS,
+    OTHERS,
+    URL,
+    is_editors,
+)
+from toolwright.providers.mcp.written.written import Written, flag, one_of, snake, text, texts, whole, word, words
 
 Kind: TypeAlias = Literal["stdio", "http", "sse", "websocket"]
 Found: TypeAlias = Mapping[str, Written]
@@ -48,15 +60,11 @@ class Entry:
         yield from (value for value in (self.auth or {}).values() if isinstance(value, str))
 
 
-def read_entry(name: str, given: Written, otherwise: str = "") -> Entry:
-    """One server; a text is a command or a URL.
-
-    Args:
-        otherwise: the namespace for a name that cannot be one itself.
-    """
+def read_entry(name: str, given: Written, namespace: str) -> Entry:
+    """One server; a text is a command or a URL. It has this namespace, unless it asks for another."""
     if isinstance(given.value, str):
         given = Written({"url" if "://" in given.value.split(" ")[0] else "command": given.value}, given.at)
-    found = given.known(KEYS, OTHERS, FURTHER)
+    found, notes = _parted(given.known(KEYS, OTHERS, FURTHER))
     kind = _kind(name, found, given)
     options = {IN_PYTHON.get(key, key): OPTIONS[key](inside) for key, inside in found.items() if key in OPTIONS}
     return Entry(
@@ -65,10 +73,22 @@ def read_entry(name: str, given: Written, otherwise: str = "") -> Entry:
         given.at,
         **(_command(found) if kind == "stdio" else _url(found)),
         limits={key: LIMITS[key](inside) for key, inside in found.items() if key in LIMITS},
-        options={**options, **_shared(found), "namespace": _namespace(name, given, found, otherwise)},
+        options={**options, **_shared(found), "namespace": _namespace(found, namespace)},
         enabled=_switch(found, "enabled", True) and not _switch(found, "disabled", False),
-        notes=tuple(f"{found[key].key} is left out: {why}." for key, why in NOTED.items() if key in found),
+        notes=notes,
     )
+
+
+def _parted(found: Found) -> tuple[Found, tuple[str, ...]]:
+    """What means something here, and what of the rest is told."""
+    left = {key: why for key, why in NOTED.items() if key in found}
+    if "sandbox" in found and is_editors(found["sandbox"]):
+        left["sandbox"] = NOTED["sandbox_enabled"]
+    notes = [f"{found[key].key} is left out: {why}." for key, why in left.items()]
+    auth = found["auth"].value if "auth" in found else None
+    named = {snake(str(key)): key for key in auth} if isinstance(auth, Mapping) else {}
+    notes += [f"{named[key]} is left out: {why}." for key, why in NOTED_OF_AUTH.items() if key in named]
+    return {key: inside for key, inside in found.items() if key not in left}, tuple(notes)
 
 
 _TYPE = one_of(
@@ -154,8 +174,8 @@ def _auth(given: Written) -> dict[str, Any] | None:
         return {"type": "oauth"} if given.value else None
     if isinstance(given.value, str):
         given = Written({"type": given.value}, given.at)
-    found = given.known(_AUTH, _AUTH_OTHERS)
-    auth = {"type": "oauth", **{key: _AUTH[key](inside) for key, inside in found.items()}}
+    found = given.known(_AUTH, _AUTH_OTHERS, NOTED_OF_AUTH)
+    auth = {"type": "oauth", **{key: _AUTH[key](inside) for key, inside in found.items() if key in _AUTH}}
     if auth["type"] == "client_credentials":
         for key in ("client_id", "client_secret"):
             if key not in auth:
@@ -177,11 +197,11 @@ def _switch(found: Found, key: str, otherwise: bool) -> bool:
     return flag(found[key]) if key in found else otherwise
 
 
-def _namespace(name: str, given: Written, found: Found, otherwise: str) -> str:
-    """What tools' names begin with: as the entry says, or its own name."""
-    asked = found.get("namespace") or found.get("tool_prefix")
-    chosen = text(asked).rstrip("_-") if asked else name if is_legal(name) else otherwise
-    if not is_legal(chosen):
+def _namespace(found: Found, otherwise: str) -> str:
+    """What tools' names begin with: as the entry says, or what its own name gives."""
+    if (asked := found.get("namespace") or found.get("tool_prefix")) is None:
+        return otherwise
+    if not is_legal(chosen := text(asked).rstrip("_-")):
         fix = "use letters, digits, _ and -, not - at the start"
-        raise (asked or given).mistake(f"{(asked or given).key} is no name for a server.", f"{fix}.")
+        raise asked.mistake(f"{asked.key} is no name for a server.", f"{fix}.")
     return chosen

@@ -40,6 +40,10 @@ def _cache(given: Written) -> float | None:
     return duration(given, ms="mcp_servers" not in given.at)
 
 
+def _caches(given: Written) -> dict[str, float | None]:
+    return {glob: _cache(inside) for glob, inside in given.entries().items()}
+
+
 def _file(given: Written) -> str | None:
     return None if given.value is False else text(given)
 
@@ -60,6 +64,12 @@ def _sandbox(given: Written) -> bool | dict[str, Any]:
     return {name: _LIMITS[name](inside) for name, inside in given.known(_LIMITS).items()}
 
 
+def is_editors(sandbox: Written) -> bool:
+    """Whether a sandbox is told in VS Code's words, of which ours knows none."""
+    rules = sandbox.value
+    return isinstance(rules, Mapping) and ("filesystem" in rules or isinstance(rules.get("network"), Mapping))
+
+
 OPTIONS: Mapping[str, Reader] = {
     "namespace": text,
     "tools_allowed": texts,
@@ -73,11 +83,13 @@ OPTIONS: Mapping[str, Reader] = {
     "queue": text,
     "retries": number,
     "cache": _cache,
+    "tools_cache": _caches,
     "probe": one_of(list="list", ping="ping", list_tools="list"),
     "probe_every": duration,
     "effects": _effects,
     "protocol": one_of(**{"auto": "auto", "legacy": "legacy", "2026-07-28": "2026-07-28"}),
     "lock": _file,
+    "frozen": flag,
     "manifest": _folder,
     "sessions": whole,
 }
@@ -97,10 +109,19 @@ SWITCHES = ("disabled", "tool_prefix", "name", "bearer_token_env_var")
 NOTED = {
     "auto_approve": "what may run without being asked about is decided by policy",
     "tool_schemas": "schemas are the server's own",
-    "tools_cache": "`cache` holds for every tool that only reads",
+    "sandbox_enabled": "it is run without a sandbox, unless `sandbox` says `true`, or in our words what it may reach",
+    "headers_helper": "no program is run for headers; write them, with ${NAME} for what is secret",
+    "env_http_headers": "write them under `headers`, as ${NAME}",
+    "env_vars": "write them under `env`, as ${NAME}",
+    "auth_provider_type": "`auth` says how to sign in",
 }
 """Keys that are left out, and why."""
-SILENT = ("description", "version", "gallery", "dev", "source", "icon")
+NOTED_OF_AUTH = {"auth_server_metadata_url": "where to sign in is asked of the server; `issuer` says who it must be"}
+"""The same of `auth`."""
+SILENT = (
+    "description", "version", "gallery", "dev", "source", "icon", "always_load", "watch_paths", "settings",
+    "target_audience", "target_service_account",
+)  # fmt: skip
 """Keys that are left out: an editor's own affairs."""
 OTHERS = {
     "transport": "type", "transport_type": "type", "environment": "env", "working_directory": "cwd",
