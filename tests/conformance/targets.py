@@ -21,8 +21,8 @@ from tests.conformance.suite import Result
 AT_ONCE = 2
 """Parts of the suite; they spend half of the time waiting."""
 HASTY = frozenset({"server-stateless"})
-"""Where the suite gives a server half a second for some answers, which a machine that is busy may not have. One of these
-that fails is run once more, alone, and the table says so."""
+"""Where the suite gives a server half a second for some answers, which a busy machine may not have. One that fails is
+run once more, alone, and the table says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def _library() -> AbstractAsyncContextManager[str]:
 TARGETS: Mapping[str, Target] = {
     "own": Target(_own, OWN, (*REVISIONS, EXTENSIONS)),
     "library": Target(_library, LIBRARY),
-    f"proxy of {OLDER}": Target(partial(proxy, "legacy"), {**PROXY, **PROXY_OF_OLDER}),
+    f"proxy of {OLDER}": Target(partial(proxy, "legacy"), {**PROXY, **PROXY_OF_OLDER}, (*REVISIONS, EXTENSIONS)),
     f"proxy of {NEWER}": Target(partial(proxy, "2026-07-28"), {**PROXY, **PROXY_OF_NEWER}),
 }
 
