@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from starlette.applications import Starlette
 
 from tests.conformance.fixture_answers import ANSWERS, Changing
 from tests.conformance.fixture_jobs import JOBS
@@ -10,6 +10,6 @@ from tests.conformance.fixture_questions import Questions
 from toolwright import Runtime, gateway
 
 
-def app() -> Any:
+def app() -> Starlette:
     """Over streamable HTTP, at `/mcp`; tools of providers go by their own names."""
     return gateway.mcp.app(Runtime(*ANSWERS, *JOBS, Changing(), Questions()), short_names=True)

@@ -28,7 +28,7 @@ def _unexplained(result: Result, explained: Mapping[str, Reason]) -> Iterator[st
     reason = explained.get(result.scenario)
     covered = reason is not None and reason.is_for(result.version)
     for check in trouble(result):
-        if reason is None or not covered or not reason.covers(check.name):
+        if reason is None or not covered or check.name not in reason.failing(result.scenario):
             yield f"{result.scenario} ({result.version}): {check.name}: {check.message}"
     if not covered and not result.ok and not trouble(result):
         yield f"{result.scenario} ({result.version}): {result.said or 'Nothing of it was looked at.'}"
@@ -42,5 +42,5 @@ def _outdated(name: str, reason: Reason, results: Sequence[Result]) -> Iterator[
         failing = {check.name for check in trouble(result)}
         if result.ok:
             yield f"it passes ({result.version})"
-        elif passed := [check for check in reason.checks if check not in failing]:
+        elif passed := [check for check in reason.failing(name) if check not in failing]:
             yield f"{', '.join(passed)} passes ({result.version})"

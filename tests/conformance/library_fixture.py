@@ -19,11 +19,12 @@ from mcp.shared.exceptions import MCPError
 from tests.conformance import library_prompts as prompts
 from tests.conformance import library_resources as resources
 from tests.conformance.library_answers import ANSWERING, MORE
+from tests.conformance.library_jobs import WORKING
 from tests.conformance.library_offer import shown, text
 from tests.conformance.library_questions import ASKING
 from tests.conformance.library_turn import Asked, Turn
 
-TOOLS = {**ANSWERING, **ASKING}
+TOOLS = {**ANSWERING, **ASKING, **WORKING}
 LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 
 

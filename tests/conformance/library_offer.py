@@ -27,7 +27,11 @@ class Offer(dict[str, Entry]):
     """Some tools by their names."""
 
     def __call__(
-        self, name: str, description: str, schema: Mapping[str, Any] = material.NOTHING
+        self,
+        name: str,
+        description: str,
+        schema: Mapping[str, Any] = material.NOTHING,
+        execution: types.ToolExecution | None = None,
     ) -> Callable[[Callable[[Turn], Awaitable[Any]]], Handler]:
         """List a function as a tool; it gives a result, or the text of one."""
 
@@ -36,7 +40,8 @@ class Offer(dict[str, Entry]):
                 given = await function(turn)
                 return given if isinstance(given, types.CallToolResult) else shown(text(given))
 
-            self[name] = Entry(types.Tool(name=name, description=description, input_schema=dict(schema)), run)
+            tool = types.Tool(name=name, description=description, input_schema=dict(schema), execution=execution)
+            self[name] = Entry(tool, run)
             return run
 
         return listed

@@ -1,49 +1,28 @@
-"""An ASGI application on a port of this machine, for as long as it is needed."""
+"""An app of ours on a port of this machine, as `toolwright mcp --http` has it there."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
-from typing import Any
+from contextlib import asynccontextmanager
 
-import uvicorn
+from starlette.applications import Starlette
+
+from toolwright import gateway
 
 
 @asynccontextmanager
-async def listening(app: Any) -> AsyncIterator[str]:
+async def listening(app: Starlette) -> AsyncIterator[str]:
     """Where its `/mcp` is."""
-    port = socket.create_server(("127.0.0.1", 0), backlog=128)
-    server = _Server(uvicorn.Config(app, log_config=None, ws="none", lifespan="on", timeout_graceful_shutdown=1))
-    serving = asyncio.create_task(server.serve([port]), name="listening")
-    try:
-        await _started(server, serving)
-        yield f"http://127.0.0.1:{port.getsockname()[1]}/mcp"
-    finally:
-        server.should_exit = True
-        await serving
+    sockets, ready = gateway.mcp.bound("127.0.0.1", 0), asyncio.Event()
+    url = f"http://127.0.0.1:{sockets[0].getsockname()[1]}/mcp"
 
+    async def serve() -> None:
+        await gateway.mcp.listen(app, sockets, ready=ready.set)
+        raise RuntimeError("A signal has ended it.")
 
-class _Server(uvicorn.Server):
-    """It leaves the signals of the process to whoever has them."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.up = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.up.set()
-
-    def capture_signals(self) -> Any:
-        return nullcontext()
-
-
-async def _started(server: _Server, serving: asyncio.Task[None]) -> None:
-    up = asyncio.create_task(server.up.wait())
-    await asyncio.wait({up, serving}, return_when=asyncio.FIRST_COMPLETED)
-    up.cancel()
-    if not server.started:
-        await serving
-        raise RuntimeError("the server did not start")
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(serve())
+        await ready.wait()
+        yield url
+        serving.cancel()

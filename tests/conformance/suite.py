@@ -57,6 +57,8 @@ class Result:
     """What our client had to say."""
     wrong: bool = False
     """Whether it ended with an error."""
+    again: bool = False
+    """Whether it was run a second time, as the first was not to be relied on."""
 
     def count(self, status: str) -> int:
         return sum(check.status == status for check in self.checks)

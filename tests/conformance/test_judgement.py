@@ -13,7 +13,7 @@ def test_what_fails_or_warns_needs_a_reason():
     found = [result(a="SUCCESS", b="FAILURE"), result("tools-list", a="WARNING", b="SUCCESS")]
 
     assert unexplained(found, {}) == ["ping (2026-07-28): b: ", "tools-list (2026-07-28): a: "]
-    assert unexplained(found, {"ping": Reason("no"), "tools-list": Reason("no")}) == []
+    assert unexplained(found, {"ping": Reason("no", checks=("b",)), "tools-list": Reason("no", checks=("a",))}) == []
 
 
 def test_a_scenario_that_looked_at_nothing_needs_a_reason():
@@ -30,10 +30,17 @@ def test_a_reason_is_only_for_the_checks_and_the_revision_that_it_names():
     assert unexplained(found, reasons) == ["ping (2026-07-28): b: ", "ping (2025-11-25): a: "]
 
 
+def test_a_reason_that_names_no_check_is_for_the_one_that_bears_the_name_of_the_scenario():
+    found = [result(ping="FAILURE", b="WARNING")]
+
+    assert unexplained(found, {"ping": Reason("no")}) == ["ping (2026-07-28): b: "]
+
+
 def test_a_reason_for_what_passes_is_outdated():
     assert outdated([result(a="SUCCESS")], {"ping": Reason("no")}) == ["ping: it passes (2026-07-28)"]
+    assert outdated([result(a="FAILURE", ping="SUCCESS")], {"ping": Reason("no")}) == ["ping: ping passes (2026-07-28)"]
     assert outdated([result(a="FAILURE", b="SUCCESS")], {"ping": Reason("no", checks=("a", "b"))}) == [
         "ping: b passes (2026-07-28)"
     ]
     assert outdated([result(a="FAILURE")], {"pong": Reason("no")}) == ["pong: it was not run"]
-    assert outdated([result(a="FAILURE")], {"ping": Reason("no")}) == []
+    assert outdated([result(ping="FAILURE")], {"ping": Reason("no")}) == []

@@ -621,6 +621,21 @@ async def test_a_signal_ends_streams_and_calls_soon_and_leaves_nothing():
     await eventually(lambda: set(os.listdir("/proc/self/fd")) <= before)
 
 
+@pytest.mark.parametrize("ends", [0, 1, 2])
+async def test_a_signal_ends_every_server_of_a_program(ends):
+    was = signal.signal(signal.SIGTERM, ours := lambda *_: None)
+    async with listening(add) as one, listening(add) as two, listening(add) as three:
+        tasks = [site.task for site in (one, two, three) if site.task]
+        tasks[ends].cancel()
+        await asyncio.wait({tasks[ends]}, timeout=SOON)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+        _, running = await asyncio.wait(tasks, timeout=SOON)
+
+    assert not running
+    assert signal.signal(signal.SIGTERM, was) is ours
+
+
 async def test_a_runtime_that_runs_already_goes_on_afterwards():
     async with Runtime(add) as runtime:
         async with listening(runtime) as site:

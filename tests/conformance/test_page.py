@@ -1,0 +1,13 @@
+"""The tables say all that came of a scenario."""
+
+from tests.conformance.page import table
+from tests.conformance.suite import Check, Result
+
+
+def test_a_scenario_that_was_run_twice_is_told_of():
+    passed = (Check("ping", "SUCCESS", ""),)
+
+    [_, once, twice, _] = table({"now": [Result("a", "now", passed), Result("b", "now", passed, again=True)]})
+
+    assert once == ("a", "1 passed")
+    assert twice == ("b", "1 passed (second run)")
