@@ -20,7 +20,8 @@ from tests.gateway.mcp.lines_peer import SOON, call, line, message
 from tests.gateway.mcp.processes import INSIDE, PATIENCE, on_a_port, piped
 from tests.gateway.mcp.talking import ERAS
 from tests.gateway.mcp.web_peer import calling, request
-from toolwright.cli.mcp import NO_STORE, Place
+from toolwright.cli.mcp import NO_STORE
+from toolwright.cli.place import Place
 
 toolwright = processes.toolwright  # a fixture
 WARNED = f"warning: {NO_STORE}"
@@ -231,6 +232,7 @@ async def test_the_sample_workspace_can_be_worked_on(toolwright, tmp_path):
         (["--http", "--host", "no such host", "--token-env", "HOME"], "is no address of this machine"),
         (["--allow-host", "a", "--port", "1"], "--port, --allow-host mean something with --http only."),
         (["--http", "--port", "0", "--allow-host", "https://a"], "hosts has 'https://a', which is none."),
+        (["--http", "--port", "0", "--allow-origin", "a b"], "origins has 'a b', which is none."),
         (["--toolset", "no_such"], "There is no toolset 'no_such'"),
         (["--toolset", "no_such"], "or give a glob of tools' names, as in 'git__*'"),
         (["--toolset", "no_such*"], "No tool matches 'no_such*'. Fix: there is add, state, wait, block, run, delete."),
@@ -347,6 +349,17 @@ async def test_a_proxy_in_front_may_have_a_name_of_its_own(toolwright):
         ]
 
     assert (named.status, other.status) == (200, 421)
+
+
+async def test_pages_of_a_site_that_was_named_may_talk_to_it(toolwright):
+    with on_a_port(toolwright, "--allow-origin", "https://app.example.org") as (site, _):
+        app, other = [
+            await site.ask(calling("add", ("Origin", f"https://{name}.example.org"), a=1, b=2))
+            for name in ("app", "other")
+        ]
+
+    assert (app.status, other.status) == (200, 403)
+    assert app.headers["access-control-allow-origin"] == "https://app.example.org"
 
 
 def test_a_server_on_all_addresses_is_reached_by_the_name_of_the_machine():

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
-import os
 import shlex
 import shutil
-import socket
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
-from dataclasses import dataclass
 from functools import partial
-from ipaddress import ip_address
 from typing import Any
 
 import click
@@ -22,90 +17,19 @@ import click
 from toolwright.catalogue.listing import Listing
 from toolwright.cli.exits import FAILED, USAGE, Ended, complain
 from toolwright.cli.form import is_plain
-from toolwright.cli.options import Given, shown, with_tools_and_store
+from toolwright.cli.opening import refusals
+from toolwright.cli.options import Given, with_tools_and_store
 from toolwright.cli.outcome import named
+from toolwright.cli.place import HOST, PATH, PORT, Place
 from toolwright.cli.run import run
 from toolwright.cli.screen import is_person, one_line
 from toolwright.cli.whole import whole
-from toolwright.core.errors import DefinitionError, Unavailable
+from toolwright.core.errors import Unavailable
 from toolwright.core.outcome import Pending
 from toolwright.runtime.runtime import Runtime
-from toolwright.store.errors import StoreError
 
-HOST, PORT, PATH = "127.0.0.1", 8765, "/mcp"
 NO_STORE = "No store: calls that need a yes can only be answered by clients that can ask. Add --store calls.db"
 _LIBRARIES = ("mcp", "uvicorn", "sse_starlette", "starlette")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where the server is reached over HTTP."""
-
-    host: str
-    port: int
-    path: str
-    token_env: str | None
-    """The environment variable that holds the token which clients have to show."""
-    names: tuple[str, ...] = ()
-    """Further names that clients reach it by, such as that of a proxy in front of it."""
-
-    @property
-    def token(self) -> str | None:
-        """What clients have to show; nobody but this machine may do without."""
-        if self.token_env is None:
-            if not self.is_loopback:
-                told = f"{self.host} can be reached from other machines, so clients have to show a token."
-                raise Ended(USAGE, f"{told} Name the variable that holds it with --token-env NAME.")
-            return None
-        if not (found := os.environ.get(self.token_env)):
-            raise Ended(USAGE, f"The variable {self.token_env} that holds the token is not set, or empty.")
-        return found
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        return self.host == "localhost" or (_is_address(self.host) and ip_address(self.host).is_loopback)
-
-    @property
-    def hosts(self) -> list[str]:
-        """The names that it is reached by; any where it listens everywhere, as the token keeps strangers out."""
-        return [*self.names, "*" if self.is_everywhere else self._named]
-
-    @property
-    def is_everywhere(self) -> bool:
-        """Whether it listens on every address of this machine."""
-        return _is_address(self.host) and ip_address(self.host).is_unspecified
-
-    @property
-    def _named(self) -> str:
-        return f"[{self.host}]" if ":" in self.host else self.host
-
-    def url(self, port: int) -> str:
-        """The address where it listens."""
-        return f"http://{self._named}:{port}{self.path}"
-
-    def reached(self, port: int) -> str:
-        """The address that a client uses, as far as that can be known here."""
-        return f"http://{socket.gethostname()}:{port}{self.path}" if self.is_everywhere else self.url(port)
-
-    def bound(self) -> list[socket.socket]:
-        """Its sockets."""
-        from toolwright.gateway.mcp.web.port import bound
-
-        try:
-            return bound(self.host, self.port)
-        except (OSError, UnicodeError, OverflowError) as error:
-            raise Ended(USAGE, self._taken(error)) from error
-
-    def _taken(self, error: Exception) -> str:
-        code = getattr(error, "errno", None)
-        if code == errno.EADDRINUSE:
-            return f"Port {self.port} on {self.host} is in use. Choose another with --port; 0 is any that is free."
-        if code == errno.EACCES:
-            return f"Port {self.port} may only be used by administrators. Choose one from 1024 on with --port."
-        if isinstance(error, socket.gaierror | UnicodeError) or code == errno.EADDRNOTAVAIL:
-            return f"{self.host!r} is no address of this machine. Choose one with --host."
-        return f"Nothing can be served on {self.host}, port {self.port}: {error}"
 
 
 @click.command("mcp")
@@ -115,6 +39,7 @@ class Place:
 @click.option("--path", metavar="PATH", help=f"At which path [{PATH}].")
 @click.option("--token-env", metavar="NAME", help="The variable with the bearer token that clients have to show.")
 @click.option("--allow-host", "names", multiple=True, metavar="NAME", help="A further name that clients reach it by.")
+@click.option("--allow-origin", "origins", multiple=True, metavar="URL", help="A site whose pages may talk to it.")
 @click.option("--toolset", metavar="NAME", help="Only tools of this toolset, or whose names match a glob.")
 @click.option("--user", metavar="ID", help="The user that calls are made for.")
 @click.option("--short-names", is_flag=True, help="Tools without their provider's name, where only one has the name.")
@@ -127,16 +52,19 @@ def command(
     path: str | None,
     token_env: str | None,
     names: tuple[str, ...],
+    origins: tuple[str, ...],
     toolset: str | None,
     user: str | None,
     short_names: bool,
 ) -> None:
     """Serve the tools to MCP clients, over stdin and stdout or over HTTP, until these close or Ctrl-C is pressed."""
     options = {"toolset": toolset, "user": user, "short_names": short_names}
-    web = {"--host": host, "--port": port, "--path": path, "--token-env": token_env, "--allow-host": names or None}
+    web: dict[str, object] = {"--host": host, "--port": port, "--path": path, "--token-env": token_env}
+    web |= {"--allow-host": names or None, "--allow-origin": origins or None}
     if not over_http and (useless := [name for name, value in web.items() if value is not None]):
         raise Ended(USAGE, f"{', '.join(useless)} mean{'s' * (len(useless) == 1)} something with --http only.")
-    place = Place(HOST if host is None else host, PORT if port is None else port, path or PATH, token_env, names)
+    where = HOST if host is None else host, PORT if port is None else port, path or PATH
+    place = Place(*where, token_env, names, origins)
     with _explained(), _quiet(), crashes_told():
         token = place.token if over_http else None
         runtime = given.remembering()
@@ -176,7 +104,8 @@ async def _over_http(runtime: Runtime, place: Place, token: str | None, how: dic
     with ExitStack() as closing, redirect_stdout(sys.stderr):  # what tools print is no part of our output
         for each in sockets:
             closing.enter_context(each)
-        await listen(app(runtime, path=place.path, token=token, hosts=place.hosts, **how), sockets, ready=ready)
+        served = app(runtime, path=place.path, token=token, hosts=place.hosts, origins=place.origins, **how)
+        await listen(served, sockets, ready=ready)
 
 
 def _served(runtime: Runtime, toolset: str | None) -> int:
@@ -230,14 +159,6 @@ def _repeated(options: dict[str, Any]) -> list[str]:
     return [*words, *(["--short-names"] if options["short_names"] else [])]
 
 
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
 def _tell(*lines: str) -> None:
     sys.stderr.write("".join(f"{line}\n" for line in lines))
     sys.stderr.flush()
@@ -247,11 +168,8 @@ def _tell(*lines: str) -> None:
 def _explained() -> Iterator[None]:
     """Why nothing could be served, as the end of the command."""
     try:
-        yield
-    except DefinitionError as error:
-        raise Ended(USAGE, shown(error)) from error
-    except StoreError as error:
-        raise Ended(USAGE, f"The store cannot be used: {shown(error)}") from error
+        with refusals():
+            yield
     except Unavailable as error:
         raise Ended(USAGE, f"The tools cannot be started: {error}") from error
     except ModuleNotFoundError as error:

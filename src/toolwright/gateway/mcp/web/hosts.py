@@ -25,7 +25,7 @@ ANY = "*"
 LONGEST = 100
 """Characters of a refused name that are told."""
 HOST_REFUSED = "A request for the host %s was refused (421). hosts= names those of this server, or --allow-host."
-ORIGIN_REFUSED = "A request from the origin %s was refused (403). origins= names those that may ask."
+ORIGIN_REFUSED = "A request from the origin %s was refused (403). origins= names those that may ask, or --allow-origin."
 _READ = [SESSION, "WWW-Authenticate"]
 """Headers of answers that a client has to see."""
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?P<port>:\d{1,5})?")
