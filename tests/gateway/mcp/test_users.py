@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from mcp import Client, MCPError
+from mcp_types import HEADER_MISMATCH, INVALID_PARAMS
 
 from tests.gateway.mcp.talking import ERAS, over_http, visiting
+from tests.gateway.mcp.web_peer import calling, listening
 from tests.providers.mcp.steady import Steady, described
 from toolwright import Runtime
 
@@ -80,3 +82,18 @@ async def test_what_everybody_is_told_is_asked_for_once(tmp_path):
             async with visiting(url, token=user) as client:
                 assert "steady__pid" in await names(client)
     assert behind.starts == 1
+
+
+async def test_a_call_of_another_user_s_tool_is_not_told_which_headers_that_wants(tmp_path):
+    behind = Steady(tmp_path / "steady")
+    schema = {"type": "object", "properties": {"customer": {"type": "string", "x-mcp-header": "Customer"}}}
+    behind.offer(described("pid", inputSchema=schema))
+    async with listening(Runtime(behind.provider(env=variables)), token=lambda shown: shown) as site:
+        _, annas, eves = [
+            await site.ask(calling("steady__pid", ("Authorization", f"Bearer {user}"), customer="acme"))
+            for user in ("anna", "anna", "eve")
+        ]
+
+    assert annas.error == HEADER_MISMATCH
+    assert eves.error == INVALID_PARAMS
+    assert eves.json["error"]["message"] == "Unknown tool: steady__pid."
