@@ -11,7 +11,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp_types import HEADER_MISMATCH, INVALID_PARAMS
 
-from tests.gateway.mcp.talking import ERAS, over_http, visiting
+from tests.gateway.mcp.talking import ERAS, over_http, visiting, within
 from tests.gateway.mcp.web_peer import calling, listening
 from tests.providers.mcp.steady import Steady, described
 from toolwright import Runtime
@@ -73,6 +73,16 @@ async def test_a_user_who_is_not_let_in_is_shown_nothing_and_harms_nobody(tmp_pa
             assert await names(anna) == ["steady__pid", "steady__effect"]
         assert await names(eve) == []
     assert behind.starts == 1  # for anna
+
+
+async def test_a_server_that_does_not_come_up_is_waited_for_once_and_not_at_each_request(tmp_path):
+    behind = Steady(tmp_path / "steady")
+    behind.say("deaf")
+    runtime = Runtime(behind.provider(env=variables, start_timeout=0.5))
+    async with over_http(runtime, token=lambda shown: shown) as url, visiting(url, token="anna") as anna:
+        assert await names(anna) == []
+        async with within(4):
+            assert [await names(anna) for _ in range(10)] == [[]] * 10
 
 
 async def test_what_everybody_is_told_is_asked_for_once(tmp_path):
