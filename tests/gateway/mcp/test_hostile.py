@@ -20,6 +20,7 @@ from tests.gateway.mcp.bare import eventually
 from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, line, message
 from tests.gateway.mcp.processes import INSIDE, on_a_port, piped
 from tests.gateway.mcp.web_peer import Connection, Site, calling, modern, request
+from toolwright.gateway.mcp.messages.allowance import ROOM
 
 toolwright = processes.toolwright  # a fixture
 LEFT = ("tasks", "descriptors", "children")
@@ -242,6 +243,21 @@ async def test_half_open_bodies_by_the_hundred_leave_room_for_others(site, chunk
             connection.writer.transport.abort()
 
     assert answers == [200] * 5
+
+
+async def test_bodies_that_all_but_end_take_no_more_room_than_there_is_for_them(site):
+    whole = request(b"x" * (4 << 20))
+    await site.ask(whole)  # from then on, memory that was let go of is used again where it fits, and not given back
+    before = (await told(site))["memory"]
+
+    left = [await site.connect() for _ in range(80)]
+    for connection in left:
+        await connection.send(whole[:-1])
+    taken = (await told(site))["memory"] - before
+    for connection in left:
+        connection.writer.transport.abort()
+
+    assert taken < ROOM + 2 * MEMORY
 
 
 @pytest.mark.parametrize("chunked", [False, True])

@@ -325,6 +325,24 @@ async def test_a_body_that_has_begun_to_come_makes_room_for_those_of_others(monk
     assert answers[1].error == BUSY
 
 
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_a_body_where_none_is_needed_takes_no_more_room_than_others(monkeypatch, method):
+    monkeypatch.setattr("toolwright.gateway.mcp.web.app.Admission", partial(Admission, room=100_000))
+    needless = request(b"x" * 70_000, method=method)
+    async with listening(echo) as site:
+        first = await begun(site, needless[:-1])
+        await site.ask(calling("echo"))
+        second = await begun(site, needless[:-1])
+        await site.ask(calling("echo"))
+        for each in (second, first):
+            await each.send(needless[-1:])
+        answers = [await second.answer(), await first.answer()]
+        for each in (first, second):
+            await each.close()
+
+    assert [each.status for each in answers] == [400, 503]
+
+
 async def test_over_a_pipe_requests_that_run_have_so_many_bytes_and_others_wait_for_their_turn():
     seen = asyncio.Event()
 

@@ -185,6 +185,22 @@ async def test_a_caller_who_leaves_before_it_knows_the_task_ends_it(patient):
             await mill.stopped.wait()
 
 
+async def test_a_caller_who_leaves_before_it_knows_the_task_leaves_room_for_the_next(monkeypatch, patient):
+    monkeypatch.setattr("toolwright.gateway.mcp.tasks.promises.MOST", 1)
+    left, must = Mill(), Mill("required", name="must")
+    must.may_end.set()
+    async with Runtime(left.tool, must.tool) as runtime:
+        server = gateway.mcp.server(runtime)
+        async with bare(server, WITH_TASKS) as client:
+            number, _ = await client.begin("tools/call", name="grind", arguments={})
+            await left.runs.wait()
+            await client.cancel(number)
+            await eventually(lambda: not len(server.tasks.runs) and not runtime.parts.ledger.promised)
+            made = await client.call("must")
+
+    assert made["resultType"] == "task"
+
+
 async def test_a_caller_who_leaves_once_it_knows_the_task_does_not_end_it():
     mill = Mill()
     async with Runtime(mill.tool) as runtime:

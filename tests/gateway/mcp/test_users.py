@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from mcp import Client, MCPError
+from mcp_types import HEADER_MISMATCH, INVALID_PARAMS
 
-from tests.gateway.mcp.talking import ERAS, over_http, visiting
+from tests.gateway.mcp.talking import ERAS, over_http, visiting, within
+from tests.gateway.mcp.web_peer import calling, listening
 from tests.providers.mcp.steady import Steady, described
 from toolwright import Runtime
 
@@ -73,6 +75,16 @@ async def test_a_user_who_is_not_let_in_is_shown_nothing_and_harms_nobody(tmp_pa
     assert behind.starts == 1  # for anna
 
 
+async def test_a_server_that_does_not_come_up_is_waited_for_once_and_not_at_each_request(tmp_path):
+    behind = Steady(tmp_path / "steady")
+    behind.say("deaf")
+    runtime = Runtime(behind.provider(env=variables, start_timeout=0.5))
+    async with over_http(runtime, token=lambda shown: shown) as url, visiting(url, token="anna") as anna:
+        assert await names(anna) == []
+        async with within(4):
+            assert [await names(anna) for _ in range(10)] == [[]] * 10
+
+
 async def test_what_everybody_is_told_is_asked_for_once(tmp_path):
     behind = Steady(tmp_path / "steady")
     async with over_http(Runtime(behind.provider()), token=lambda shown: shown) as url:
@@ -80,3 +92,18 @@ async def test_what_everybody_is_told_is_asked_for_once(tmp_path):
             async with visiting(url, token=user) as client:
                 assert "steady__pid" in await names(client)
     assert behind.starts == 1
+
+
+async def test_a_call_of_another_user_s_tool_is_not_told_which_headers_that_wants(tmp_path):
+    behind = Steady(tmp_path / "steady")
+    schema = {"type": "object", "properties": {"customer": {"type": "string", "x-mcp-header": "Customer"}}}
+    behind.offer(described("pid", inputSchema=schema))
+    async with listening(Runtime(behind.provider(env=variables)), token=lambda shown: shown) as site:
+        _, annas, eves = [
+            await site.ask(calling("steady__pid", ("Authorization", f"Bearer {user}"), customer="acme"))
+            for user in ("anna", "anna", "eve")
+        ]
+
+    assert annas.error == HEADER_MISMATCH
+    assert eves.error == INVALID_PARAMS
+    assert eves.json["error"]["message"] == "Unknown tool: steady__pid."

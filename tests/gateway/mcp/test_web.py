@@ -296,6 +296,23 @@ async def test_any_host_can_be_let_in():
     assert answer.status == 200
 
 
+@pytest.mark.parametrize("has_answer", [False, True], ids=["at once", "once it is refused"])
+async def test_a_body_that_is_nonsense_where_none_is_read_is_no_error_of_ours(has_answer, caplog):
+    head = request(b"", ("Transfer-Encoding", "chunked")).replace(b"Content-Length: 0\r\n", b"")
+    async with listening(add, token="secret") as site:
+        connection = await site.connect()
+        await connection.send(head if has_answer else head + b"ZZ\r\n")
+        answer = await connection.answer()
+        if has_answer:
+            await connection.send(b"ZZ\r\n")
+        ended = await connection.ends()
+        await connection.close()
+
+    assert answer.status == (401 if has_answer else 400)
+    assert ended
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
 async def test_other_paths_and_methods_are_told_apart():
     async with listening(add, path="/tools/mcp") as site:
         statuses = {

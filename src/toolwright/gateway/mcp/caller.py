@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mcp.server.auth.provider import AccessToken
     from mcp.server.context import ServerRequestContext
     from mcp_types import ClientCapabilities, InitializeRequestParams
 
@@ -54,9 +56,15 @@ def user_of(ctx: ServerRequestContext[Any, Any]) -> str | None:
 
 def user_in(scope: Mapping[str, Any]) -> str | None:
     """The same, where the library has not seen the request."""
-    if "user" not in scope:
-        return None
-    token = getattr(scope["user"], "access_token", None)
+    return _named(getattr(scope["user"], "access_token", None)) if "user" in scope else None
+
+
+def current_user() -> str | None:
+    """The same of the request that runs, where the library does not say which one that is."""
+    return _named(get_access_token())
+
+
+def _named(token: AccessToken | None) -> str | None:
     return None if token is None else token.subject or token.client_id
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from toolwright.gateway.mcp.caller import user_of
+from toolwright.gateway.mcp.caller import current_user, user_of
 from toolwright.gateway.mcp.pages import Pages
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class Tools:
         return {"resultType": "complete", "tools": shown, **rest}
 
     def schema(self, name: str) -> dict[str, Any] | None:
-        """The schema that the headers of a call are checked against."""
-        found = self._served.offered.get(name)
+        """The schema that the headers of a call are checked against; none for a tool that is not the caller's."""
+        found = self._served.find(name, current_user())
         return None if found is None else found.entry["inputSchema"]
 
 

@@ -39,6 +39,8 @@ class Connection:
     def __init__(self, name: str, route: Route, who: Who, options: Options, heard: Heard) -> None:
         self.name, self.who = name, who
         self.state: State = "idle"
+        self._since = _now()
+        """When it came to be so."""
         self.trouble: Trouble | None = None
         """What went wrong last, until all is well again."""
         self.story = ""
@@ -64,6 +66,11 @@ class Connection:
     def busy(self) -> bool:
         """Whether somebody waits for it."""
         return bool(self._queue) or self.state == "starting" or bool(self.requests)
+
+    @property
+    def starting_for(self) -> float:
+        """Seconds for which the server has been starting."""
+        return _now() - self._since if self.state == "starting" else 0.0
 
     @property
     def requests(self) -> list[Request]:
@@ -242,7 +249,8 @@ class Connection:
             request.tell(self.unavailable())
 
     def _turn(self, state: State) -> None:
-        self.state = state
+        if state != self.state:
+            self.state, self._since = state, _now()
         self._turned.set()
 
 

@@ -87,10 +87,10 @@ class Server(Provider):
         starting.persistent = True
         await self._in_time(starting.started())
 
-    async def _in_time(self, starting: Awaitable[object]) -> None:
+    async def _in_time(self, starting: Awaitable[object], *, waited: float = 0.0) -> None:
         limit = None if self.options.start_timeout is None else float(self.options.start_timeout)
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(None if limit is None else max(0.0, limit - waited)):
                 await starting
         except TimeoutError:
             told = await self.route.explain()
@@ -119,7 +119,7 @@ class Server(Provider):
         connection = self.sessions.of(self.sessions.who(who))
         if connection.state == "waiting":
             raise connection.unavailable()
-        await self._in_time(connection.relist())
+        await self._in_time(connection.relist(), waited=connection.starting_for)
 
     async def meet(self, who: Principal) -> bool:
         """Ask in somebody's name what is offered to them, unless that is known; whether anything was asked."""

@@ -99,7 +99,7 @@ class Tasks:
                 await asyncio.wait({running}, timeout=AT_ONCE / 10)  # a task is told of once it can be found
         except asyncio.CancelledError:
             running.cancel()
-            _ = self._served.runtime.parts.reaper.own(scope.cancel(call_id))  # nobody would ever know of it
+            _ = self._served.runtime.parts.reaper.own(self._undone(scope, call_id, running))
             raise
         ended = running.result() if running.done() and not running.cancelled() else None
         if ended is not None and not isinstance(ended, Pending) and not (is_required and standing):
@@ -111,6 +111,12 @@ class Tasks:
         if standing is None:
             raise MCPError(INTERNAL_ERROR, "The call could not be remembered.")
         return await self.made(caller, standing)
+
+    async def _undone(self, scope: Scope, call_id: str, running: Run) -> None:
+        """End a task that nobody would ever know of, and remember nothing of it."""
+        await scope.cancel(call_id)
+        await asyncio.wait({running})
+        await self.promises.drop(call_id)
 
     async def made(self, caller: Caller, standing: Standing) -> dict[str, Any]:
         """The task that stands for a call, as it is when it is first told of."""

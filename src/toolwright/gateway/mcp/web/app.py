@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from starlette.applications import Starlette
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.responses import JSONResponse
@@ -61,7 +62,7 @@ def app(
     # The library need not look at hosts and origins: `Hosts` has done so, for every path and session.
     sessions = OwnedSessions(made, session_idle_timeout=IDLE, max_sessions=SESSIONS)
     short.sessions.library = sessions
-    bodies = Bodies(sessions.handle_request, Admission(), short, leave)
+    bodies = Bodies(AuthContextMiddleware(sessions.handle_request), Admission(), short, leave)
     inner: ASGIApp = bodies
     if token is not None:
         inner = Guarded(inner, token)

@@ -43,32 +43,37 @@ class Arriving:
         return body if come["type"] == "http.request" else None
 
     async def _rest(self, begun: bytes, user: str | None, receive: Receive) -> bytes | None:
-        key, body = object(), bytearray(begun)
-        self._parts[key] = user, body
+        key = object()
+        self._parts[key] = user, bytearray()
         try:
-            while len(body) <= LARGEST:
+            self._add(key, begun)
+            while True:
                 self._make_room(user)
                 come = await receive()
-                if key not in self._parts:
-                    raise Crowded
                 if come["type"] != "http.request":
                     return None
-                body += come.get("body", b"")
-                if not come.get("more_body") and len(body) <= LARGEST:
-                    return bytes(body)
-            raise TooLarge
+                self._add(key, come.get("body", b""))
+                if not come.get("more_body"):
+                    return bytes(self._parts[key][1])
         finally:
             self._parts.pop(key, None)
 
+    def _add(self, key: object, more: bytes) -> None:
+        if key not in self._parts:
+            raise Crowded
+        _, body = self._parts[key]
+        body += more
+        if len(body) > LARGEST:
+            raise TooLarge
+
     def _make_room(self, user: str | None) -> None:
-        theirs = [(key, body) for key, (whose, body) in self._parts.items() if whose == user]
-        taken = sum(len(body) for _, body in theirs)
-        for key, body in theirs:
+        sizes = {key: len(body) for key, (whose, body) in self._parts.items() if whose == user}
+        taken = sum(sizes.values())
+        for key, size in sizes.items():
             if taken <= self._room:
                 break
-            taken -= len(body)
-            del self._parts[key]
-            body.clear()  # now, and not when the next of its bytes comes
+            taken -= size
+            del self._parts[key]  # which nobody else holds: emptied only, it would keep a place that nothing else fits
 
 
 def header(scope: Scope, asked: bytes) -> bytes | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mcp.server.transport_security import RequestBodyLimitMiddleware
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_NAME_HEADER, MCP_PROTOCOL_VERSION_HEADER, decode_header_value
 from mcp_types import HEADER_MISMATCH, INVALID_REQUEST, JSONRPCNotification, JSONRPCRequest
@@ -13,7 +12,6 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from toolwright.gateway.mcp.caller import user_in
-from toolwright.gateway.mcp.messages.allowance import LARGEST
 from toolwright.gateway.mcp.messages.bulk import too_bulky, weight
 from toolwright.gateway.mcp.messages.frames import Wrong, read, write
 from toolwright.gateway.mcp.web.admission import busy
@@ -38,7 +36,6 @@ class Bodies:
 
     def __init__(self, app: ASGIApp, admission: Admission, short: Short, leave: Leave) -> None:
         self._app, self._admission, self._short, self._leave = app, admission, short, leave
-        self._others = RequestBodyLimitMiddleware(app, LARGEST)
         self._running: set[tuple[str | None, str, object]] = set()
         """Whose they are, of which session, and under which id."""
         self._parting: set[str] = set()
@@ -49,9 +46,6 @@ class Bodies:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it: 400, 413 where it is too large, or 503 where its user has no room for it."""
-        if scope["method"] != "POST":
-            await (self._part if scope["method"] == "DELETE" else self._others)(_from_the_start(scope), receive, send)
-            return
         try:
             body = await self._admission.arriving.whole(scope, receive)
         except TooLarge:
@@ -63,11 +57,14 @@ class Bodies:
                 await self._whole(body, scope, receive, send)
 
     async def _whole(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        if (hold := self._admission.hold(scope, weight(body))) is None:
+        if scope["method"] != "POST":
+            served = self._part if scope["method"] == "DELETE" else self._app
+            await served(_from_the_start(scope), _again(b"", receive), send)
+        elif (hold := self._admission.hold(scope, weight(body))) is None:
             await busy()(scope, receive, send)
-            return
-        with hold:
-            await self._message(body, scope, receive, send)
+        else:
+            with hold:
+                await self._message(body, scope, receive, send)
 
     async def _message(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         if header(scope, _VERSION) in _OLDER:
@@ -115,12 +112,12 @@ class Bodies:
         """End a session, once all that is on its way in it has arrived or is answered."""
         session = _session(scope)
         if session is None or session in self._parting or self._short.sessions.find(session, scope) is None:
-            await self._others(scope, receive, send)
+            await self._app(scope, receive, send)
             return
         self._parting.add(session)
         try:
             await self._leave.part(session, self)
-            await self._others(scope, receive, send)
+            await self._app(scope, receive, send)
         finally:
             self._parting.discard(session)
 

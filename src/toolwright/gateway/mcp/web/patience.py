@@ -153,6 +153,16 @@ class Patient(H11Protocol):
             states = self.conn.states.values()
             self._is_free = set(states) == {h11.IDLE} and self.conn.trailing_data == (b"", False)
 
+    def send_400_response(self, msg: str) -> None:
+        """What comes is no request: say so where no answer has begun, and let nobody go on with one."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+        if self.cycle and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
     def _rest(self) -> None:
         """Whoever has been served goes to the end of the line of those that make room."""
         self._rested = self.loop.time()
