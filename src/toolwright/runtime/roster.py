@@ -159,18 +159,22 @@ class Roster:
         if namespace in knowing & self._parts.left_out.keys() and _is_named(who):
             await self.refresh((namespace,), who)
 
-    async def meet(self, who: Principal) -> None:
-        """Ask in a user's name what is offered to that user alone; whoever is away is passed over."""
+    async def meet(self, who: Principal) -> dict[str, str]:
+        """Ask in a user's name what is offered to that user alone; gives the namespaces that did not say, and why."""
         knowing = [each for each in self._parts.providers if each.knows_users] if _is_named(who) else []
-        if knowing:
-            await asyncio.gather(*(self._meet(each, who) for each in knowing))
+        if not knowing:
+            return {}
+        reasons = await asyncio.gather(*(self._meet(each, who) for each in knowing))
+        return {each.namespace: why for each, why in zip(knowing, reasons, strict=True) if why}
 
-    async def _meet(self, provider: Provider, who: Principal) -> None:
+    async def _meet(self, provider: Provider, who: Principal) -> str:
         try:
             if await provider.meet(who):
                 await self._take(provider)
         except ToolError as error:
             log.info("%s tells %s nothing: %s", provider.namespace, who.user or who.session, error)
+            return self._parts.redact(str(error)) if self._parts.redact else str(error)
+        return ""
 
     def _of(self, namespaces: tuple[str, ...]) -> list[Provider]:
         known = [each.namespace for each in self._parts.providers]

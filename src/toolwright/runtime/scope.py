@@ -235,9 +235,12 @@ class Scope:
         theirs = ((each.name, each.tool.name, each.provider) for each in self.catalogue)
         return frozenset(name for name, own, by in theirs if by is not None and by.hides_from(self.principal, own))
 
-    async def meet(self) -> None:
-        """Ask providers what they offer this user alone, where that is not known yet; `describe` cannot ask."""
-        await self.parts.roster.meet(self.principal)
+    async def meet(self) -> dict[str, str]:
+        """Ask providers what they offer this user alone, where that is not known yet; `describe` cannot ask.
+
+        Gives the namespaces of those that did not say, each with the reason.
+        """
+        return await self.parts.roster.meet(self.principal)
 
     async def refresh(self, *namespaces: str) -> None:
         """Ask providers again what they offer: those of the given namespaces, or all. Raises for one that is away.

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, ElicitResult
 
+from toolwright.core.names import SEPARATOR
 from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.gateway.mcp.asking import asked
 from toolwright.gateway.mcp.caller import Caller, caller_of
 from toolwright.gateway.mcp.older import fitting
 from toolwright.gateway.mcp.progress import following
 from toolwright.gateway.mcp.questions import TOO_LATE, Answers, Question, answer, question_of
-from toolwright.gateway.mcp.result import result_of
+from toolwright.gateway.mcp.result import legible, result_of
 from toolwright.gateway.mcp.served import Offered, Served
 from toolwright.gateway.mcp.state import State, mark_of
 from toolwright.runtime.invocation import Invocation
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from toolwright.runtime.scope import Scope
     from toolwright.runtime.standing import Standing
 
+LONGEST = 500
+"""Characters of why a provider did not say what it offers."""
 ROUNDS = 100
 """How often a person is asked within one request."""
 
@@ -53,12 +56,14 @@ class Calls:
     async def _found(self, name: str, user: str | None) -> Offered:
         """The tool of that name; a user of whom nothing is known yet may be offered more than others."""
         served = self._served
-        if (offered := served.find(name, user)) is None:
-            await served.meet(user)
-            offered = served.find(name, user)
-        if offered is None:
-            raise MCPError(INVALID_PARAMS, f"Unknown tool: {name[:100]}.{served.nearest(name, user)}")
-        return offered
+        if (offered := served.find(name, user)) is not None:
+            return offered
+        away = await served.meet(user)
+        if (offered := served.find(name, user)) is not None:
+            return offered
+        by = name.partition(SEPARATOR)[0]
+        why = f" {by} did not say what it offers: {legible(away[by])[:LONGEST]}" if by in away else ""
+        raise MCPError(INVALID_PARAMS, f"Unknown tool: {name[:100]}.{served.nearest(name, user)}{why}")
 
     async def after(
         self, ctx: Any, caller: Caller, offered: Offered, arguments: dict[str, Any] | None, outcome: Outcome

@@ -128,9 +128,9 @@ class Served:
         """Those of every user; whose they are is looked at for each request."""
         return self.runtime.catalogue.describe("mcp", toolset=toolset, workspace=self.runtime.parts.workspace)
 
-    async def meet(self, user: str | None) -> None:
-        """Get to know what is offered to a user alone, where that is not known yet."""
-        await self.scope(user or self.options.user).meet()
+    async def meet(self, user: str | None) -> dict[str, str]:
+        """Get to know what is offered to a user alone, where that is not known yet; who did not say, and why."""
+        return await self.scope(user or self.options.user).meet()
 
     def shown(self, user: str | None) -> dict[str, Offered]:
         """Every tool that a user's model may see."""

@@ -47,7 +47,7 @@ def _take() -> None:
 
 
 def _give_back() -> None:
-    for each, handler in _before.items():
+    for each, handler in list(_before.items()):  # a signal may come in the middle
         if signal.getsignal(each) is _heard:  # unless somebody has put one there since
             signal.signal(each, handler)
     _before.clear()
