@@ -128,6 +128,17 @@ async def test_a_server_that_dies_at_its_start_is_told_of_once_with_its_last_wor
     assert report.error.count(how) == 1
 
 
+@pytest.mark.parametrize("said", ["Authorization: Bearer {}", "the token: '{}' is old", '{{"apiKey": "{}"}}', "Bearer {}"])
+async def test_the_last_words_of_a_server_give_no_secret_away(said: str) -> None:
+    provider = mcp.stdio("sh", "-c", 'echo "$SAID" >&2; exit 1', env={"SAID": said.format("hunter2")}, manifest=False)
+
+    async with Runtime(provider) as runtime:
+        told = runtime.instructions()
+
+    assert "It last wrote: " in told
+    assert "hunter2" not in told
+
+
 async def test_a_server_that_comes_up_later_joins_by_itself(server: Steady, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff, "DELAYS", (0.0, 0.05))
     server.say("down")

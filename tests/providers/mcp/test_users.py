@@ -213,3 +213,24 @@ async def test_a_broken_server_is_not_started_by_every_call_of_a_user(
     assert {outcome.code for outcome in outcomes if isinstance(outcome, Failed)} == {"not_found"}
     assert "It is tried again in" in outcomes[-1].text
     assert server.starts == 2  # as nobody, and as anna
+
+
+async def test_a_user_is_told_the_last_words_of_that_user_s_own_process(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "toolwright.mcp")
+    slow = mcp.stdio(
+        "sh", "-c", "echo Hello >&2; echo $NAME is no one by token: $NAME-secret >&2; exec sleep 60",
+        namespace="slow", manifest=False, start_timeout=0.2, env=lambda who: {"NAME": {"anna": "A", "ben": "B"}[who.user]},
+    )  # fmt: skip
+    async with Runtime(slow) as runtime:
+        scopes = [runtime.scope(user=user) for user in ("anna", "ben")]
+        await asyncio.gather(*(scope.meet() for scope in scopes))
+        await until(lambda: all(f"{name}-secret" in caplog.text for name in "AB"))  # which only people read
+        told = [await refused(scope) for scope in scopes]
+    for name, each in zip("AB", told, strict=True):
+        assert each.endswith(f"is not up after 0.2 s. It last wrote: {name} is no one by token: ***")
+
+
+async def refused(scope: Any) -> str:
+    with pytest.raises(Unavailable) as caught:
+        await scope.refresh("slow")
+    return str(caught.value)

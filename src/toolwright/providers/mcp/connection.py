@@ -70,6 +70,11 @@ class Connection:
         """The calls that the server works on, or waits with for somebody's answer."""
         return list(self._life.requests) if self._life is not None else []
 
+    @property
+    def gist(self) -> str:
+        """What is known of a server that does not come up, in words that a model may read."""
+        return " ".join(self._life.gist()) if self._life is not None else ""
+
     # For callers
 
     def submit(self, request: Request) -> None:

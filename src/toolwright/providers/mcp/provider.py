@@ -85,16 +85,15 @@ class Server(Provider):
         await loaded()
         starting = self.sessions.of(EVERYONE)
         starting.persistent = True
-        await self._in_time(starting.started())
+        await self._in_time(starting, starting.started())
 
-    async def _in_time(self, starting: Awaitable[object]) -> None:
+    async def _in_time(self, connection: Connection, coming: Awaitable[object]) -> None:
         limit = None if self.options.start_timeout is None else float(self.options.start_timeout)
         try:
             async with asyncio.timeout(limit):
-                await starting
+                await coming
         except TimeoutError:
-            told = await self.route.explain()
-            raise Unavailable(f"{self.route.label} is not up after {limit:g} s. {told}".strip()) from None
+            raise Unavailable(f"{self.route.label} is not up after {limit:g} s. {connection.gist}".strip()) from None
 
     async def stop(self) -> None:
         """Leave every connection, once no runtime uses it any more."""
@@ -119,7 +118,7 @@ class Server(Provider):
         connection = self.sessions.of(self.sessions.who(who))
         if connection.state == "waiting":
             raise connection.unavailable()
-        await self._in_time(connection.relist())
+        await self._in_time(connection, connection.relist())
 
     async def meet(self, who: Principal) -> bool:
         """Ask in somebody's name what is offered to them, unless that is known; whether anything was asked."""

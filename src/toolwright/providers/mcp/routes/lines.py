@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from anyio import CancelScope
 
 from toolwright.providers.mcp.plain import LIGHT
-from toolwright.providers.mcp.routes.label import masked
+from toolwright.providers.mcp.routes.label import masked_line
 from toolwright.providers.mcp.routes.route import Ended, Who
 from toolwright.providers.mcp.routes.stderr import Stderr
 from toolwright.providers.mcp.routes.wire import Reading, TooLarge, Wire, Writing
@@ -111,7 +111,7 @@ class Spoken:
 
     @property
     def _last_line(self) -> str:
-        return f"It last wrote: {_shown(self._stderr.lines[-1])}" if self._stderr.lines else ""
+        return f"It last wrote: {masked_line(self._stderr.lines[-1])}" if self._stderr.lines else ""
 
     @property
     def _how(self) -> str:
@@ -190,8 +190,3 @@ class Lines:
         await stdin.drain()
         stdin.write(frame.encode() + b"\n")
         await stdin.drain()
-
-
-def _shown(line: str) -> str:
-    """What a server complains of may name the key that does not fit."""
-    return " ".join(masked(line.split()))
