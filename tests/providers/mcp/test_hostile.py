@@ -23,7 +23,7 @@ from toolwright import Done, Failed, Pending, Unavailable, mcp
 from toolwright.core.events import CallProgress
 from toolwright.providers.mcp import health, life
 from toolwright.providers.mcp import listed as listing
-from toolwright.providers.mcp.weir import MANY
+from toolwright.providers.mcp.weir import MANY, OPEN
 
 
 def message(**fields: Any) -> str:
@@ -347,6 +347,12 @@ async def test_a_thousand_questions_without_a_call_are_shown_to_nobody(tmp_path:
         assert await scene.well()
         assert all("error" in each for each in scene.heard)
         assert len(scene.heard) < 1_000  # so many within a second, and a slow machine may take several
+
+
+async def test_requests_that_a_server_takes_back_leave_room_for_others(tmp_path: Path) -> None:
+    taken_back = "".join(message(id=n, method="ping") + notice("cancelled", requestId=n) for n in range(OPEN))
+    async with beside(tmp_path, said={"answer": [{"say": message(id="$OTHER", result=said("heard"))}]}) as scene:
+        assert await scene.bad(taken_back + message(id="last", method="ping")) == Done("heard")
 
 
 async def test_a_server_that_insists_on_what_nobody_can_give_is_given_up(tmp_path: Path) -> None:
