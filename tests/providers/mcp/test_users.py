@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,14 @@ from mcp.server.auth.provider import AccessToken
 
 from tests.outgoing.server import only_loopback
 from tests.providers.mcp.authority import Authority, browser, running
-from tests.providers.mcp.steady import Steady, described, until
+from tests.providers.mcp.steady import Steady, described, replace, until
 from toolwright import Done, Failed, Runtime, Unavailable, filtered, mcp
 from toolwright.outgoing.settings import Settings
 from toolwright.providers.mcp import Server, backoff
 from toolwright.providers.mcp.auth.login import log_in
 from toolwright.providers.mcp.routes.web import Http
 
+FICKLE = Path(__file__).parent / "peers" / "fickle.py"
 HERE = Settings(allow_private=["127.0.0.1"])
 TOKENS = {"anna": "token-of-anna", "ben": "token-of-ben", "eve": "token-of-nobody"}
 
@@ -184,6 +187,27 @@ async def test_what_is_listed_without_a_user_after_all_is_everybody_s(
         server.offer(described("pid"))
         await runtime.refresh()
         assert [names(runtime.scope(user=user)) for user in (None, "anna", "ben")] == [["steady__pid"]] * 3
+
+
+def told_apart(folder: Path, lists: dict[str, Any], **options: Any) -> Server:
+    """A server that tells each user something else, and nobody anything."""
+    for user, tools in lists.items():
+        replace(folder / user, json.dumps({"tools": tools, "instructions": f"For {user}."}))
+    command = ("sh", "-c", 'exec "$0" -I -S "$1" "$STATE"', sys.executable, str(FICKLE))
+    given = {"namespace": "apart", "manifest": False, **options}
+    return mcp.stdio(*command, env=lambda who: {"STATE": str(folder / who.user)}, **given)
+
+
+async def test_of_two_users_who_are_first_at_once_one_is_and_the_other_changes_nothing(tmp_path: Path) -> None:
+    many = [described(f"tool_{n}") for n in range(1_000)]  # so that the second is there before the first is taken
+    server = told_apart(tmp_path, {"anna": [*many, described("of_anna")], "ben": [*many, described("of_ben")]})
+    async with Runtime(server) as runtime:
+        users = [runtime.scope(user=user) for user in ("anna", "ben")]
+        await asyncio.gather(*(user.meet() for user in users))
+        told = [user.instructions() for user in users]
+        own = [name for user in users for name in names(user) if "of_" in name]
+    assert sorted(told) in (["", "## apart\nFor anna."], ["", "## apart\nFor ben."])  # and nothing is held back
+    assert len(own) == 1
 
 
 async def test_one_user_s_list_is_not_kept_for_the_next_program(server: Steady, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -59,16 +59,25 @@ class Offer:
         return self._manifest is not None
 
     async def take(
-        self, manifest: Manifest, *, source: Who | None = None, keep: bool = True, live: bool = True
+        self,
+        manifest: Manifest,
+        *,
+        source: Who | None = None,
+        due: Callable[[], bool] | None = None,
+        keep: bool = True,
+        live: bool = True,
     ) -> bool:
         """What the server says; whether that is something else than before.
 
         Args:
             source: to whom it says so, where that is not the same as before.
+            due: whether it is to be taken, asked when those before it have been.
             keep: whether it is kept for the next time.
             live: whether it says so now: what it said earlier is shown, but not pinned.
         """
         async with self._turn():  # a connection that comes up tells of it, and so does whoever waited for that
+            if due is not None and not due():
+                return False
             if keep and self._manifests is not None and self._manifest != manifest:
                 await asyncio.to_thread(self._manifests.save, self._identity, manifest)
             built = copy(self)  # beside the loop: thousands of tools take seconds

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from math import inf
 from time import monotonic
@@ -152,9 +153,10 @@ class Server(Provider):
 
     async def _heard(self, connection: Connection, manifest: Manifest) -> None:
         """A connection came up, or its server said that its tools changed."""
-        connection.persistent = False
-        if self._sharing.may_set(connection.who):
-            if await self._offer.take(manifest, source=connection.who, keep=connection.who == EVERYONE):
+        connection.persistent, who = False, connection.who
+        due = partial(self._sharing.may_set, who)
+        if due():
+            if await self._offer.take(manifest, source=who, due=due, keep=who == EVERYONE):
                 self.changed()
         elif not self._offer.says(manifest):
             self._ask_again()
