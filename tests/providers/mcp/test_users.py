@@ -210,6 +210,17 @@ async def test_of_two_users_who_are_first_at_once_one_is_and_the_other_changes_n
     assert len(own) == 1
 
 
+async def test_a_user_s_next_session_is_shown_what_that_session_is_told(tmp_path: Path) -> None:
+    server = told_apart(tmp_path, {"anna": [described("old")]}, per="session")
+    async with Runtime(server) as runtime:
+        first, second = (runtime.scope(user="anna", session=session) for session in "12")
+        await first.meet()
+        told_apart(tmp_path, {"anna": [described("new")]})
+        await second.refresh()
+        assert names(second) == ["apart__new"]
+        assert (await second.call("apart__new")).ok
+
+
 async def test_one_user_s_list_is_not_kept_for_the_next_program(server: Steady, tmp_path: Path) -> None:
     kept = str(tmp_path / "kept")
     async with Runtime(server.provider(env=variables, manifest=kept)) as runtime:
