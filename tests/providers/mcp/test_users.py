@@ -221,6 +221,18 @@ async def test_a_user_s_next_session_is_shown_what_that_session_is_told(tmp_path
         assert (await second.call("apart__new")).ok
 
 
+async def test_what_one_user_was_told_and_is_pinned_is_told_no_other(tmp_path: Path) -> None:
+    lists = {user: [described("find", f"For {user}.")] for user in ("anna", "ben")}
+    for user in lists:
+        async with Runtime(told_apart(tmp_path, lists, lock=tmp_path / "toolwright.lock")) as runtime:
+            scope = runtime.scope(user=user)
+            await scope.meet()
+            told, shown = scope.instructions(), scope.describe("mcp")
+    assert "Instructions of it are held back" in told
+    assert "find is held back" in told
+    assert "anna" not in f"{told}{shown}"
+
+
 async def test_one_user_s_list_is_not_kept_for_the_next_program(server: Steady, tmp_path: Path) -> None:
     kept = str(tmp_path / "kept")
     async with Runtime(server.provider(env=variables, manifest=kept)) as runtime:

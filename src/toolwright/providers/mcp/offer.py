@@ -81,8 +81,9 @@ class Offer:
             if keep and self._manifests is not None and self._manifest != manifest:
                 await asyncio.to_thread(self._manifests.save, self._identity, manifest)
             built = copy(self)  # beside the loop: thousands of tools take seconds
+            built.source = self.source if source is None else source
             changed = await asyncio.to_thread(built._look, manifest, live)
-            self._live, self.source = live, self.source if source is None else source
+            self._live, self.source = live, built.source
             if changed:
                 vars(self).update({name: vars(built)[name] for name in _BUILT})
             return changed
@@ -152,7 +153,8 @@ class Offer:
         if (change := self._held.get(wire)) is None:
             return definition
         old = change.old if change.tool is not None else change.old["tools"].get(wire)
-        return old or {"name": wire, "inputSchema": {"type": "object"}}
+        theirs = self.source != EVERYONE  # what was accepted may have been told another user
+        return {"name": wire, "inputSchema": {"type": "object"}} if theirs or not old else old
 
     def _add(self, definition: Mapping[str, Any], name: str | None, place: str) -> None:
         from toolwright.providers.mcp.definition import Unusable, tool_of
