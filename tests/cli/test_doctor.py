@@ -184,7 +184,6 @@ def test_a_server_that_ends_is_told_of_once(doctor, does, more):
     assert told(found, "server broken")[1].count("exit code 3") == 1
 
 
-
 def test_tools_of_a_server_are_counted_as_they_are_listed(doctor, run, tmp_path):
     also = '[TOLD, {**TOLD, "name": "later", "execution": {"taskSupport": "required"}}]'
     (tmp_path / "own.py").write_text(SERVER.read_text().replace("[TOLD]", also))

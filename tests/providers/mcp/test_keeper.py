@@ -128,7 +128,9 @@ async def test_a_server_that_dies_at_its_start_is_told_of_once_with_its_last_wor
     assert report.error.count(how) == 1
 
 
-@pytest.mark.parametrize("said", ["Authorization: Bearer {}", "the token: '{}' is old", '{{"apiKey": "{}"}}', "Bearer {}"])
+@pytest.mark.parametrize(
+    "said", ["Authorization: Bearer {}", "the token: '{}' is old", '{{"apiKey": "{}"}}', "Bearer {}"]
+)
 async def test_the_last_words_of_a_server_give_no_secret_away(said: str) -> None:
     provider = mcp.stdio("sh", "-c", 'echo "$SAID" >&2; exit 1', env={"SAID": said.format("hunter2")}, manifest=False)
 

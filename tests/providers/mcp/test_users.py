@@ -266,7 +266,7 @@ async def test_a_user_is_told_the_last_words_of_that_user_s_own_process(caplog: 
     caplog.set_level("INFO", "toolwright.mcp")
     slow = mcp.stdio(
         "sh", "-c", "echo Hello >&2; echo $NAME is no one by token: $NAME-secret >&2; exec sleep 60",
-        namespace="slow", manifest=False, start_timeout=0.2, env=lambda who: {"NAME": {"anna": "A", "ben": "B"}[who.user]},
+        namespace="slow", manifest=False, start_timeout=0.2, env=lambda who: {"NAME": who.user[0].upper()},
     )  # fmt: skip
     async with Runtime(slow) as runtime:
         scopes = [runtime.scope(user=user) for user in ("anna", "ben")]

@@ -65,6 +65,8 @@ class Server(Provider):
     def __init__(self, route: Route, options: Options) -> None:
         self.route, self.options = route, options
         self.namespace = route.namespace = options.namespace or route.namespace
+        self.written_as = self.namespace
+        """What it is called in the file that it was read from."""
         self.required, self.queue = options.required, options.queue
         self.timeout = inf if options.total is None else float(options.total)
         self.cache = None if options.cache is None else float(options.cache)

@@ -119,4 +119,6 @@ def server_of(entry: Entry, variables: Variables, where: str = "", **options: An
     for name in ("lock", "manifest"):
         if isinstance(given.get(name), str):
             given[name] = variables.path(given[name])
-    return Server(route_of(entry, variables, where), Options.of(given))
+    server = Server(route_of(entry, variables, where), Options.of(given))
+    server.written_as = entry.name
+    return server
