@@ -210,6 +210,13 @@ async def test_of_two_users_who_are_first_at_once_one_is_and_the_other_changes_n
     assert len(own) == 1
 
 
+async def test_a_user_who_is_told_something_else_is_served_where_there_is_room_for_one(tmp_path: Path) -> None:
+    lists = {user: [described("find", f"For {user}.")] for user in ("anna", "ben")}
+    async with Runtime(told_apart(tmp_path, lists, sessions=1)) as runtime:
+        for user in lists:
+            assert (await runtime.scope(user=user).call("apart__find")).unwrap() == "done"
+
+
 async def test_a_user_s_next_session_is_shown_what_that_session_is_told(tmp_path: Path) -> None:
     server = told_apart(tmp_path, {"anna": [described("old")]}, per="session")
     async with Runtime(server) as runtime:

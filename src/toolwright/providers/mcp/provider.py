@@ -165,7 +165,10 @@ class Server(Provider):
 
     def _ask_again(self) -> None:
         """What one user is offered is no other's to see; but it tells that something may have changed for all."""
-        lister = self.sessions.of(EVERYONE)
+        try:
+            lister = self.sessions.of(EVERYONE)
+        except NotStarted:  # there is no room; whoever was told this needs none of it
+            return
         if lister.state == "idle" and not self._asking:
             task = asyncio.get_running_loop().create_task(self._listed(lister), name=f"mcp: {self.namespace} tools")
             self._asking.add(task)
