@@ -215,6 +215,13 @@ async def test_a_server_that_hangs_before_it_is_up_is_left_out(tmp_path: Path, m
         assert (await scene.well()) is False
 
 
+async def test_a_server_that_we_end_is_not_said_to_have_ended(tmp_path: Path) -> None:
+    refusal = message(id="$ID", error={"code": -32000, "message": "no list today"})
+    async with beside(tmp_path, said={"tools/list": [{"say": refusal}]}) as scene:
+        assert "No list today." in scene.runtime.instructions()
+        assert "It ended with" not in scene.runtime.instructions()
+
+
 async def test_a_server_that_hangs_at_a_call_and_at_the_end_is_ended(tmp_path: Path) -> None:
     async with beside(tmp_path, timeout=0.3) as scene:
         assert (await scene.bad(do("cling"), do("hang"))).code == "timed_out"

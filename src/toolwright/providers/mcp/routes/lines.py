@@ -44,6 +44,8 @@ class Spoken:
         self._child: Child | None = None
         self._stderr = Stderr(route.log)
         self._code: int | None = None
+        self._went = False
+        """Whether it went by itself."""
 
     async def __aenter__(self) -> tuple[Reading, Writing]:
         route, surroundings = self._route, await self._route.surroundings(self._who)
@@ -94,6 +96,7 @@ class Spoken:
 
     async def last_words(self) -> str:
         """Why the server has gone, as far as it can be known within a moment."""
+        self._went = True
         await self._exit_code(_PARTING)
         if self._code is not None:
             await self._read_rest()
@@ -118,8 +121,8 @@ class Spoken:
         return "" if self._code is None else f"It ended with {_code(self._code)}."
 
     def gist(self) -> list[str]:
-        """How it ended, and what it wrote last, each in a sentence that a model may read."""
-        return [each for each in (self._how, self._last_line) if each]
+        """How it ended, if by itself, and what it wrote last, each in a sentence that a model may read."""
+        return [each for each in (self._how if self._went else "", self._last_line) if each]
 
     def story(self) -> str:
         """How it ended, and the last lines that it wrote to stderr."""
