@@ -166,6 +166,24 @@ def test_servers_are_started_when_that_is_asked_for(doctor, tmp_path, monkeypatc
     assert "; 1 tool, as listed " in found["server fine"][0]["told"]
 
 
+@pytest.mark.parametrize(
+    ("does", "more"),
+    [
+        ("exit 3", ""),
+        ("echo no database >&2; exit 3", " It last wrote: no database"),
+        (
+            "echo so far >&2; echo no database >&2; exit 3",
+            " It last wrote: no database\nThe last lines of its stderr:\n  so far\n  no database",
+        ),
+    ],
+)
+def test_a_server_that_ends_is_told_of_once(doctor, does, more):
+    _, found = doctor({"mcpServers": {"broken": {"command": "sh", "args": ["-c", does]}}}, "--start")
+
+    assert told(found, "server broken")[1].endswith(f"with exit code 3.{more}")
+    assert told(found, "server broken")[1].count("exit code 3") == 1
+
+
 def test_tools_of_a_server_are_counted_as_they_are_listed(doctor, run, tmp_path):
     also = '[TOLD, {**TOLD, "name": "later", "execution": {"taskSupport": "required"}}]'
     (tmp_path / "own.py").write_text(SERVER.read_text().replace("[TOLD]", also))

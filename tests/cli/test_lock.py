@@ -80,12 +80,20 @@ def test_one_tool_is_shown_alone(run, changed):
 
 
 @pytest.mark.parametrize("verb", ["diff", "accept"])
-@pytest.mark.parametrize("name", ["gti", "git/lag", "git/"])
-def test_a_name_that_is_not_in_the_lock_ends_with_5(run, changed, verb, name):
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("gti", "Did you mean git?"),
+        ("git/", "Did you mean git?"),
+        ("git/lag", "Did you mean git/log?"),
+        ("日本", "Servers in it: git."),
+    ],
+)
+def test_a_name_that_is_not_in_the_lock_ends_with_5_and_a_hint(run, changed, verb, name, hint):
     ran = run("lock", verb, name)
 
     assert (ran.code, ran.out) == (5, "")
-    assert ran.err == f"error: Nothing called {name} is in the lock file.\n"
+    assert ran.err == f"error: Nothing called {name} is in the lock file. {hint}\n"
 
 
 def test_another_server_is_one_change_with_its_tools(run, lock):

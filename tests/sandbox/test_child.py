@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -303,6 +304,28 @@ async def test_either_supervisor_that_is_killed_leaves_nothing(place, which):
 
         assert await child.wait() == 137
         assert await gone(word) == []
+
+
+@pytest.mark.parametrize("which", [0, 1])
+async def test_either_supervisor_that_is_stopped_leaves_nothing(place, which):
+    word = marker()
+    child = await started(place, HOSTILE.format(word=word), UNPROTECTED)
+    await child.stdout.readline()
+    first = psutil.Process(child._outer.pid)
+
+    [first, *first.children()][which].suspend()
+    await child.stop(grace=0)
+
+    assert await gone(word) == []
+
+
+async def test_the_end_of_a_command_is_told_to_a_program_that_ignores_the_ends_of_its_children(place):
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        async with asyncio.timeout(10), await started(place, "exit 0", UNPROTECTED) as child:
+            assert await child.wait() == 0
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from toolwright.cli.screen import console, is_person, line
 from toolwright.config.config import find_config
 from toolwright.config.errors import ConfigError
 from toolwright.core.errors import DefinitionError, NotFound, ToolError
+from toolwright.core.names import nearest
 from toolwright.providers.mcp.trust.change import Change, shown_name
 from toolwright.providers.mcp.trust.lock import Lock
 
@@ -146,8 +147,16 @@ def _named(lock: Lock, names: tuple[str, ...]) -> list[Change]:
     known = {*pinned, *(f"{server}/{tool}" for server, tools in pinned.items() for tool in tools)}
     for name in names:
         if not _meant(changes, name) and name not in known:
-            raise Ended(UNKNOWN, f"Nothing called {shown_name(name, None)} is in the lock file.")
+            hint = _hint(name, pinned, known)
+            raise Ended(UNKNOWN, f"Nothing called {shown_name(name, None)} is in the lock file. {hint}")
     return [change for change in changes if not names or any(_means(name, change) for name in names)]
+
+
+def _hint(name: str, pinned: Collection[str], known: Collection[str]) -> str:
+    """What may have been meant: servers are pinned under what their tools' names begin with."""
+    if near := nearest(name, known, 1):
+        return f"Did you mean {shown_name(near[0], None)}?"
+    return f"Servers in it: {', '.join(shown_name(each, None) for each in pinned) or 'none'}."
 
 
 def _meant(changes: list[Change], name: str) -> bool:

@@ -91,13 +91,14 @@ def _known(given: Given, name: str) -> Any:
     """The way to the server of that name or URL; None for a URL that nobody has written down."""
     from toolwright.providers.mcp.auth.tokens import address
 
-    servers = {server.namespace: web_of(server.route) for server in servers_of(_assembled(given, name))}
-    if name in servers:
-        return servers[name]
+    servers = servers_of(_assembled(given, name))
+    named = {each.namespace: each for each in servers} | {each.written_as: each for each in servers}
+    if name in named:
+        return web_of(named[name].route)
     if "://" in name:
-        same = (each for each in servers.values() if hasattr(each, "url") and address(each.url) == address(name))
-        return next(same, None)
-    near = nearest(name, list(servers), 1)
+        ways = (web_of(each.route) for each in servers)
+        return next((each for each in ways if hasattr(each, "url") and address(each.url) == address(name)), None)
+    near = nearest(name, [each.written_as for each in servers], 1)
     hint = f" Did you mean {near[0]!r}?" if near else " Give its name in the configuration, or its URL."
     raise Ended(UNKNOWN, f"There is no MCP server {one_line(name)!r}.{hint}")
 

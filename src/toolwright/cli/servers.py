@@ -119,8 +119,8 @@ class _Look:
             told = f"{tools}, protocol {report.protocol}, up in {report.seconds:.1f} s"
             return self._finding("ok", f"{self._route.label}; {said + ', ' if said else ''}{told}", **more)
         problem, fix = _parted(shown(Exception(report.error)))
-        told = "\n".join([problem, *(line for line in report.stderr.splitlines() if line.strip() not in problem)])
-        return self._finding("fail", told, fix or f"try it yourself: {self._route.label}", **more, stderr=report.stderr)
+        told, fix = _with_lines(problem, report.stderr), fix or f"try it yourself: {self._route.label}"
+        return self._finding("fail", told, fix, **more, stderr=report.stderr)
 
     async def _further(self) -> AsyncIterator[Finding]:
         for note in self._entry.notes:
@@ -172,6 +172,14 @@ def _parted(problem: str) -> tuple[str, str]:
     """What is wrong, and what to do about it."""
     told, _, fix = problem.partition(" Fix: ")
     return told, fix
+
+
+def _with_lines(problem: str, story: str) -> str:
+    """What is wrong, and what the server wrote before it ended, unless that is the one line that was told."""
+    lines = [line for line in story.splitlines() if line.startswith("  ")]
+    if not any(line.strip() not in problem for line in lines):
+        return problem
+    return "\n".join([problem, "The last lines of its stderr:", *lines])
 
 
 def _tools(number: int, listed: int) -> str:

@@ -283,3 +283,4 @@ class _Supervised(Child):
 
     def _kill(self) -> None:
         self._outer.signal(signal.SIGTERM)
+        self._outer.signal(signal.SIGCONT)  # a command may have stopped it

@@ -27,6 +27,7 @@ _SIGNALS = {signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD}
 def main(parent: int, limits: Mapping[str, int], argv: list[str]) -> int:
     """Run the command; gives its exit code, or 128 and the signal that ended it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where our parent ignores it, nobody would be told of an end
     if not _arm(parent):
         return 125
     first = os.getpid()

@@ -383,6 +383,14 @@ def test_a_server_may_say_its_namespace():
     assert (found.name, found.options["namespace"]) == ("bad name", "good")
 
 
+@pytest.mark.parametrize("other", [{"namespace": "b"}, {"tool_prefix": "b_"}])
+def test_no_two_servers_have_one_namespace_unless_one_is_switched_off(other):
+    servers = {"one": {"command": "x", "namespace": "b"}, "two": {"command": "y", **other}}
+
+    assert "two and one have the same namespace, b." in str(mistake({"mcpServers": servers}))
+    assert len(read({"mcpServers": {**servers, "two": {**servers["two"], "disabled": True}}})) == 2
+
+
 def test_servers_in_a_list_have_names_of_their_own():
     assert "There are two servers 'a'." in str(mistake([{"name": "a", "command": "x"}, {"name": "a", "command": "y"}]))
     assert "A server in a list needs a name." in str(mistake([{"command": "x"}]))

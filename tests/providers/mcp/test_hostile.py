@@ -23,7 +23,7 @@ from toolwright import Done, Failed, Pending, Unavailable, mcp
 from toolwright.core.events import CallProgress
 from toolwright.providers.mcp import health, life
 from toolwright.providers.mcp import listed as listing
-from toolwright.providers.mcp.weir import MANY
+from toolwright.providers.mcp.weir import MANY, OPEN
 
 
 def message(**fields: Any) -> str:
@@ -215,6 +215,13 @@ async def test_a_server_that_hangs_before_it_is_up_is_left_out(tmp_path: Path, m
         assert (await scene.well()) is False
 
 
+async def test_a_server_that_we_end_is_not_said_to_have_ended(tmp_path: Path) -> None:
+    refusal = message(id="$ID", error={"code": -32000, "message": "no list today"})
+    async with beside(tmp_path, said={"tools/list": [{"say": refusal}]}) as scene:
+        assert "no list today" in scene.runtime.instructions()
+        assert "It ended with" not in scene.runtime.instructions()
+
+
 async def test_a_server_that_hangs_at_a_call_and_at_the_end_is_ended(tmp_path: Path) -> None:
     async with beside(tmp_path, timeout=0.3) as scene:
         assert (await scene.bad(do("cling"), do("hang"))).code == "timed_out"
@@ -347,6 +354,25 @@ async def test_a_thousand_questions_without_a_call_are_shown_to_nobody(tmp_path:
         assert await scene.well()
         assert all("error" in each for each in scene.heard)
         assert len(scene.heard) < 1_000  # so many within a second, and a slow machine may take several
+
+
+@pytest.mark.parametrize("traced", [False, True])
+async def test_a_server_that_numbers_its_errors_like_a_lost_connection_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, traced: bool
+) -> None:
+    if traced:
+        monkeypatch.setattr(trace, "_TRACER_PROVIDER", trace.NoOpTracerProvider())
+    async with beside(tmp_path) as scene:
+        outcome = await scene.bad(message(id="$ID", error={"code": -32000, "message": "Quota exceeded"}))
+        assert (outcome.code, outcome.message) == ("failed", "bad says: Quota exceeded")
+        assert await scene.well()
+        assert scene.starts == 1
+
+
+async def test_requests_that_a_server_takes_back_leave_room_for_others(tmp_path: Path) -> None:
+    taken_back = "".join(message(id=n, method="ping") + notice("cancelled", requestId=n) for n in range(OPEN))
+    async with beside(tmp_path, said={"answer": [{"say": message(id="$OTHER", result=said("heard"))}]}) as scene:
+        assert await scene.bad(taken_back + message(id="last", method="ping")) == Done("heard")
 
 
 async def test_a_server_that_insists_on_what_nobody_can_give_is_given_up(tmp_path: Path) -> None:

@@ -113,6 +113,34 @@ async def test_a_server_that_does_not_start_is_left_out_and_the_others_work(
     assert "it is down today" in caplog.text  # what it printed is for the log
 
 
+@pytest.mark.parametrize("protocol", ["auto", "legacy", "2026-07-28"])
+@pytest.mark.parametrize(("end", "how"), [("exit 3", "exit code 3"), ("kill -9 $$", "signal 9")])
+@pytest.mark.parametrize("when", ["", "read line;"], ids=["at once", "when asked"])
+async def test_a_server_that_dies_at_its_start_is_told_of_once_with_its_last_words(
+    protocol: str, end: str, how: str, when: str
+) -> None:
+    provider = mcp.stdio("sh", "-c", f"{when} echo no database >&2; {end}", manifest=False, protocol=protocol)
+
+    report = await provider.check()
+    await provider.stop()
+
+    assert report.error.endswith(f"with {how}. It last wrote: no database")
+    assert report.error.count(how) == 1
+
+
+@pytest.mark.parametrize(
+    "said", ["Authorization: Bearer {}", "the token: '{}' is old", '{{"apiKey": "{}"}}', "Bearer {}"]
+)
+async def test_the_last_words_of_a_server_give_no_secret_away(said: str) -> None:
+    provider = mcp.stdio("sh", "-c", 'echo "$SAID" >&2; exit 1', env={"SAID": said.format("hunter2")}, manifest=False)
+
+    async with Runtime(provider) as runtime:
+        told = runtime.instructions()
+
+    assert "It last wrote: " in told
+    assert "hunter2" not in told
+
+
 async def test_a_server_that_comes_up_later_joins_by_itself(server: Steady, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff, "DELAYS", (0.0, 0.05))
     server.say("down")

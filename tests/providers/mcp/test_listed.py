@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import mcp_types as types
 import pytest
-from mcp.server import Server
+from mcp.server import MCPServer, Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, PromptsListChanged
 
 from tests.providers.mcp.steady import until
@@ -45,6 +46,23 @@ async def test_prompts_without_end_are_read_only_so_far(
         assert "- 2" in runtime.instructions()
     assert book.asked == 3
     assert "prompts, 3 pages" in caplog.text
+
+
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+async def test_a_server_that_never_lists_its_prompts_still_has_its_tools(
+    protocol: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(listed, "PROMPTS", 0.1)
+    desk = MCPServer("desk", log_level="WARNING")
+    desk.add_tool(lambda: "here", name="where")
+
+    async def never(context: Any, params: Any) -> types.ListPromptsResult:
+        return await asyncio.get_running_loop().create_future()
+
+    desk._lowlevel_server.add_request_handler("prompts/list", types.PaginatedRequestParams, never)
+    async with Runtime(mcp.server(desk, protocol=protocol, start_timeout=5)) as runtime:
+        assert (await runtime.call("desk__where")).text == "here"
+    assert "No prompts: they were not listed within 0.1 s." in caplog.text
 
 
 async def test_a_server_that_tells_of_changes_of_its_prompts_alone_is_listened_to() -> None:

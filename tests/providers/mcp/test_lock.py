@@ -201,6 +201,15 @@ def _plain(value):
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e21 else value
 
 
+def test_the_same_change_of_one_server_under_two_names_is_told_of_each(lock, caplog):
+    for definition in (LOG, POISONED):
+        for name in ("mine", "yours"):
+            lock.look(name, GIT, [definition])
+
+    told = [record.message.partition(":")[2].partition(":")[0] for record in caplog.records]
+    assert told == [" mine/log", " yours/log"]
+
+
 # Another server under the same name
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,14 @@ from mcp.server.auth.provider import AccessToken
 
 from tests.outgoing.server import only_loopback
 from tests.providers.mcp.authority import Authority, browser, running
-from tests.providers.mcp.steady import Steady, described, until
+from tests.providers.mcp.steady import Steady, described, replace, until
 from toolwright import Done, Failed, Runtime, Unavailable, filtered, mcp
 from toolwright.outgoing.settings import Settings
 from toolwright.providers.mcp import Server, backoff
 from toolwright.providers.mcp.auth.login import log_in
 from toolwright.providers.mcp.routes.web import Http
 
+FICKLE = Path(__file__).parent / "peers" / "fickle.py"
 HERE = Settings(allow_private=["127.0.0.1"])
 TOKENS = {"anna": "token-of-anna", "ben": "token-of-ben", "eve": "token-of-nobody"}
 
@@ -186,6 +189,57 @@ async def test_what_is_listed_without_a_user_after_all_is_everybody_s(
         assert [names(runtime.scope(user=user)) for user in (None, "anna", "ben")] == [["steady__pid"]] * 3
 
 
+def told_apart(folder: Path, lists: dict[str, Any], **options: Any) -> Server:
+    """A server that tells each user something else, and nobody anything."""
+    for user, tools in lists.items():
+        replace(folder / user, json.dumps({"tools": tools, "instructions": f"For {user}."}))
+    command = ("sh", "-c", 'exec "$0" -I -S "$1" "$STATE"', sys.executable, str(FICKLE))
+    given = {"namespace": "apart", "manifest": False, **options}
+    return mcp.stdio(*command, env=lambda who: {"STATE": str(folder / who.user)}, **given)
+
+
+async def test_of_two_users_who_are_first_at_once_one_is_and_the_other_changes_nothing(tmp_path: Path) -> None:
+    many = [described(f"tool_{n}") for n in range(1_000)]  # so that the second is there before the first is taken
+    server = told_apart(tmp_path, {"anna": [*many, described("of_anna")], "ben": [*many, described("of_ben")]})
+    async with Runtime(server) as runtime:
+        users = [runtime.scope(user=user) for user in ("anna", "ben")]
+        await asyncio.gather(*(user.meet() for user in users))
+        told = [user.instructions() for user in users]
+        own = [name for user in users for name in names(user) if "of_" in name]
+    assert sorted(told) in (["", "## apart\nFor anna."], ["", "## apart\nFor ben."])  # and nothing is held back
+    assert len(own) == 1
+
+
+async def test_a_user_who_is_told_something_else_is_served_where_there_is_room_for_one(tmp_path: Path) -> None:
+    lists = {user: [described("find", f"For {user}.")] for user in ("anna", "ben")}
+    async with Runtime(told_apart(tmp_path, lists, sessions=1)) as runtime:
+        for user in lists:
+            assert (await runtime.scope(user=user).call("apart__find")).unwrap() == "done"
+
+
+async def test_a_user_s_next_session_is_shown_what_that_session_is_told(tmp_path: Path) -> None:
+    server = told_apart(tmp_path, {"anna": [described("old")]}, per="session")
+    async with Runtime(server) as runtime:
+        first, second = (runtime.scope(user="anna", session=session) for session in "12")
+        await first.meet()
+        told_apart(tmp_path, {"anna": [described("new")]})
+        await second.refresh()
+        assert names(second) == ["apart__new"]
+        assert (await second.call("apart__new")).ok
+
+
+async def test_what_one_user_was_told_and_is_pinned_is_told_no_other(tmp_path: Path) -> None:
+    lists = {user: [described("find", f"For {user}.")] for user in ("anna", "ben")}
+    for user in lists:
+        async with Runtime(told_apart(tmp_path, lists, lock=tmp_path / "toolwright.lock")) as runtime:
+            scope = runtime.scope(user=user)
+            await scope.meet()
+            told, shown = scope.instructions(), scope.describe("mcp")
+    assert "Instructions of it are held back" in told
+    assert "find is held back" in told
+    assert "anna" not in f"{told}{shown}"
+
+
 async def test_one_user_s_list_is_not_kept_for_the_next_program(server: Steady, tmp_path: Path) -> None:
     kept = str(tmp_path / "kept")
     async with Runtime(server.provider(env=variables, manifest=kept)) as runtime:
@@ -213,3 +267,24 @@ async def test_a_broken_server_is_not_started_by_every_call_of_a_user(
     assert {outcome.code for outcome in outcomes if isinstance(outcome, Failed)} == {"not_found"}
     assert "It is tried again in" in outcomes[-1].text
     assert server.starts == 2  # as nobody, and as anna
+
+
+async def test_a_user_is_told_the_last_words_of_that_user_s_own_process(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "toolwright.mcp")
+    slow = mcp.stdio(
+        "sh", "-c", "echo Hello >&2; echo $NAME is no one by token: $NAME-secret >&2; exec sleep 60",
+        namespace="slow", manifest=False, start_timeout=0.2, env=lambda who: {"NAME": who.user[0].upper()},
+    )  # fmt: skip
+    async with Runtime(slow) as runtime:
+        scopes = [runtime.scope(user=user) for user in ("anna", "ben")]
+        await asyncio.gather(*(scope.meet() for scope in scopes))
+        await until(lambda: all(f"{name}-secret" in caplog.text for name in "AB"))  # which only people read
+        told = [await refused(scope) for scope in scopes]
+    for name, each in zip("AB", told, strict=True):
+        assert each.endswith(f"is not up after 0.2 s. It last wrote: {name} is no one by token: ***")
+
+
+async def refused(scope: Any) -> str:
+    with pytest.raises(Unavailable) as caught:
+        await scope.refresh("slow")
+    return str(caught.value)

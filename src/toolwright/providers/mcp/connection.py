@@ -77,6 +77,11 @@ class Connection:
         """The calls that the server works on, or waits with for somebody's answer."""
         return list(self._life.requests) if self._life is not None else []
 
+    @property
+    def gist(self) -> str:
+        """What is known of a server that does not come up, in words that a model may read."""
+        return " ".join(self._life.gist()) if self._life is not None else ""
+
     # For callers
 
     def submit(self, request: Request) -> None:
@@ -187,9 +192,8 @@ class Connection:
     async def _explained(self, error: BaseException, life: Life) -> Trouble:
         """What is told of it; the whole story, with what the server printed, is for the log."""
         told, trouble, self.story = self.story, trouble_of(error), await life.story()
-        gist = self.story.partition("\n")[0]
-        message = trouble.message if _says(trouble.message, gist) else f"{trouble.message} {gist}"
-        if self.story not in (gist, told):  # what it says each time is told once
+        message = " ".join([trouble.message, *(each for each in life.gist() if not _says(trouble.message, each))])
+        if "\n" in self.story and self.story != told:  # what it says each time is told once
             self._log.warning("The MCP server %s: %s", self.name, self.story)
         hopeless = trouble.hopeless or self._route.hopeless(error)
         return Trouble(trouble.sent, True, message, hopeless=hopeless, stranger=trouble.stranger)
@@ -260,6 +264,9 @@ def _is_asked_to_stop() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _says(message: str, gist: str) -> bool:
-    """Whether the reason is in the message already: both know the exit code."""
-    return not gist or gist in message or ("exit code" in message and "exit code" in gist)
+def _says(message: str, sentence: str) -> bool:
+    """Whether the message has said it already: how the server ended, or what it wrote last."""
+    return any(each in message and each in sentence for each in _ENDS)
+
+
+_ENDS = ("exit code", "with signal", "It last wrote:")

@@ -105,6 +105,11 @@ class Life:
         told = getattr(self._target, "story", None)
         return str(told()) if told is not None else await self._route.explain()
 
+    def gist(self) -> list[str]:
+        """The same in sentences that a model may read."""
+        told = getattr(self._target, "gist", None)
+        return told() if told is not None else []
+
     # Calls
 
     def submit(self, request: Request) -> None:

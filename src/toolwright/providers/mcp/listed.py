@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from time import time
@@ -21,6 +22,8 @@ MOST = 10_000
 """Tools of one server, and prompts."""
 SIZE = 32 << 20
 """Bytes of all its definitions."""
+PROMPTS = 10.0
+"""Seconds that a server has to list its prompts, without which it can be used."""
 
 
 async def listed(client: Client, log: logging.Logger) -> Manifest:
@@ -51,7 +54,11 @@ async def _prompts(client: Client, log: logging.Logger) -> list[Mapping[str, Any
     if client.server_capabilities.prompts is None:
         return []
     try:
-        return await _pages("prompts", client.session.list_prompts, log)
+        async with asyncio.timeout(PROMPTS):
+            return await _pages("prompts", client.session.list_prompts, log)
+    except TimeoutError:
+        log.warning("No prompts: they were not listed within %g s.", PROMPTS)
+        return []
     except Exception as error:  # noqa: BLE001
         log.debug("No prompts: %s", trouble_of(error).message)
         return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -59,21 +59,31 @@ class Offer:
         return self._manifest is not None
 
     async def take(
-        self, manifest: Manifest, *, source: Who | None = None, keep: bool = True, live: bool = True
+        self,
+        manifest: Manifest,
+        *,
+        source: Who | None = None,
+        due: Callable[[], bool] | None = None,
+        keep: bool = True,
+        live: bool = True,
     ) -> bool:
         """What the server says; whether that is something else than before.
 
         Args:
             source: to whom it says so, where that is not the same as before.
+            due: whether it is to be taken, asked when those before it have been.
             keep: whether it is kept for the next time.
             live: whether it says so now: what it said earlier is shown, but not pinned.
         """
         async with self._turn():  # a connection that comes up tells of it, and so does whoever waited for that
+            if due is not None and not due():
+                return False
             if keep and self._manifests is not None and self._manifest != manifest:
                 await asyncio.to_thread(self._manifests.save, self._identity, manifest)
             built = copy(self)  # beside the loop: thousands of tools take seconds
+            built.source = self.source if source is None else source
             changed = await asyncio.to_thread(built._look, manifest, live)
-            self._live, self.source = live, self.source if source is None else source
+            self._live, self.source = live, built.source
             if changed:
                 vars(self).update({name: vars(built)[name] for name in _BUILT})
             return changed
@@ -143,7 +153,8 @@ class Offer:
         if (change := self._held.get(wire)) is None:
             return definition
         old = change.old if change.tool is not None else change.old["tools"].get(wire)
-        return old or {"name": wire, "inputSchema": {"type": "object"}}
+        theirs = self.source != EVERYONE  # what was accepted may have been told another user
+        return {"name": wire, "inputSchema": {"type": "object"}} if theirs or not old else old
 
     def _add(self, definition: Mapping[str, Any], name: str | None, place: str) -> None:
         from toolwright.providers.mcp.definition import Unusable, tool_of

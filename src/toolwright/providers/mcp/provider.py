@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from math import inf
 from time import monotonic
@@ -64,6 +65,8 @@ class Server(Provider):
     def __init__(self, route: Route, options: Options) -> None:
         self.route, self.options = route, options
         self.namespace = route.namespace = options.namespace or route.namespace
+        self.written_as = self.namespace
+        """What it is called in the file that it was read from."""
         self.required, self.queue = options.required, options.queue
         self.timeout = inf if options.total is None else float(options.total)
         self.cache = None if options.cache is None else float(options.cache)
@@ -85,16 +88,16 @@ class Server(Provider):
         await loaded()
         starting = self.sessions.of(EVERYONE)
         starting.persistent = True
-        await self._in_time(starting.started())
+        await self._in_time(starting, starting.started())
 
-    async def _in_time(self, starting: Awaitable[object], *, waited: float = 0.0) -> None:
+    async def _in_time(self, connection: Connection, coming: Awaitable[object]) -> None:
+        """The time that the server has been starting for by now counts."""
         limit = None if self.options.start_timeout is None else float(self.options.start_timeout)
         try:
-            async with asyncio.timeout(None if limit is None else max(0.0, limit - waited)):
-                await starting
+            async with asyncio.timeout(None if limit is None else max(0.0, limit - connection.starting_for)):
+                await coming
         except TimeoutError:
-            told = await self.route.explain()
-            raise Unavailable(f"{self.route.label} is not up after {limit:g} s. {told}".strip()) from None
+            raise Unavailable(f"{self.route.label} is not up after {limit:g} s. {connection.gist}".strip()) from None
 
     async def stop(self) -> None:
         """Leave every connection, once no runtime uses it any more."""
@@ -119,7 +122,7 @@ class Server(Provider):
         connection = self.sessions.of(self.sessions.who(who))
         if connection.state == "waiting":
             raise connection.unavailable()
-        await self._in_time(connection.relist(), waited=connection.starting_for)
+        await self._in_time(connection, connection.relist())
 
     async def meet(self, who: Principal) -> bool:
         """Ask in somebody's name what is offered to them, unless that is known; whether anything was asked."""
@@ -153,16 +156,20 @@ class Server(Provider):
 
     async def _heard(self, connection: Connection, manifest: Manifest) -> None:
         """A connection came up, or its server said that its tools changed."""
-        connection.persistent = False
-        if self._sharing.may_set(connection.who):
-            if await self._offer.take(manifest, source=connection.who, keep=connection.who == EVERYONE):
+        connection.persistent, who = False, connection.who
+        due = partial(self._sharing.may_set, who)
+        if due():
+            if await self._offer.take(manifest, source=who, due=due, keep=who == EVERYONE):
                 self.changed()
         elif not self._offer.says(manifest):
             self._ask_again()
 
     def _ask_again(self) -> None:
         """What one user is offered is no other's to see; but it tells that something may have changed for all."""
-        lister = self.sessions.of(EVERYONE)
+        try:
+            lister = self.sessions.of(EVERYONE)
+        except NotStarted:  # there is no room; whoever was told this needs none of it
+            return
         if lister.state == "idle" and not self._asking:
             task = asyncio.get_running_loop().create_task(self._listed(lister), name=f"mcp: {self.namespace} tools")
             self._asking.add(task)

@@ -22,7 +22,7 @@ class Sharing:
         """Whether what somebody is told is what there is: where nobody is, one user's tools are better than none."""
         nobody = self._sessions.found(EVERYONE)
         known = self._offer.known or (nobody is not None and nobody.manifest is not None)
-        return who in (EVERYONE, self._offer.source) or not known
+        return who == EVERYONE or _is_same(who, self._offer.source) or not known
 
     def is_known_to(self, who: Principal) -> bool:
         """Whether there is nothing to ask in somebody's name."""
@@ -51,5 +51,9 @@ class Sharing:
         return f"Its tools are not available now: {line(str(connection.unavailable()), MOST_REASON)}"
 
     def _is_source(self, who: Principal) -> bool:
-        source, mine = self._offer.source, self._sessions.who(who)
-        return source in (EVERYONE, mine) or (source.user is not None and source.user == mine.user)
+        return self._offer.source == EVERYONE or _is_same(self._sessions.who(who), self._offer.source)
+
+
+def _is_same(one: Who, other: Who) -> bool:
+    """Whether they are one user, though perhaps in two sessions."""
+    return one == other or (one.user is not None and one.user == other.user)

@@ -72,7 +72,7 @@ class Weir:
         """Whether a message is handed on."""
         message = getattr(item, "message", None)
         if isinstance(message, JSONRPCNotification):
-            return self._is_readable(message) if self._few(self._of(message)) else self._noted(message)
+            return self._hears(message) if self._few(self._of(message)) else self._noted(message)
         if isinstance(message, JSONRPCRequest):
             return self._may_ask(message)
         if isinstance(message, JSONRPCError):
@@ -135,6 +135,11 @@ class Weir:
         if message.method in _CHANGES:
             self._changed()
         return False
+
+    def _hears(self, message: JSONRPCNotification) -> bool:
+        if message.method == _CANCELLED and isinstance(asked := (message.params or {}).get("requestId"), int | str):
+            self._asked.discard(asked)  # the library answers nothing that was taken back
+        return self._is_readable(message)
 
     def _is_readable(self, message: JSONRPCNotification) -> bool:
         """The library writes a page to the log for each that is not; one of a kind unknown to it is let by."""

@@ -14,6 +14,7 @@ _NAME = (
 )
 _OPTION = re.compile(rf"--?(?:{_NAME}|auth|key|pat)", re.IGNORECASE)
 _SETTING = re.compile(rf"(?P<name>\b{_NAME}\s*[=:]\s*)\S.*", re.IGNORECASE | re.DOTALL)
+_SAID = re.compile(rf"(?P<name>\b{_NAME}[\"']?\s*[=:]\s*)(?:(?:basic|bearer|token)\s+)?\S+", re.IGNORECASE)
 _VALUE = re.compile(
     r"\b(?:(?:sk|pk|rk)[-_][\w-]{8,}|gh[pousr]_\w{8,}|github_pat_\w{8,}|glpat-[\w-]{8,}|xox[a-z]-[\w-]{8,}|hf_\w{8,}"
     r"|npm_\w{8,}|AKIA[A-Z0-9]{12,}|AIza[\w-]{20,}|eyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?|Bearer\s+\S+)"
@@ -42,6 +43,11 @@ def masked(words: Iterable[str]) -> list[str]:
             shown.append(_masked(word))
         hide = not given and _OPTION.fullmatch(word) is not None
     return shown
+
+
+def masked_line(line: str) -> str:
+    """A line that a program wrote, which may name the key that does not fit: `token: X`, `Authorization: Bearer X`."""
+    return " ".join(masked(_VALUE.sub(MASK, _SAID.sub(rf"\g<name>{MASK}", line)).split()))
 
 
 def _masked(word: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from anyio import CancelScope
 
 from toolwright.providers.mcp.plain import LIGHT
-from toolwright.providers.mcp.routes.label import masked
+from toolwright.providers.mcp.routes.label import masked_line
 from toolwright.providers.mcp.routes.route import Ended, Who
 from toolwright.providers.mcp.routes.stderr import Stderr
 from toolwright.providers.mcp.routes.wire import Reading, TooLarge, Wire, Writing
@@ -30,6 +30,8 @@ ASKED = 0.5
 """Seconds that it has after it was asked to end; then it is ended, with all that it started."""
 _PARTING = 0.5
 """Seconds to wait for the exit code of a server that has closed its output."""
+_REST = 1.0
+"""Seconds to read the rest of what a server wrote that has ended."""
 _FLUSHED = 512
 """Chunks that a server may still write while it ends."""
 
@@ -42,6 +44,8 @@ class Spoken:
         self._child: Child | None = None
         self._stderr = Stderr(route.log)
         self._code: int | None = None
+        self._went = False
+        """Whether it went by itself."""
 
     async def __aenter__(self) -> tuple[Reading, Writing]:
         route, surroundings = self._route, await self._route.surroundings(self._who)
@@ -69,7 +73,7 @@ class Spoken:
         try:
             await child.stop(ASKED)
             await self._exit_code(0.1)
-            await self._said(1.0)
+            await self._read_rest()
         finally:
             self._reading_stderr.cancel()
 
@@ -92,11 +96,12 @@ class Spoken:
 
     async def last_words(self) -> str:
         """Why the server has gone, as far as it can be known within a moment."""
+        self._went = True
         await self._exit_code(_PARTING)
-        await self._said(0.1)
+        if self._code is not None:
+            await self._read_rest()
         how = "closed its output" if self._code is None else f"ended by itself, with {_code(self._code)}"
-        last = f" It last wrote: {_shown(self._stderr.lines[-1])}" if self._stderr.lines else ""
-        return f"The server {how}.{last}"
+        return f"The server {how}. {self._last_line}".rstrip()
 
     async def _exit_code(self, seconds: float) -> None:
         assert self._child is not None
@@ -104,14 +109,25 @@ class Spoken:
             async with asyncio.timeout(seconds):
                 self._code = await self._child.wait()
 
-    async def _said(self, seconds: float) -> None:
-        await asyncio.wait({self._reading_stderr}, timeout=seconds)
+    async def _read_rest(self) -> None:
+        await asyncio.wait({self._reading_stderr}, timeout=_REST)
+
+    @property
+    def _last_line(self) -> str:
+        return f"It last wrote: {masked_line(self._stderr.lines[-1])}" if self._stderr.lines else ""
+
+    @property
+    def _how(self) -> str:
+        return "" if self._code is None else f"It ended with {_code(self._code)}."
+
+    def gist(self) -> list[str]:
+        """How it ended, if by itself, and what it wrote last, each in a sentence that a model may read."""
+        return [each for each in (self._how if self._went else "", self._last_line) if each]
 
     def story(self) -> str:
         """How it ended, and the last lines that it wrote to stderr."""
-        how = "" if self._code is None else f"It ended with {_code(self._code)}."
         said = "\n".join(f"  {line}" for line in self._stderr.lines)
-        return "\n".join(filter(None, [how, f"The last lines of its stderr:\n{said}" if said else ""]))
+        return "\n".join(filter(None, [self._how, f"The last lines of its stderr:\n{said}" if said else ""]))
 
 
 def _code(code: int) -> str:
@@ -177,8 +193,3 @@ class Lines:
         await stdin.drain()
         stdin.write(frame.encode() + b"\n")
         await stdin.drain()
-
-
-def _shown(line: str) -> str:
-    """What a server complains of may name the key that does not fit."""
-    return " ".join(masked(line.split()))

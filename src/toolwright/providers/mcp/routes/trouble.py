@@ -85,6 +85,10 @@ INVALID_REQUEST, METHOD_NOT_FOUND, INTERNAL_ERROR, PARSE_ERROR = -32600, -32601,
 """The library's own numbers; importing it takes a second."""
 
 
+_CLOSED = "Connection closed"
+"""What the library says under the first of them."""
+
+
 def trouble_of(error: BaseException) -> Trouble:
     """What an error that came out of the library, or of a route, means."""
     error = inmost(error)
@@ -110,9 +114,9 @@ def _of_rpc(code: int, message: str, data: Any) -> Trouble:
     """The library's own errors and those of a server look the same: what a server says is only ever its own words."""
     if isinstance(data, Mapping) and (told := _TOLD.get(str(data.get(_MARK)))) is not None:
         return told
-    if code == CONNECTION_CLOSED:
-        if message.startswith("SSE stream"):  # over HTTP, one answer broke off; what carries the others still stands
-            return Trouble(True, False, f"The answer broke off before it was whole ({line(message)}).")
+    if code == CONNECTION_CLOSED and message.startswith("SSE stream"):  # over HTTP; what carries others still stands
+        return Trouble(True, False, f"The answer broke off before it was whole ({line(message)}).")
+    if code == CONNECTION_CLOSED and message == _CLOSED:  # many servers have the same number for whatever is wrong
         return Trouble(True, True, _sentence(message))
     if code == REQUEST_TIMEOUT:
         return Trouble(True, False, _sentence(message))

@@ -132,7 +132,7 @@ def _tell(server: str, before: Pins, seen: Sight) -> None:
         names = ", ".join(shown_name(server, tool) for tool in new[:MOST_TOLD])
         more = f" and {len(new) - MOST_TOLD} more" if len(new) > MOST_TOLD else ""
         log.info("Pinned on first sight: %s%s", names, more)
-    told = {change.sha256 for change in changes_in(before)}
+    told = {change.sha256 for change in changes_in(before) if change.server == server}
     changes = {change.summary: change for change in seen.changes.values() if change.sha256 not in told}
     for number, change in enumerate(changes.values()):
         if number == MOST_TOLD:

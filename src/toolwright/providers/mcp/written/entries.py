@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -37,7 +37,9 @@ class Block:
         """Every server of it, those too that are switched off."""
         named = list(self._named())
         spaces = namespaces(name for name, _ in named)
-        return [read_entry(name, given, spaces[name]) for name, given in named]
+        found = [read_entry(name, given, spaces[name]) for name, given in named]
+        _check_namespaces(entry for entry in found if entry.enabled)
+        return found
 
     def _named(self) -> Iterator[tuple[str, Written]]:
         if not isinstance(self.servers.value, (list, tuple)):
@@ -52,6 +54,16 @@ class Block:
                 raise item.mistake(f"There are two servers {name!r}.", "give one another name.")
             seen.add(name)
             yield name, item
+
+
+def _check_namespaces(entries: Iterable[Entry]) -> None:
+    """A lock knows a server by its namespace: of two under one, each would be held back as another than the first."""
+    taken = dict[str, str]()
+    for entry in entries:
+        namespace = str(entry.options["namespace"])
+        if (other := taken.setdefault(namespace, entry.name)) != entry.name:
+            problem = f"{entry.name} and {other} have the same namespace, {namespace}."
+            raise Mistake(entry.at, problem, "give one of them another: namespace: ....")
 
 
 def block_of(top: Written) -> Block:
@@ -119,4 +131,6 @@ def server_of(entry: Entry, variables: Variables, where: str = "", **options: An
     for name in ("lock", "manifest"):
         if isinstance(given.get(name), str):
             given[name] = variables.path(given[name])
-    return Server(route_of(entry, variables, where), Options.of(given))
+    server = Server(route_of(entry, variables, where), Options.of(given))
+    server.written_as = entry.name
+    return server

@@ -1,0 +1,38 @@
+"""`toolwright logout`, and which server is meant by a name, as in `toolwright login`."""
+
+import json
+
+import pytest
+
+REMOTE = {"url": "https://notes.example.com/mcp", "auth": "oauth"}
+
+
+@pytest.fixture
+def logout(run, monkeypatch, tmp_path):
+    """Log out of a server of a configuration."""
+    monkeypatch.setenv("TOOLWRIGHT_STATE", str(tmp_path / "state"))
+
+    def logout(servers: dict[str, object], name: str):
+        (tmp_path / "toolwright.json").write_text(json.dumps({"mcpServers": servers}))
+        return run("logout", name)
+
+    return logout
+
+
+@pytest.mark.parametrize("name", ["my notes", "my_notes", "https://notes.example.com/mcp"])
+def test_a_server_is_meant_by_its_name_in_the_file_its_namespace_or_its_url(logout, name):
+    ran = logout({"my notes": REMOTE}, name)
+
+    assert (ran.code, ran.out) == (0, "There was no sign-in to https://notes.example.com/mcp.\n")
+
+
+def test_a_variable_that_another_server_lacks_is_no_matter(logout):
+    ran = logout({"notes": REMOTE, "other": {"url": "https://${NO_SUCH_VARIABLE}/mcp"}}, "notes")
+
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_a_server_that_is_not_there_is_told_with_the_one_that_may_be_meant(logout):
+    ran = logout({"my notes": REMOTE}, "my nots")
+
+    assert (ran.code, ran.err) == (5, "error: There is no MCP server 'my nots'. Did you mean 'my notes'?\n")
