@@ -10,8 +10,8 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
+from tests.http.server import only_loopback, reply, serving
 from tests.needs import needs
-from tests.outgoing.server import only_loopback, reply, serving
 from toolwright import Runtime, builtin, clock, data, env, files, memory, shell, todo, web
 from toolwright.builtin.search_engines import tavily
 

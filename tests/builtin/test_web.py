@@ -12,10 +12,10 @@ from importlib.util import find_spec
 import psutil
 import pytest
 
-from tests.outgoing.server import PUBLIC, Dials, Names, internet, only_loopback, redirect, reply, serving
+from tests.http.server import PUBLIC, Dials, Names, internet, only_loopback, redirect, reply, serving
 from toolwright import DefinitionError, Done, Image, Policy, Runtime
 from toolwright.builtin.web import web
-from toolwright.outgoing.client import Client
+from toolwright.http.client import Client
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.outgoing.server import only_loopback, redirect, reply, serving
+from tests.http.server import only_loopback, redirect, reply, serving
 from toolwright import DefinitionError, Runtime
 from toolwright.builtin.search_engines import Hit, bing, brave, duckduckgo, google, searxng, tavily
 from toolwright.builtin.web import web

@@ -21,8 +21,8 @@ from toolwright.core.facets import Lifespan
 from toolwright.core.names import nearest
 from toolwright.core.outcome import Done
 from toolwright.core.tool import Tool
-from toolwright.outgoing.client import Client
-from toolwright.outgoing.settings import Reach, Settings
+from toolwright.http.client import Client
+from toolwright.http.settings import Reach, Settings
 
 Url = Annotated[str, Field(description="A full URL with http:// or https://, on the public internet.")]
 Sent = Annotated[

@@ -11,8 +11,8 @@ from toolwright.builtin.web_text import cleaned, decoded, is_text
 from toolwright.core.content import Image
 from toolwright.core.errors import NotFound, RateLimited, ToolError, Unavailable
 from toolwright.core.outcome import Done
-from toolwright.outgoing.client import Client
-from toolwright.outgoing.response import Head, Incoming, Response
+from toolwright.http.client import Client
+from toolwright.http.response import Head, Incoming, Response
 
 Format: TypeAlias = Literal["text", "markdown", "html"]
 

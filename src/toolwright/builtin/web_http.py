@@ -11,9 +11,9 @@ from pydantic import BeforeValidator
 
 from toolwright.builtin.web_text import cleaned, decoded, is_text
 from toolwright.core.errors import InvalidArguments
-from toolwright.outgoing.client import Client
-from toolwright.outgoing.headers import OURS
-from toolwright.outgoing.response import Response
+from toolwright.http.client import Client
+from toolwright.http.headers import OURS
+from toolwright.http.response import Response
 
 Method: TypeAlias = Annotated[
     Literal["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"],

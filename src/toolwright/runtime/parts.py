@@ -13,7 +13,7 @@ from weakref import WeakSet
 from toolwright.catalogue.catalogue import Catalogue
 from toolwright.catalogue.listing import Listing
 from toolwright.core.call import Principal
-from toolwright.core.clock import Clock
+from toolwright.core.clock import Clock, Deadlines
 from toolwright.core.errors import Code
 from toolwright.core.events import CatalogueChanged
 from toolwright.core.ids import new_id
@@ -24,7 +24,6 @@ from toolwright.core.spaces import Spaces
 from toolwright.core.threads import Threads
 from toolwright.core.tool import Tool
 from toolwright.runtime.breaker import Breaker
-from toolwright.runtime.deadlines import Deadlines
 from toolwright.runtime.defaults import Defaults
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.lines import Lines

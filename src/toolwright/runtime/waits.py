@@ -11,7 +11,7 @@ from toolwright.core.call import Principal
 from toolwright.core.clock import Timer, wake
 from toolwright.core.events import CallPending
 from toolwright.core.outcome import Outcome, Pending, Wait
-from toolwright.core.shares import Shares
+from toolwright.core.quotas import Quota
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.known import known
 from toolwright.runtime.plain import plain_arguments, plain_of
@@ -42,7 +42,7 @@ class Waits:
         self.live: dict[str, asyncio.Future[bool | None]] = {}
         """Callers who wait for the answer themselves."""
         self.going: dict[str, Going] = {}
-        self.shares: Shares[str] | None = None
+        self.quota: Quota[str] | None = None
         """How many of them each user may have, where that is bounded."""
         self.open = 0
         """How many waits are open, as far as this runtime knows."""
@@ -98,7 +98,7 @@ class Waits:
         patience = None if inner else self._parts.defaults.pending_ttl or None
         call, request, note = self._to_keep(invocation), json_text(pending.request), json_text(pending.state)
         size = len(call.arguments) + len(request) + len(note)
-        if self.shares is not None and call_id not in self.shares and not self.shares.have_room(call.user_id, size):
+        if self.quota is not None and call_id not in self.quota and not self.quota.has_room(call.user_id, size):
             raise Crowded
         wait = asked(
             call, pending.waiting_for, message, request=request, note=note,
@@ -114,8 +114,8 @@ class Waits:
             if call.owner is not None:  # its handler has run: nobody else can say that it waits
                 self._parts.ledger.unwritten.keep(call_id, steps)
             raise
-        if self.shares is not None:
-            self.shares.take(call_id, call.user_id, size)
+        if self.quota is not None:
+            self.quota.acquire(call_id, call.user_id, size)
         [asked_at] = results[1]
         return self._parked(invocation, pending, message, **asked_at)
 
@@ -234,8 +234,8 @@ class Waits:
 
     def forget(self, call_id: str) -> Invocation | None:
         """It does not wait any more; the call, if it was made here."""
-        if self.shares is not None:
-            self.shares.give_back(call_id)
+        if self.quota is not None:
+            self.quota.release(call_id)
         return self.here.pop(call_id, None)
 
 

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from tests.outgoing.server import port_of_nobody
+from tests.http.server import port_of_nobody
 from toolwright.core.errors import DefinitionError, Denied
 from toolwright.providers.mcp.auth import callback as module
 from toolwright.providers.mcp.auth.callback import LONGEST, Callback

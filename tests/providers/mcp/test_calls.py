@@ -18,7 +18,7 @@ import toolwright.providers.mcp.talk  # noqa: F401 - it takes a second, which is
 from tests.providers.mcp.peers.bare import bare
 from tests.providers.mcp.steady import until
 from toolwright import Runtime, mcp
-from toolwright.outgoing import prompt
+from toolwright.http import prompt
 from toolwright.providers.mcp.routes import pieces, posts
 
 pytestmark = pytest.mark.timeout(30, func_only=True)

@@ -10,7 +10,7 @@ import click
 import httpx2
 import pytest
 
-from tests.outgoing.server import only_loopback
+from tests.http.server import only_loopback
 from tests.providers.mcp.authority import running, texts_in
 from toolwright.cli import login, logout
 from toolwright.cli.exits import Ended

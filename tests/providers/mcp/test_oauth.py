@@ -17,12 +17,12 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull
 
-from tests.outgoing.server import Names, only_loopback, port_of_nobody
+from tests.http.server import Names, only_loopback, port_of_nobody
 from tests.providers.mcp.authority import browser, running, texts_in
 from toolwright.core.errors import DefinitionError, Denied, TimedOut, Unavailable
-from toolwright.outgoing.connector import dial
-from toolwright.outgoing.settings import Settings
-from toolwright.outgoing.transport import guarded
+from toolwright.http.connector import dial
+from toolwright.http.settings import Settings
+from toolwright.http.transport import guarded
 from toolwright.providers.mcp.auth.oauth import STEPS, client_credentials, identity_assertion, oauth
 from toolwright.providers.mcp.routes.route import Who
 from toolwright.providers.mcp.routes.trouble import NotSignedIn, inmost
@@ -498,9 +498,9 @@ async def test_two_processes_use_a_refresh_token_once(authority, person, nobody,
 
 _CHILD = """
 import asyncio, sys
-from toolwright.outgoing.connector import dial
-from toolwright.outgoing.settings import Settings
-from toolwright.outgoing.transport import guarded
+from toolwright.http.connector import dial
+from toolwright.http.settings import Settings
+from toolwright.http.transport import guarded
 from toolwright.providers.mcp.auth.oauth import oauth
 from toolwright.providers.mcp.routes.route import Who
 folder, url = sys.argv[1:]

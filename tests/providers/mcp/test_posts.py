@@ -19,9 +19,9 @@ from tests.providers.mcp.steady import until
 from tests.providers.mcp.test_calls import given_back as given_back
 from toolwright import Pending, Runtime, mcp
 from toolwright.core.errors import Denied
-from toolwright.outgoing.answer import Answer, Unusual
-from toolwright.outgoing.settings import Settings
-from toolwright.outgoing.transport import GuardedTransport
+from toolwright.http.answer import Answer, Unusual
+from toolwright.http.settings import Settings
+from toolwright.http.transport import GuardedTransport
 from toolwright.providers.mcp.routes import exchange, posts
 
 pytestmark = pytest.mark.timeout(30, func_only=True)

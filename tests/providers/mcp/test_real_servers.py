@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from tests import node
+from tests.http.server import port_of_nobody
 from tests.needs import needs
-from tests.outgoing.server import port_of_nobody
 from tests.providers.mcp.reference import BIN, IN_NODE, IN_PYTHON, Reference, Web
 from tests.providers.mcp.steady import until as until_true
 from toolwright import Done, Failed, Outcome, Pending, Runtime, mcp

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from mcp.server.auth.provider import AccessToken
 
-from tests.outgoing.server import only_loopback
+from tests.http.server import only_loopback
 from tests.providers.mcp.authority import Authority, browser, running
 from tests.providers.mcp.steady import Steady, described, replace, until
 from toolwright import Done, Failed, Runtime, Unavailable, filtered, mcp
-from toolwright.outgoing.settings import Settings
+from toolwright.http.settings import Settings
 from toolwright.providers.mcp import Server, backoff
 from toolwright.providers.mcp.auth.login import log_in
 from toolwright.providers.mcp.routes.web import Http

@@ -9,12 +9,12 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 
-from tests.outgoing.server import port_of_nobody
+from tests.http.server import port_of_nobody
 from tests.providers.mcp.peers import served
 from tests.providers.mcp.peers.bare import LISTENING, bare
 from toolwright import Runtime, mcp
 from toolwright.core.errors import DefinitionError, NotStarted
-from toolwright.outgoing.settings import Settings
+from toolwright.http.settings import Settings
 from toolwright.providers.mcp.routes.route import Who, trouble_of
 from toolwright.providers.mcp.routes.web import Http, Sse
 

@@ -11,11 +11,11 @@ import trustme
 from mcp import Client, MCPError
 from websockets.asyncio.server import serve
 
-from tests.outgoing.server import port_of_nobody
+from tests.http.server import port_of_nobody
 from tests.providers.mcp.peers.bridge import bridged
 from tests.providers.mcp.test_memory import friendly
 from toolwright.core.errors import DefinitionError, NotStarted, ToolError
-from toolwright.outgoing.settings import Settings
+from toolwright.http.settings import Settings
 from toolwright.providers.mcp.routes.route import Who, trouble_of
 from toolwright.providers.mcp.routes.trouble import inmost
 from toolwright.providers.mcp.routes.websocket import WebSocket

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
 from toolwright.core.errors import DefinitionError, NotStarted, RateLimited, ToolError, Unavailable
-from toolwright.outgoing.client import Client
-from toolwright.outgoing.response import Response
-from toolwright.outgoing.target import Target, target_of
+from toolwright.http.client import Client
+from toolwright.http.response import Response
+from toolwright.http.target import Target, target_of
 
 Asked: TypeAlias = Mapping[str, str | int | None]
 """The parameters of a query; those that are None are left out."""

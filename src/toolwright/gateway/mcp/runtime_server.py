@@ -12,7 +12,7 @@ from mcp.server.caching import CacheHint
 from mcp.server.subscriptions import ListenHandler
 
 from toolwright.core.errors import DefinitionError
-from toolwright.core.shares import Most, Shares
+from toolwright.core.quotas import Quota, QuotaLimits
 from toolwright.gateway.mcp.caller import TASKS
 from toolwright.gateway.mcp.calls import Calls
 from toolwright.gateway.mcp.contained import contained
@@ -123,8 +123,8 @@ class RuntimeServer(Server[Any]):
 def _bound(runtime: Runtime) -> None:
     """Whoever reaches this server can have calls wait for ever; so many are enough."""
     waits = runtime.parts.waits
-    if waits.shares is None:
-        waits.shares = Shares(Most(MOST_WAITS, MOST_WAITS, WAITING_BYTES))
+    if waits.quota is None:
+        waits.quota = Quota(QuotaLimits(MOST_WAITS, MOST_WAITS, WAITING_BYTES))
 
 
 def _our_version() -> str:

@@ -14,7 +14,7 @@ from toolwright.providers.mcp.provider import Server
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from toolwright.outgoing.settings import Settings
+    from toolwright.http.settings import Settings
     from toolwright.providers.mcp.routes.route import Texts
     from toolwright.sandbox.sandbox import Sandbox, Unprotected
 

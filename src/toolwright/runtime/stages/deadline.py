@@ -9,10 +9,9 @@ from functools import partial
 from math import inf
 from typing import Any, TypeAlias
 
-from toolwright.core.clock import wake
+from toolwright.core.clock import Deadline, wake
 from toolwright.core.invoke import crashed
 from toolwright.core.outcome import Failed, Outcome
-from toolwright.runtime.deadlines import Deadline
 from toolwright.runtime.invocation import Invocation
 from toolwright.runtime.pipeline import Plan, Proceed
 from toolwright.runtime.reaper import GRACE

@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, SubscriptionsAcknowledgedNotification
 from pydantic import BaseModel
 
-from toolwright.core.shares import Most, Shares
+from toolwright.core.quotas import Quota, QuotaLimits
 from toolwright.gateway.mcp.caller import user_of
 from toolwright.gateway.mcp.tasks.task import OVER
 from toolwright.gateway.mcp.tasks.watch import BEAT
@@ -41,20 +41,20 @@ class Listening:
 
     def __init__(self, lists: ListenHandler, tasks: Tasks) -> None:
         self._lists, self._tasks = lists, tasks
-        self._shares: Shares[object] = Shares(Most(of_user=MOST_OF_USER))
+        self._quota: Quota[object] = Quota(QuotaLimits(per_user=MOST_OF_USER))
 
     async def __call__(
         self, ctx: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
     ) -> SubscriptionsListenResult:
         """One stream, until the client leaves or the server does."""
         user, key = user_of(ctx), object()
-        if not self._shares.have_room(user):
+        if not self._quota.has_room(user):
             raise MCPError(INTERNAL_ERROR, f"Too many streams: {MOST_OF_USER} of this user are open. Close one first.")
-        self._shares.take(key, user)
+        self._quota.acquire(key, user)
         try:
             return await self._listen(ctx, params)
         finally:
-            self._shares.give_back(key)
+            self._quota.release(key)
 
     async def _listen(
         self, ctx: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams

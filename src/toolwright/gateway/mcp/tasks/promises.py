@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
 
-from toolwright.core.shares import Most, Shares
+from toolwright.core.quotas import Quota, QuotaLimits
 
 if TYPE_CHECKING:
+    from toolwright.core.clock import Deadline
     from toolwright.gateway.mcp.tasks.runs import Runs
-    from toolwright.runtime.deadlines import Deadline
     from toolwright.runtime.ledger import Weigh
     from toolwright.runtime.runtime import Runtime
 
@@ -42,7 +42,7 @@ class Promises:
 
     def __init__(self, runtime: Runtime, runs: Runs) -> None:
         self._runtime, self._runs = runtime, runs
-        self._shares: Shares[str] = Shares(Most(MOST_OF_USER, MOST, BYTES))
+        self._quota: Quota[str] = Quota(QuotaLimits(MOST_OF_USER, MOST, BYTES))
         self._made: dict[str, _Promise] = {}
 
     def have_room(self, user: str | None) -> bool:
@@ -53,28 +53,28 @@ class Promises:
         return self._has_room(user)
 
     def _has_room(self, user: str | None) -> bool:
-        return len(self._made) < MOST and self._shares.have_room(user, 1)
+        return len(self._made) < MOST and self._quota.has_room(user, 1)
 
     def make(self, task_id: str, user: str | None, arguments: Any = None) -> None:
         """Remember a task from now on; as long as there is room for."""
         parts = self._runtime.parts
-        if parts.durable or task_id in self._made or not self.have_room(user):
+        if parts.durable or task_id in self._made or not self.has_room(user):
             return
         seconds, size = self._long(user), _size(arguments)
         weigh = parts.ledger.promised[task_id] = lambda result: self._weigh(task_id, user, size + result)
         timer = parts.deadlines.start(seconds + BEGINNING, lambda: self._end(task_id))
         self._made[task_id] = _Promise(user, parts.clock.time(), seconds, weigh, timer)
-        self._shares.take(task_id, user, size)
+        self._quota.acquire(task_id, user, size)
 
     def _long(self, user: str | None) -> int:
         most = MOST if user is None else MOST_OF_USER
-        used = max(self._shares.number_of(user) / most, len(self._made) / MOST)
+        used = max(self._quota.count(user) / most, len(self._made) / MOST)
         return ceil(max(LONGEST * min(1, 2 - 2 * used), SHORTEST))
 
     def _weigh(self, task_id: str, user: str | None, size: int) -> None:
-        if task_id in self._shares:
-            self._shares.give_back(task_id)
-            self._shares.take(task_id, user, size)
+        if task_id in self._quota:
+            self._quota.release(task_id)
+            self._quota.acquire(task_id, user, size)
 
     def seconds(self, task_id: str, created_at: float) -> float:
         """For how long after it began it is remembered at least: as long as was promised, or as it has been."""
@@ -90,7 +90,7 @@ class Promises:
             await self._runtime.parts.ledger.forget(task_id, promise.weigh)
 
     def _taken(self, task_id: str) -> _Promise | None:
-        self._shares.give_back(task_id)
+        self._quota.release(task_id)
         return self._made.pop(task_id, None)
 
     def _tidy(self) -> None:

@@ -8,7 +8,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import ErrorData, JSONRPCError
 from starlette.responses import Response
 
-from toolwright.core.shares import Most, Shares
+from toolwright.core.quotas import Quota, QuotaLimits
 from toolwright.gateway.mcp.caller import user_in
 from toolwright.gateway.mcp.messages.allowance import AT_ONCE, BUSY, ROOM
 from toolwright.gateway.mcp.messages.frames import write
@@ -27,18 +27,18 @@ _HELD = "toolwright.held"
 class Hold:
     """One request, which counts as long as anybody holds it: its client, or what runs for it."""
 
-    def __init__(self, shares: Shares[Hold], user: str | None, size: int) -> None:
-        self._shares, self._user, self._size = shares, user, size
+    def __init__(self, quota: Quota[Hold], user: str | None, size: int) -> None:
+        self._quota, self._user, self._size = quota, user, size
         self._times = 0
 
     def __enter__(self) -> None:
         self._times += 1
-        self._shares.take(self, self._user, self._size)
+        self._quota.acquire(self, self._user, self._size)
 
     def __exit__(self, *_: object) -> None:
         self._times -= 1
         if not self._times:
-            self._shares.give_back(self)
+            self._quota.release(self)
 
 
 def held(scope: Scope) -> Hold | None:
@@ -52,14 +52,14 @@ class Admission:
 
     def __init__(self, *, at_once: int = AT_ONCE, room: int = ROOM) -> None:
         self.arriving = Arriving(room)
-        self._shares: Shares[Hold] = Shares(Most(of_user=at_once, bytes_of_user=room))
+        self._quota: Quota[Hold] = Quota(QuotaLimits(per_user=at_once, bytes_per_user=room))
 
     def hold(self, scope: Scope, size: int) -> Hold | None:
         """What a request of so many bytes counts as; None if there is no room for it."""
         user = user_in(scope)
-        if not self._shares.have_room(user, size):
+        if not self._quota.has_room(user, size):
             return None
-        hold = scope[_HELD] = Hold(self._shares, user, size)
+        hold = scope[_HELD] = Hold(self._quota, user, size)
         return hold
 
 

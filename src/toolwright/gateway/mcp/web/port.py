@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn import Config, Server
 
-from toolwright.core.clock import Clock
+from toolwright.core.clock import Clock, Deadlines
 from toolwright.gateway.mcp.signals import on_signals
 from toolwright.gateway.mcp.web.patience import Limits, Patient
-from toolwright.runtime.deadlines import Deadlines
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

@@ -11,7 +11,7 @@ from toolwright.gateway.mcp.web.sessions import SESSION
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Send
 
-    from toolwright.runtime.deadlines import Deadlines
+    from toolwright.core.clock import Deadlines
 
 AT_ONCE = 0.05
 """Seconds for which nobody looks whether the client is still there: most calls are over by then."""

@@ -8,7 +8,7 @@ from mcp.server.streamable_http import REQUEST_CANCELLED
 from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp_types import INTERNAL_ERROR, PROTOCOL_VERSION_META_KEY, ErrorData, JSONRPCRequest, RequestId
 
-from toolwright.core.clock import Clock
+from toolwright.core.clock import Clock, Deadlines
 from toolwright.core.outcome import Outcome, Pending
 from toolwright.gateway.mcp.caller import user_in
 from toolwright.gateway.mcp.web.envelope import headers_of, modern_call, says_headers
@@ -16,7 +16,6 @@ from toolwright.gateway.mcp.web.flights import Flights
 from toolwright.gateway.mcp.web.reply import Reply, Said
 from toolwright.gateway.mcp.web.sessions import Begun, Sessions
 from toolwright.gateway.mcp.web.shape import Shape, failed
-from toolwright.runtime.deadlines import Deadlines
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext

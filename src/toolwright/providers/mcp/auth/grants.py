@@ -35,7 +35,7 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, ValidationError
 
 from toolwright.core.errors import Denied, TimedOut
-from toolwright.outgoing.failures import unsent
+from toolwright.http.failures import unsent
 from toolwright.providers.mcp.auth.callback import Callback
 from toolwright.providers.mcp.auth.kept import Kept, SignIn
 from toolwright.providers.mcp.routes.route import Who

@@ -47,7 +47,7 @@ async def log_in(auth: OAuth, server: Http, user: str | None) -> SignIn:
 
 async def _knock(auth: OAuth, server: Http, who: Who) -> None:
     """Ask for something, so that the server asks who we are: in the newer way, and else in the older."""
-    from toolwright.outgoing.transport import guarded
+    from toolwright.http.transport import guarded
 
     headers = {**await resolved(server.headers, who), **_HEADERS}
     signs = auth.asking().auth_for(who, server.url)

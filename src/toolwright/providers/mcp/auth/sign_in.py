@@ -23,7 +23,7 @@ from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrati
 from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth, issuers_match, union_scopes
 
 from toolwright.core.errors import Denied, Unavailable
-from toolwright.outgoing.failures import unsent
+from toolwright.http.failures import unsent
 from toolwright.providers.mcp.auth.grants import Grant, Provider, Storage, known_to, recall
 from toolwright.providers.mcp.auth.kept import Kept, SignIn
 from toolwright.providers.mcp.auth.tokens import address

@@ -19,7 +19,7 @@ from anyio import BrokenResourceError, ClosedResourceError, WouldBlock
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import HEADER_MISMATCH, ErrorData, JSONRPCError, JSONRPCNotification, jsonrpc_message_adapter
 
-from toolwright.outgoing.transport import ANSWERED, guarded, transport_of
+from toolwright.http.transport import ANSWERED, guarded, transport_of
 from toolwright.providers.mcp.auth.oauth import STEPS
 from toolwright.providers.mcp.prose import line
 from toolwright.providers.mcp.routes.bulk import bulky, too_bulky

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 from anyio import CancelScope
 
 from toolwright.core.errors import NotStarted, ToolError
-from toolwright.outgoing.connector import Connector
-from toolwright.outgoing.failures import unsent, why
+from toolwright.http.connector import Connector
+from toolwright.http.failures import unsent, why
 from toolwright.providers.mcp.prose import line
 from toolwright.providers.mcp.routes.route import Ended, Who, resolved
 from toolwright.providers.mcp.routes.trouble import CannotStart

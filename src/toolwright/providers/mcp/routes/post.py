@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import from_json
 
-from toolwright.outgoing.answer import Answer, Unusual
-from toolwright.outgoing.prompt import Prompt
-from toolwright.outgoing.replay import Outcome
+from toolwright.http.answer import Answer, Unusual
+from toolwright.http.prompt import Prompt
+from toolwright.http.replay import Outcome
 from toolwright.providers.mcp.routes import pieces
 from toolwright.providers.mcp.routes.bulk import too_bulky
 
 if TYPE_CHECKING:
+    from toolwright.core.clock import Deadline
     from toolwright.providers.mcp.routes.posts import Posts
-    from toolwright.runtime.deadlines import Deadline
 
 Call: TypeAlias = tuple[int, dict[str, Any], dict[str, str]]
 """Its number, its parameters and the headers of its own."""

@@ -22,15 +22,14 @@ from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCError, JSONRPCRespons
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import to_json
 
-from toolwright.core.clock import Clock
-from toolwright.outgoing.headers import OURS
-from toolwright.outgoing.prompt import Prompt
-from toolwright.outgoing.replay import Outcome
-from toolwright.outgoing.settings import Settings
-from toolwright.outgoing.transport import GuardedTransport
+from toolwright.core.clock import Clock, Deadlines
+from toolwright.http.headers import OURS
+from toolwright.http.prompt import Prompt
+from toolwright.http.replay import Outcome
+from toolwright.http.settings import Settings
+from toolwright.http.transport import GuardedTransport
 from toolwright.providers.mcp.calls import METHOD, item_of
 from toolwright.providers.mcp.routes.post import Post
-from toolwright.runtime.deadlines import Deadlines
 
 MOST_IDLE = 16
 """Connections that are kept for the next call."""

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from toolwright.core.durations import size
 from toolwright.core.errors import DefinitionError, Denied, ToolError
-from toolwright.outgoing.guard import PORTS, Private
-from toolwright.outgoing.settings import Settings
-from toolwright.outgoing.target import Target, target_of
+from toolwright.http.guard import PORTS, Private
+from toolwright.http.settings import Settings
+from toolwright.http.target import Target, target_of
 from toolwright.providers.mcp.routes.label import namespace_of_url, plain_url
 from toolwright.providers.mcp.routes.route import MAX_FRAME, Ended, Route, Texts, Who
 from toolwright.providers.mcp.routes.trouble import NotSignedIn, Trouble, trouble_of
@@ -176,7 +176,7 @@ def reaching(settings: Settings | None, target: Target, max_frame: int) -> Setti
 
 async def promptly(address: str, port: int, timeout: float | None) -> Any:
     """Open a connection on which nobody waits for a kernel."""
-    from toolwright.outgoing.prompt import prompt  # loads an extra
+    from toolwright.http.prompt import prompt  # loads an extra
 
     return await prompt(address, port, timeout)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from toolwright.core.durations import seconds, size
 from toolwright.core.errors import DefinitionError
-from toolwright.outgoing.settings import Settings
+from toolwright.http.settings import Settings
 from toolwright.providers.mcp.routes.label import namespace_of_url, plain_url
 from toolwright.providers.mcp.routes.route import MAX_FRAME, Ended, Route, Texts, Who
 from toolwright.providers.mcp.routes.web import checked, query_mark, reaching

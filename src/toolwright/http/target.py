@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from urllib.parse import quote, urljoin
 
 from toolwright.core.errors import Denied, InvalidArguments
-from toolwright.outgoing.failures import unsent
+from toolwright.http.failures import unsent
 
 Scheme: TypeAlias = Literal["http", "https"]
 Origin: TypeAlias = tuple[str, str, int]

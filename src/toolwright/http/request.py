@@ -8,11 +8,11 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from toolwright.core.errors import InvalidArguments
-from toolwright.outgoing.decoding import OFFERED
-from toolwright.outgoing.failures import unsent
-from toolwright.outgoing.headers import Headers, checked, has
-from toolwright.outgoing.settings import Settings
-from toolwright.outgoing.target import Target, target_of
+from toolwright.http.decoding import OFFERED
+from toolwright.http.failures import unsent
+from toolwright.http.headers import Headers, checked, has
+from toolwright.http.settings import Settings
+from toolwright.http.target import Target, target_of
 
 if TYPE_CHECKING:
     import httpcore2

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from toolwright.core.errors import NotFound, NotStarted
 from toolwright.core.threads import Threads
-from toolwright.outgoing.failures import unsent
+from toolwright.http.failures import unsent
 
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """Gives the addresses of a host, as text; the port is for resolvers that care."""

@@ -7,12 +7,12 @@ import httpx2
 import pytest
 import trustme
 
-from tests.outgoing.server import PUBLIC, Dials, Names, online, redirect, reply
-from tests.outgoing.test_addresses import FORMS
-from tests.outgoing.test_bombs import MIB, bomb
+from tests.http.server import PUBLIC, Dials, Names, online, redirect, reply
+from tests.http.test_addresses import FORMS
+from tests.http.test_bombs import MIB, bomb
 from toolwright.core.errors import DefinitionError, Denied
-from toolwright.outgoing.settings import Settings
-from toolwright.outgoing.transport import guarded
+from toolwright.http.settings import Settings
+from toolwright.http.transport import guarded
 
 
 def using(answer, options=None, **settings):

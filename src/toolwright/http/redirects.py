@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from toolwright.core.errors import Denied, InvalidArguments, ToolError
-from toolwright.outgoing.headers import for_another_origin, without_body
-from toolwright.outgoing.request import Request
-from toolwright.outgoing.response import Head
-from toolwright.outgoing.target import Target
+from toolwright.http.headers import for_another_origin, without_body
+from toolwright.http.request import Request
+from toolwright.http.response import Head
+from toolwright.http.target import Target
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
 

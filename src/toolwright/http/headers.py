@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from toolwright.core.errors import InvalidArguments
-from toolwright.outgoing.failures import unsent
+from toolwright.http.failures import unsent
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 """Names and values in their order; a name may come more than once."""

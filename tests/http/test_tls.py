@@ -5,7 +5,7 @@ import ssl
 import pytest
 import trustme
 
-from tests.outgoing.server import PUBLIC, Names, internet, online, redirect, reply, serving
+from tests.http.server import PUBLIC, Names, internet, online, redirect, reply, serving
 from toolwright.core.errors import Denied, ToolError
 
 

@@ -10,7 +10,7 @@ import zlib
 
 import pytest
 
-from tests.outgoing.server import chunked, online, reply
+from tests.http.server import chunked, online, reply
 from toolwright.core.errors import TimedOut, ToolError, Unavailable
 
 pytestmark = pytest.mark.timeout(60)  # some of these have much to do, and a busy machine takes its time
@@ -261,8 +261,8 @@ async def test_others_get_their_turn_while_tiny_chunks_come_in():
 def test_a_bomb_leaves_the_memory_of_a_process_as_it_was():
     code = """
         import asyncio, resource
-        from tests.outgoing.server import reply
-        from tests.outgoing.test_bombs import MIB, bomb, online
+        from tests.http.server import reply
+        from tests.http.test_bombs import MIB, bomb, online
         from toolwright.core.errors import ToolError
 
         async def main():

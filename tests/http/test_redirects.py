@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.outgoing.server import PUBLIC, Names, internet, online, redirect, reply, serving
+from tests.http.server import PUBLIC, Names, internet, online, redirect, reply, serving
 from toolwright.core.errors import Denied, ToolError
-from toolwright.outgoing.client import Client
+from toolwright.http.client import Client
 
 OTHER = "1.1.1.1"
 

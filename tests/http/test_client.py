@@ -7,7 +7,7 @@ import socket
 import httpcore2
 import pytest
 
-from tests.outgoing.server import PUBLIC, Dials, Names, chunked, internet, online, port_of_nobody, reply, serving
+from tests.http.server import PUBLIC, Dials, Names, chunked, internet, online, port_of_nobody, reply, serving
 from toolwright.core.errors import (
     DefinitionError,
     Denied,
@@ -18,8 +18,8 @@ from toolwright.core.errors import (
     ToolError,
     Unavailable,
 )
-from toolwright.outgoing.client import Client
-from toolwright.outgoing.settings import Settings
+from toolwright.http.client import Client
+from toolwright.http.settings import Settings
 
 
 async def test_an_answer_is_a_value():
@@ -465,7 +465,7 @@ async def test_a_closed_client_says_so():
 
 
 async def test_socket_files_are_never_reached():
-    from toolwright.outgoing.connector import Connector
+    from toolwright.http.connector import Connector
 
     with pytest.raises(NotStarted):
         await Connector(Settings().guard()).connect_unix_socket("/var/run/x.sock")
@@ -531,7 +531,7 @@ async def test_nothing_secret_is_logged(caplog):
 
 
 def test_the_backend_has_what_httpcore_asks_of_one():
-    from toolwright.outgoing.connector import Connector
+    from toolwright.http.connector import Connector
 
     for name in vars(httpcore2.AsyncNetworkBackend):
         if not name.startswith("_"):

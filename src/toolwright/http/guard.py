@@ -9,8 +9,8 @@ from ipaddress import ip_network
 from typing import Any, Literal, TypeAlias
 
 from toolwright.core.errors import DefinitionError, Denied
-from toolwright.outgoing.addresses import OWN, Address, Network, dialled, embedded, why_denied
-from toolwright.outgoing.failures import unsent
+from toolwright.http.addresses import OWN, Address, Network, dialled, embedded, why_denied
+from toolwright.http.failures import unsent
 
 Ports: TypeAlias = Collection[int] | Literal["any"]
 Private: TypeAlias = bool | Collection[str]

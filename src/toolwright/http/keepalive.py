@@ -6,7 +6,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from toolwright.outgoing.connector import dial
+from toolwright.http.connector import dial
 
 if TYPE_CHECKING:
     from httpcore2 import AsyncNetworkStream

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolwright.core.errors import Denied, InvalidArguments, ToolError
-from toolwright.outgoing.target import host_of, target_of
+from toolwright.http.target import host_of, target_of
 
 
 @pytest.mark.parametrize(

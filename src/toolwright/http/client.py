@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from toolwright.core.errors import NotStarted, TimedOut, ToolError
-from toolwright.outgoing.connector import Connector
-from toolwright.outgoing.failures import told
-from toolwright.outgoing.pool import pool_of
-from toolwright.outgoing.redirects import following
-from toolwright.outgoing.request import Request, request_of
-from toolwright.outgoing.response import Head, Incoming, Response, head_of, release
-from toolwright.outgoing.settings import Limits, Reach, Settings
+from toolwright.http.connector import Connector
+from toolwright.http.failures import told
+from toolwright.http.pool import pool_of
+from toolwright.http.redirects import following
+from toolwright.http.request import Request, request_of
+from toolwright.http.response import Head, Incoming, Response, head_of, release
+from toolwright.http.settings import Limits, Reach, Settings
 
 if TYPE_CHECKING:
     import httpcore2

@@ -25,7 +25,7 @@ from httpcore2 import (
     WriteTimeout,
 )
 
-from toolwright.outgoing.keepalive import keep_alive
+from toolwright.http.keepalive import keep_alive
 
 FRESH = 3.0
 """Seconds of quiet after which it is not used again: many servers close theirs after five, without a word."""

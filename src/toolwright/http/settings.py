@@ -9,9 +9,9 @@ from typing import TypedDict
 
 from toolwright.core.durations import seconds, size
 from toolwright.core.errors import DefinitionError
-from toolwright.outgoing.connector import Dialer
-from toolwright.outgoing.guard import Guard, Ports, Private, guard_of
-from toolwright.outgoing.resolver import Resolver
+from toolwright.http.connector import Dialer
+from toolwright.http.guard import Guard, Ports, Private, guard_of
+from toolwright.http.resolver import Resolver
 
 USER_AGENT = "toolwright (+https://pypi.org/project/toolwright)"
 

@@ -12,14 +12,14 @@ import httpcore2
 import httpx2
 
 from toolwright.core.errors import DefinitionError, Denied, TimedOut, ToolError
-from toolwright.outgoing.connector import Connector
-from toolwright.outgoing.decoding import OFFERED
-from toolwright.outgoing.failures import told
-from toolwright.outgoing.headers import for_another_origin
-from toolwright.outgoing.pool import pool_of, trust_of
-from toolwright.outgoing.response import Incoming, head_of, release
-from toolwright.outgoing.settings import Settings
-from toolwright.outgoing.target import target_of
+from toolwright.http.connector import Connector
+from toolwright.http.decoding import OFFERED
+from toolwright.http.failures import told
+from toolwright.http.headers import for_another_origin
+from toolwright.http.pool import pool_of, trust_of
+from toolwright.http.response import Incoming, head_of, release
+from toolwright.http.settings import Settings
+from toolwright.http.target import target_of
 
 ANSWERED = "answered"
 """The extension of a request that was sent already: an `Answered`, from which its answer is taken."""

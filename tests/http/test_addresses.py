@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.outgoing.server import PUBLIC, Dials, Names, internet, redirect, reply, serving
+from tests.http.server import PUBLIC, Dials, Names, internet, redirect, reply, serving
 from toolwright.core.errors import Denied, InvalidArguments, ToolError
-from toolwright.outgoing.addresses import embedded, parsed, why_denied
-from toolwright.outgoing.client import Client
+from toolwright.http.addresses import embedded, parsed, why_denied
+from toolwright.http.client import Client
 
 # How a host is written in a URL, and the address that a resolver would give for it.
 FORMS = {

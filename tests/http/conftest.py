@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.outgoing.server import only_loopback
+from tests.http.server import only_loopback
 
 
 @pytest.fixture(autouse=True)

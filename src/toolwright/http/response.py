@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from toolwright.core.errors import ToolError
-from toolwright.outgoing.decoding import PIECE, Decoder, decoder_of
-from toolwright.outgoing.failures import told
-from toolwright.outgoing.headers import Headers
-from toolwright.outgoing.target import Target
+from toolwright.http.decoding import PIECE, Decoder, decoder_of
+from toolwright.http.failures import told
+from toolwright.http.headers import Headers
+from toolwright.http.target import Target
 
 if TYPE_CHECKING:
     import httpcore2

@@ -7,8 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from toolwright.core.errors import NotStarted
-from toolwright.outgoing.connector import Connector
-from toolwright.outgoing.settings import Settings
+from toolwright.http.connector import Connector
+from toolwright.http.settings import Settings
 
 if TYPE_CHECKING:
     import httpcore2

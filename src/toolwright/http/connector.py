@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from toolwright.core.errors import Denied, NotStarted
-from toolwright.outgoing.addresses import Address, parsed
-from toolwright.outgoing.failures import unsent
-from toolwright.outgoing.guard import Guard
-from toolwright.outgoing.resolver import Resolver, SystemResolver, unknown_host
-from toolwright.outgoing.target import host_of
+from toolwright.http.addresses import Address, parsed
+from toolwright.http.failures import unsent
+from toolwright.http.guard import Guard
+from toolwright.http.resolver import Resolver, SystemResolver, unknown_host
+from toolwright.http.target import host_of
 
 if TYPE_CHECKING:
     from httpcore2 import AsyncNetworkStream

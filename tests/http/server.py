@@ -14,8 +14,8 @@ from typing import Any
 
 import httpcore2
 
-from toolwright.outgoing import connector
-from toolwright.outgoing.client import Client
+from toolwright.http import connector
+from toolwright.http.client import Client
 
 PUBLIC = "93.184.216.34"
 """Stands for the public internet: dialled, it leads to a server of the test."""

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeAlias
 
 from httpcore2 import AsyncHTTP11Connection, AsyncNetworkStream, ReadTimeout, Request, Response
 
-from toolwright.outgoing.prompt import Prompt
+from toolwright.http.prompt import Prompt
 
 Done: TypeAlias = Callable[[bool], None]
 """Told whether the connection can be used again."""
