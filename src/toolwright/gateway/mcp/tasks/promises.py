@@ -58,7 +58,7 @@ class Promises:
     def make(self, task_id: str, user: str | None, arguments: Any = None) -> None:
         """Remember a task from now on; as long as there is room for."""
         parts = self._runtime.parts
-        if parts.durable or task_id in self._made or not self.has_room(user):
+        if parts.durable or task_id in self._made or not self.have_room(user):
             return
         seconds, size = self._long(user), _size(arguments)
         weigh = parts.ledger.promised[task_id] = lambda result: self._weigh(task_id, user, size + result)
