@@ -1,0 +1,36 @@
+"""Messages with too many values are recognised before they are parsed."""
+
+import json
+
+import pytest
+
+from toolwright.jsonrpc.limits import EventStreamLimit, estimated_memory, has_too_many_values
+
+MANY = json.dumps([0] * 60_000).encode()
+TEXT = json.dumps([',[{"' * 40_000]).encode()
+ESCAPES = json.dumps(['\\"' * 40_000] * 2).encode()
+
+
+@pytest.mark.parametrize(("data", "too_many"), [(MANY, True), (TEXT, False), (ESCAPES, False), (b"[" * 60_000, True)])
+def test_values_count_and_what_stands_in_strings_does_not(data, too_many):
+    assert has_too_many_values(data, 50_000) is too_many
+
+
+def test_short_messages_are_not_counted():
+    assert not has_too_many_values(b"[" * 40_000, 10_000)
+
+
+def test_memory_is_the_text_and_its_values():
+    assert estimated_memory(b'{"a":[1,2]}', 1_000) == 11 + 128 * 3
+    assert estimated_memory(MANY, 10) == len(MANY) + 1_280
+
+
+@pytest.mark.parametrize("size", [100, 7_000])
+def test_each_event_of_a_stream_is_counted_for_itself(size):
+    event = f"data: {'[0,' * 20_000}\n\n"
+    limit = EventStreamLimit(50_000)
+
+    pieces = [(event * 5)[start : start + size] for start in range(0, 5 * len(event), size)]
+
+    assert not any(limit.is_exceeded_by(piece) for piece in pieces)
+    assert any(limit.is_exceeded_by("[0," * size) for _ in range(60_000 // size))
