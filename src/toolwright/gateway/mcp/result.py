@@ -113,7 +113,7 @@ def _done(done: Done, *, is_typed: bool, is_modern: bool, is_foreign: bool) -> d
 
 
 def _blocks(done: Done, metadata: Mapping[str, Any], is_foreign: bool) -> list[dict[str, Any]]:
-    shown, beside = done._shown, metadata.get("blocks")
+    shown, beside = done.clipped_text, metadata.get("blocks")
     extras = beside if shown is None and isinstance(beside, Mapping) else {}
     blocks = [
         _block(block, extras.get(str(place)) if extras else None, is_foreign)
@@ -132,10 +132,12 @@ _NOTHING = object()
 def _structured(done: Done, how: Any, is_typed: bool) -> Any:
     """The data for programs. It is left out where the text was cut, or is all there is, unless it was promised."""
     is_text = done.data is None or isinstance(done.data, str)
-    if not is_typed and (done._shown is not None or (is_text and how is None)):
+    if not is_typed and (done.clipped_text is not None or (is_text and how is None)):
         return _NOTHING
     try:
-        plain = from_json(done._json or to_json(done.data, bytes_mode="base64", inf_nan_mode="strings", fallback=str))
+        plain = from_json(
+            done.data_json or to_json(done.data, bytes_mode="base64", inf_nan_mode="strings", fallback=str)
+        )
     except ValueError:  # a number of thousands of digits, or a text that is none; what can be shown of it is shown
         return _NOTHING
     if isinstance(plain, dict) or how == "plain":
