@@ -22,12 +22,8 @@ MAX_LOG_CHARS = 500
 
 # Character classes, to stand inside the brackets of a regular expression.
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1 without tab and line feed
-_BIDI = (
-    "\u202a-\u202e\u2066-\u2069"  # embeddings, overrides and isolates: text reads in another order than it is stored
-)
-_TAGS = (
-    "\U000e0000-\U000e0fff"  # tags and supplementary variation selectors: ASCII that models read and no screen shows
-)
+_BIDI = "\u202a-\u202e\u2066-\u2069"  # embeddings, overrides, isolates: a text reads in another order than it is stored
+_TAGS = "\U000e0000-\U000e0fff"  # tags, variation selectors 17 to 256: text that models read and no screen shows
 _SEPARATORS = "\u2028\u2029"  # line breaks that most programs do not show as breaks
 _SURROGATES = "\ud800-\udfff"  # halves of a pair: no UTF-8 can hold them
 _VARIATIONS = "\ufe00-\ufe0f"  # variation selectors; emoji need one, and rows of them carry hidden text
