@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 
 from toolwright import mcp
+from toolwright.core import sanitize
 from toolwright.providers.mcp import (
     backoff,
     connection,
@@ -17,7 +18,6 @@ from toolwright.providers.mcp import (
     health,
     listed,
     manifest,
-    prose,
     talk,
 )
 from toolwright.providers.mcp.options import Options
@@ -82,7 +82,7 @@ def test_every_reason_of_a_server_that_is_down_is_told():
         ("pauses", [*backoff.DELAYS, backoff.STEADY]),
         ("ending", [lines.GRACE, lines.ASKED]),
         ("questions", [talk.ROUNDS, forms.MOST_REQUESTS, forms.MOST_FIELDS]),
-        ("tools", [listed.MOST, prose.MOST]),
+        ("tools", [listed.MOST, sanitize.MAX_TEXT_CHARS]),
         ("lines", [stderr.KEPT, stderr._RATE]),
     ],
 )

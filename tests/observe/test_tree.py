@@ -492,7 +492,7 @@ async def test_a_person_reads_the_tree_with_its_totals() -> None:
         "├── long_one  ok  1.5 ms, 1.5 ms queued, 2 in, 5,000 out, 1,250 tokens",
         "├── long_one  ok  1.5 ms, 1.5 ms queued, cached, 2 in, 5,000 out, 1,250 tokens",
     ]
-    assert lines[9].startswith("└── [red]�[31mnope  not_found")
+    assert lines[9].startswith("└── [red]\\u001b[31mnope  not_found")
     assert [cell.strip() for cell in lines[-4].split("│")[1:-1]] == [
         "long_one", "2", "0", "75.5 s", "4", "10,000", "2,500", "0",
     ]  # fmt: skip

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from toolwright.builtin.document import Span
-from toolwright.builtin.shown import sound
+from toolwright.core.sanitize import replace_surrogates
 
 _AROUND = 3
 _COMPARED = 2000
@@ -185,6 +185,6 @@ def _hunk(passage: Passage, hunk: list[Change], shift: int) -> tuple[list[str], 
 
 
 def _shown(mark: str, line: str) -> str:
-    bare = sound(line.removesuffix("\n"))
+    bare = replace_surrogates(line.removesuffix("\n"))
     cut = f"{bare[:_LONG]} [cut]" if len(bare) > _LONG else bare
     return f"{mark}{cut}" if line.endswith("\n") else f"{mark}{cut}\n\\ No newline at end of file"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from toolwright.builtin.encoding import HEAD, Encoding, encoding_of
 from toolwright.builtin.kind import image_type, is_document, kind_of
-from toolwright.builtin.shown import size
+from toolwright.builtin.sizes import size
 from toolwright.builtin.spot import Spot
 from toolwright.builtin.trouble import told
 from toolwright.core.errors import InvalidArguments, ToolError

@@ -15,7 +15,7 @@ from toolwright.builtin.changes import Change, from_spans, patch
 from toolwright.builtin.document import MOST, Document, Span
 from toolwright.builtin.edits import MOST_EDITS, Edit, replacements, spans_of
 from toolwright.builtin.paths import FilePath, Names, facets, refuse_late
-from toolwright.builtin.shown import shown, size
+from toolwright.builtin.sizes import size
 from toolwright.builtin.spot import Spot
 from toolwright.builtin.trouble import told
 from toolwright.builtin.workspace import Workspace
@@ -24,6 +24,7 @@ from toolwright.core.context import Context
 from toolwright.core.define import tool
 from toolwright.core.errors import InvalidArguments, ToolError
 from toolwright.core.outcome import Done
+from toolwright.core.sanitize import escape_line
 from toolwright.core.tool import Tool
 
 _TRIES = 10
@@ -175,7 +176,7 @@ def _preview(
         try:
             found = await asyncio.to_thread(work, arguments)
         except ToolError as error:  # the call itself will say the same
-            found = {"filePath": shown(arguments[name], 1000), "patch": "", "problem": str(error)}
+            found = {"filePath": escape_line(arguments[name], 1000), "patch": "", "problem": str(error)}
         return {"type": "diff", **found, "isNewFile": False}
 
     return preview

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolwright.builtin.found import Line
-from toolwright.builtin.shown import shown
+from toolwright.core.sanitize import escape_line
 
 WIDTH = 200
 """Characters of a line."""
@@ -41,4 +41,4 @@ def _text(data: bytes) -> str:
     # A window may begin or end within a character.
     while data and data[0] & 0xC0 == 0x80:
         data = data[1:]
-    return "\t".join(shown(piece) for piece in data.removesuffix(b"\r").decode("utf-8", "replace").split("\t"))
+    return "\t".join(escape_line(piece) for piece in data.removesuffix(b"\r").decode("utf-8", "replace").split("\t"))

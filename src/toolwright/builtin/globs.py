@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from toolwright.builtin.shown import shown
 from toolwright.core.errors import Denied, InvalidArguments
+from toolwright.core.sanitize import escape_line
 
 MOST, LONGEST = 256, 20_000
 """Patterns that the braces of one may stand for, and their letters all together."""
@@ -50,7 +50,7 @@ def _segments(pattern: str) -> list[str]:
     bare = "/" not in pattern
     segments = [segment for segment in pattern.split("/") if segment not in ("", ".")]
     if ".." in segments:
-        raise Denied(f"Permission denied: the pattern '{shown(pattern, 200)}' contains '..'. Write it without.")
+        raise Denied(f"Permission denied: the pattern '{escape_line(pattern, 200)}' contains '..'. Write it without.")
     if pattern.endswith("/"):
         segments.append("**")
     if bare or not segments:
@@ -94,7 +94,7 @@ def _expanded(pattern: str) -> list[str]:
             before, choices, after = pieces
             todo += [f"{before}{choice}{after}" for choice in reversed(choices)]
         if len(todo) + len(done) > MOST or sum(map(len, todo)) + sum(map(len, done)) > LONGEST:
-            raise InvalidArguments(f"The braces in '{shown(pattern, 200)}' stand for too many patterns.")
+            raise InvalidArguments(f"The braces in '{escape_line(pattern, 200)}' stand for too many patterns.")
     return done
 
 
@@ -115,7 +115,7 @@ def _first_braces(pattern: str) -> tuple[str, list[str], str] | None:
             cuts.append(at)
     if depth:
         raise InvalidArguments(
-            f"A brace in '{shown(pattern, 200)}' is never closed. Write '\\{{' for the letter itself."
+            f"A brace in '{escape_line(pattern, 200)}' is never closed. Write '\\{{' for the letter itself."
         )
     return None
 
@@ -181,7 +181,7 @@ def _pieces(segment: str) -> list[str]:
             end = class_end(segment, at - 1)
             if end < 0:
                 raise InvalidArguments(
-                    f"A '[' in '{shown(segment, 200)}' is never closed. Write '\\[' for the letter itself."
+                    f"A '[' in '{escape_line(segment, 200)}' is never closed. Write '\\[' for the letter itself."
                 )
             pieces[-1] += _class(segment[at : end - 1], segment)
             at = end
@@ -213,7 +213,7 @@ def _class(inside: str, segment: str) -> str:
             last = letters[at + 2]
         ranges += _letter(first) if last is None else f"{_letter(first)}-{_letter(last)}"
         if last is not None and first[-1] > last[-1]:
-            raise InvalidArguments(f"'{first}-{last}' in '{shown(segment, 200)}' is no range: it runs backwards.")
+            raise InvalidArguments(f"'{first}-{last}' in '{escape_line(segment, 200)}' is no range: it runs backwards.")
         at += 1 if last is None else 3
     return f"(?!/)[{'^' if negated else ''}{ranges}]"
 

@@ -14,11 +14,12 @@ from toolwright.builtin.found import Found, InFile, Want
 from toolwright.builtin.globs import Glob
 from toolwright.builtin.needle import Needle
 from toolwright.builtin.scope import LARGEST, Scope, is_folder, scope
-from toolwright.builtin.shown import shown, size
+from toolwright.builtin.sizes import size
 from toolwright.builtin.spot import Spot
 from toolwright.builtin.trouble import told
 from toolwright.builtin.workspace import Workspace
 from toolwright.core.errors import InvalidArguments, ToolError, Unavailable
+from toolwright.core.sanitize import escape_line
 
 log = logging.getLogger("toolwright")
 
@@ -100,7 +101,7 @@ class Hits:
         """For models."""
         files = self.shown_files
         if not files:
-            pattern, place = shown(self.asked.pattern, 200), told(self.where)
+            pattern, place = escape_line(self.asked.pattern, 200), told(self.where)
             searched = "1 file" if self.found.searched == 1 else f"{self.found.searched:,} files"
             return [f"No matches for '{pattern}' in {place} ({searched} searched)."]
         if self.asked.want.mode == "files":

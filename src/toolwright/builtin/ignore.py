@@ -37,7 +37,7 @@ class Ignore:
     """The rules of one folder and of those around it. Later lines win, and so do inner folders."""
 
     def __init__(self, text: str = "", depth: int = 0, outer: Ignore | None = None) -> None:
-        self._depth, self._outer = depth, outer
+        self._depth, self.outer = depth, outer
         self._names: dict[str, list[_Rule]] = defaultdict(list)
         self._suffixes: dict[str, list[_Rule]] = defaultdict(list)
         self._others: list[_Rule] = []
@@ -54,12 +54,13 @@ class Ignore:
         """Whether an entry of a folder, itself not ignored, is left out."""
         rules: Ignore | None = self
         while rules is not None:
-            if (verdict := rules._verdict(folder, name, is_folder)) is not None:
+            if (verdict := rules.own_verdict(folder, name, is_folder)) is not None:
                 return verdict
-            rules = rules._outer
+            rules = rules.outer
         return False
 
-    def _verdict(self, folder: tuple[str, ...], name: str, is_folder: bool) -> bool | None:
+    def own_verdict(self, folder: tuple[str, ...], name: str, is_folder: bool) -> bool | None:
+        """What the rules of this folder alone say: ignored, kept, or nothing."""
         last, path = None, ""
         for rule in self._candidates(name):
             if rule.anchored and not path:

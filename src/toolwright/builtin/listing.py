@@ -13,7 +13,7 @@ from pydantic import Field
 
 from toolwright.builtin.globs import Glob
 from toolwright.builtin.paths import FolderPath, Names, facets
-from toolwright.builtin.shown import shown, size
+from toolwright.builtin.sizes import size
 from toolwright.builtin.spot import Entry, Spot
 from toolwright.builtin.trouble import told
 from toolwright.builtin.workspace import Workspace
@@ -21,6 +21,7 @@ from toolwright.core.context import Context
 from toolwright.core.define import tool
 from toolwright.core.errors import InvalidArguments, ToolError
 from toolwright.core.outcome import Done
+from toolwright.core.sanitize import escape_line
 from toolwright.core.tool import Tool
 
 Found: TypeAlias = tuple[Spot, Entry]
@@ -114,9 +115,9 @@ def _fits(glob: Glob, path: tuple[str, ...]) -> bool:
 
 
 def _line(spot: Spot, found: Spot, entry: Entry) -> str:
-    name = shown("/".join(_from(spot, found)))
+    name = escape_line("/".join(_from(spot, found)))
     return f"{name}/" if entry.is_folder else f"{name}  (link)" if entry.is_link else f"{name}  {size(entry.size)}"
 
 
 def _record(found: Spot, entry: Entry) -> dict[str, Any]:
-    return {"name": shown(entry.name), "path": found.shown, "isDir": entry.is_folder, "size": entry.size}
+    return {"name": escape_line(entry.name), "path": found.shown, "isDir": entry.is_folder, "size": entry.size}

@@ -12,8 +12,8 @@ from functools import cached_property
 from heapq import nlargest
 from os.path import commonprefix
 
-from toolwright.builtin.shown import sound
 from toolwright.core.errors import InvalidArguments, ToolError
+from toolwright.core.sanitize import replace_surrogates
 
 _TOLD = 10
 """Lines that an error lists."""
@@ -168,7 +168,7 @@ class Text:
             return ""
         near = range(max(best - 2, 0), min(best + 3, len(self.lines)))
         shown = "\n".join(f"{'>' if at == best else ' '}{at + 1:>6}\t{self.lines[at][:200]}" for at in near)
-        shown = sound(shown)
+        shown = replace_surrogates(shown)
         return f" The nearest line is {best + 1}:\n{shown}"
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from toolwright.builtin.shown import shown
 from toolwright.core.errors import InvalidArguments, ToolError
+from toolwright.core.sanitize import escape_line
 
 if TYPE_CHECKING:
     from toolwright.builtin.workspace import Workspace
@@ -57,7 +57,7 @@ def refuse_late(ctx: Context) -> None:
 def refuse_folder(path: str) -> None:
     """A path that ends in a slash is a folder's."""
     if path.endswith("/"):
-        raise InvalidArguments(f"'{shown(path, 200)}' ends in a slash, as folders do. Give the file's name, too.")
+        raise InvalidArguments(f"'{escape_line(path, 200)}' ends in a slash, as folders do. Give the file's name, too.")
 
 
 def _sensitive(workspace: Workspace, paths: Iterable[str]) -> Callable[[Mapping[str, Any], Context], Any]:
@@ -75,9 +75,9 @@ def _changes(paths: list[str], arguments: Mapping[str, Any]) -> str:
 
 def _question(workspace: Workspace, paths: tuple[str, ...], act: Act) -> Callable[[Mapping[str, Any], Context], str]:
     def question(arguments: Mapping[str, Any], ctx: Context) -> str:
-        doubtful = [shown(arguments[name], 200) for name in paths if workspace.is_sensitive(arguments[name])]
+        doubtful = [escape_line(arguments[name], 200) for name in paths if workspace.is_sensitive(arguments[name])]
         which = ", which looks" if len(paths) == 1 else f": {' and '.join(doubtful)} looks"
         why = f"{which} like keys or credentials" if doubtful else ""
-        return f"Allow to {act([shown(arguments[name], 1000) for name in paths], arguments)}{why}?"
+        return f"Allow to {act([escape_line(arguments[name], 1000) for name in paths], arguments)}{why}?"
 
     return question

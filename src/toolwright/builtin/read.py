@@ -12,7 +12,7 @@ from toolwright.builtin.encoding import HEAD, Encoding, encoding_of, named
 from toolwright.builtin.kind import image_type, is_document, kind_of
 from toolwright.builtin.page import Page, page_of
 from toolwright.builtin.paths import FilePath, Names, facets
-from toolwright.builtin.shown import size
+from toolwright.builtin.sizes import size
 from toolwright.builtin.spot import Spot
 from toolwright.builtin.trouble import told
 from toolwright.builtin.workspace import Workspace

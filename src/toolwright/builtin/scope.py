@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from stat import S_ISDIR
 
 from toolwright.builtin.globs import Glob
-from toolwright.builtin.shown import shown
 from toolwright.builtin.spot import Spot
 from toolwright.builtin.workspace import Workspace
 from toolwright.core.errors import InvalidArguments, NotFound, ToolError
+from toolwright.core.sanitize import escape_line
 
 LARGEST = 50_000_000
 """Bytes of the largest file that is searched."""
@@ -79,7 +79,7 @@ class Scope:
 def scope(workspace: Workspace, path: str, pattern: str, stop: Callable[[], bool]) -> Scope:
     """The files below a path that fit a pattern; raises where the path is no folder."""
     if "\0" in pattern or not pattern.strip():
-        raise InvalidArguments(f"'{shown(pattern, 200)}' is no pattern for files. Write one such as '**/*.py'.")
+        raise InvalidArguments(f"'{escape_line(pattern, 200)}' is no pattern for files. Write one such as '**/*.py'.")
     given = workspace.spot(path)
     everything = given.is_sensitive
     if pattern.startswith("/"):

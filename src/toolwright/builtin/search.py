@@ -11,12 +11,12 @@ from toolwright.builtin.grep import Asked, Hits, grepped
 from toolwright.builtin.newest import newest
 from toolwright.builtin.paths import Names, facets
 from toolwright.builtin.scope import scope
-from toolwright.builtin.shown import shown
 from toolwright.builtin.workspace import Workspace
 from toolwright.core.content import Text
 from toolwright.core.context import Context
 from toolwright.core.define import tool
 from toolwright.core.outcome import Done
+from toolwright.core.sanitize import escape_line
 from toolwright.core.tool import Tool
 
 MOST_FILES, FILES = 500, 100
@@ -48,7 +48,7 @@ def _by_name(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
     ) -> Done:
         """Find files by name, newest first: `*.py` anywhere, `src/*.py` only there. Skips hidden and ignored ones."""
         found = _globbed(workspace, path, pattern, min(max_results, MOST_FILES), ctx)
-        lines = [*found["files"]] or [f"No file fits '{shown(pattern, 200)}'."]
+        lines = [*found["files"]] or [f"No file fits '{escape_line(pattern, 200)}'."]
         if found["truncated"]:
             lines.append(
                 f"\n({len(found['files']):,} of {found['totalFiles']:,} files, the newest. Narrow the pattern.)"
@@ -56,7 +56,10 @@ def _by_name(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
         lines += [f"\n({_left_out(found['leftOut'], 'listed')})"] if found["leftOut"] else []
         metadata = {"pattern": pattern, "fileCount": len(found["files"]), "truncated": found["truncated"]}
         return Done(
-            found["files"], content=[Text("\n".join(lines))], title=f"Glob {shown(pattern, 80)}", metadata=metadata
+            found["files"],
+            content=[Text("\n".join(lines))],
+            title=f"Glob {escape_line(pattern, 80)}",
+            metadata=metadata,
         )
 
     @tool(**facets(workspace, "read", "cwd", listed=names == "long", examples=[example]))
@@ -107,7 +110,7 @@ def _by_content(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
         asked = Asked(pattern, path, include, regex, case_sensitive, False, want)
         hits = grepped(workspace, asked, lambda: ctx.cancelled)
         return Done(
-            hits.data(), content=[Text(_told(hits))], title=f"Grep {shown(pattern, 80)}", metadata=hits.metadata()
+            hits.data(), content=[Text(_told(hits))], title=f"Grep {escape_line(pattern, 80)}", metadata=hits.metadata()
         )
 
     @tool(

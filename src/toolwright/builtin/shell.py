@@ -13,7 +13,6 @@ from pydantic import Field
 
 from toolwright.builtin.background import Background, Bounds, Job, owner_of
 from toolwright.builtin.shell_run import Progress, Run, ended, run
-from toolwright.builtin.shown import shown
 from toolwright.builtin.workspace import Folder, Workspace
 from toolwright.core.content import Text
 from toolwright.core.context import Context
@@ -21,6 +20,7 @@ from toolwright.core.define import tool
 from toolwright.core.durations import seconds, size
 from toolwright.core.errors import DefinitionError, InvalidArguments, TimedOut, ToolError, Unavailable
 from toolwright.core.outcome import Done
+from toolwright.core.sanitize import escape_line
 from toolwright.core.signature import use
 from toolwright.core.tool import Tool
 from toolwright.sandbox.bubblewrap import refuse_unsafe
@@ -163,7 +163,7 @@ def _bounds(count: int, life: float | str, kept: int | str, flood: int | str, gr
 
 def _visible(command: str) -> str:
     """All of a command, for the person who is asked: whatever could hide a part of it is written out."""
-    return "\n".join(shown(line) for line in command.split("\n"))
+    return "\n".join(escape_line(line) for line in command.split("\n"))
 
 
 def _refuse_impossible(command: str) -> None:
@@ -196,7 +196,7 @@ def _told(result: Run, command: str, description: str, timeout: int, flood: int,
         "error": None if problem is None else str(problem).partition("\n")[0],
     }
     if problem is None:
-        return Done(result.output or "(no output)", title=shown(description or command, 80), metadata=metadata)
+        return Done(result.output or "(no output)", title=escape_line(description or command, 80), metadata=metadata)
     problem.data = metadata
     raise problem
 
@@ -219,7 +219,10 @@ async def _begun(jobs: Background | None, command: str, ctx: Context, begin: Any
     job = await _there(jobs).start(command, owner_of(ctx), begin)
     told = f"Started as {job.id}. Look at it with bash_output, end it with bash_stop."
     return Done(
-        {"id": job.id, "state": job.state}, content=[Text(told)], title=shown(command, 80), metadata={"id": job.id}
+        {"id": job.id, "state": job.state},
+        content=[Text(told)],
+        title=escape_line(command, 80),
+        metadata={"id": job.id},
     )
 
 
@@ -235,5 +238,5 @@ def _news(job: Job) -> Done:
     data = {"id": job.id, "state": job.state, "running": job.running, "exitCode": code, "output": output}
     text = f"{job.id} {job.state}\n{output or '(no new output)'}"
     return Done(
-        data, content=[Text(text)], title=shown(job.command, 80), metadata={"id": job.id, "truncated": truncated}
+        data, content=[Text(text)], title=escape_line(job.command, 80), metadata={"id": job.id, "truncated": truncated}
     )

@@ -12,7 +12,8 @@ from functools import partial
 from time import monotonic
 from typing import Any, Literal, TypeAlias
 
-from toolwright.builtin.shell_output import Kept, readable
+from toolwright.builtin.shell_output import Kept
+from toolwright.core.sanitize import escape_terminal_output
 from toolwright.sandbox.child import Child
 
 Ending: TypeAlias = Literal["ended", "timed out", "flooded"]
@@ -56,7 +57,7 @@ class Progress:
         self._untold = (self._untold + data)[-SHOWN:]
         if (now := monotonic()) >= self._next:
             self._next = now + REPORTS
-            self._report(readable(self._untold.decode(errors="replace")))
+            self._report(escape_terminal_output(self._untold.decode(errors="replace")))
             self._untold = b""
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, BinaryIO
 from toolwright.builtin.beneath import open_beneath, path_of
 from toolwright.builtin.entry import Entry, entries
 from toolwright.builtin.held import Held
-from toolwright.builtin.shown import shown
 from toolwright.builtin.trouble import refuse_irregular, told, trouble
 from toolwright.core.errors import Denied, NotFound, ToolError
+from toolwright.core.sanitize import escape_line
 
 if TYPE_CHECKING:
     from toolwright.builtin.workspace import Root, Workspace
@@ -42,7 +42,7 @@ class Spot:
     def shown(self) -> str:
         """As models are shown it: relative to the main root, or absolute in a folder elsewhere."""
         label = (self.root.label,) if self.root.label else ()
-        return shown("/".join((*label, *self.parts)) or ".")
+        return escape_line("/".join((*label, *self.parts)) or ".")
 
     @property
     def name(self) -> str:

@@ -7,9 +7,9 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from toolwright.builtin.shown import shown
 from toolwright.core.errors import Denied, InvalidArguments, NotFound, ToolError, Unavailable
 from toolwright.core.names import nearest
+from toolwright.core.sanitize import escape_line
 
 if TYPE_CHECKING:
     from toolwright.builtin.spot import Spot
@@ -54,7 +54,7 @@ def trouble(spot: Spot, error: OSError) -> ToolError:
 
 def told(spot: Spot) -> str:
     """A path as an error names it: not endless."""
-    return shown(spot.shown, 200)
+    return escape_line(spot.shown, 200)
 
 
 def refuse_irregular(path: str, found: os.stat_result, why: str = "") -> None:

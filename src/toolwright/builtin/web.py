@@ -9,7 +9,6 @@ from typing import Annotated, Any, Unpack
 from pydantic import Field
 
 from toolwright.builtin.search_engines.engine import Engine
-from toolwright.builtin.shown import shown
 from toolwright.builtin.web_fetch import Format, fetch
 from toolwright.builtin.web_http import Body, Method, exchange
 from toolwright.builtin.web_search import search_tool
@@ -20,6 +19,7 @@ from toolwright.core.errors import DefinitionError
 from toolwright.core.facets import Lifespan
 from toolwright.core.names import nearest
 from toolwright.core.outcome import Done
+from toolwright.core.sanitize import escape_line
 from toolwright.core.tool import Tool
 from toolwright.http.client import Client
 from toolwright.http.settings import Reach, Settings
@@ -66,7 +66,7 @@ def _webfetch(reach: Settings, lifespan: Lifespan) -> Tool[..., Any]:
         effects={"network"},
         repeatable=True,
         timeout=lambda args: args["timeout"] / 1000 + GRACE,
-        confirm_message=lambda args, ctx: f"Read {shown(args['url'], 1000)}?",
+        confirm_message=lambda args, ctx: f"Read {escape_line(args['url'], 1000)}?",
         examples=[{"url": "https://example.com/docs", "format": "markdown"}],
         category="network",
         visible=False,
@@ -93,7 +93,7 @@ def _webfetch(reach: Settings, lifespan: Lifespan) -> Tool[..., Any]:
 def _question(method: str | None = None) -> Callable[[dict[str, Any], Context], str]:
     def question(args: dict[str, Any], ctx: Context) -> str:
         body = f" with a body of {len(to_json(args['body'])):,} bytes" if args.get("body") is not None else ""
-        return f"Send {method or args['method']} to {shown(args['url'], 1000)}{body}?"
+        return f"Send {method or args['method']} to {escape_line(args['url'], 1000)}{body}?"
 
     return question
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from toolwright.builtin.web_page import converted
-from toolwright.builtin.web_text import cleaned, decoded, is_text
+from toolwright.builtin.web_text import decoded, is_text
 from toolwright.core.content import Image
 from toolwright.core.errors import NotFound, RateLimited, ToolError, Unavailable
 from toolwright.core.outcome import Done
+from toolwright.core.sanitize import strip_hidden
 from toolwright.http.client import Client
 from toolwright.http.response import Head, Incoming, Response
 
@@ -93,7 +94,7 @@ async def _shown(response: Response, form: Format) -> Done:
     text = decoded(body, response.header("content-type"))
     if form != "html" and (kind in _HTML or (not kind and _looks_like_html(text))):
         text = await converted(text, form, response.url)
-    return Done(cleaned(text), title=_title(response), metadata=_metadata(response, form))
+    return Done(strip_hidden(text), title=_title(response), metadata=_metadata(response, form))
 
 
 def _image_type(body: bytes) -> str | None:
@@ -125,7 +126,7 @@ def _metadata(response: Response, form: Format) -> dict[str, Any]:
     return {
         "url": response.url,
         "status": response.status,
-        "contentType": cleaned(response.header("content-type")),
+        "contentType": strip_hidden(response.header("content-type")),
         "contentLength": len(response.body),
         "format": form,
     }
@@ -134,7 +135,7 @@ def _metadata(response: Response, form: Format) -> dict[str, Any]:
 async def failure(response: Response) -> ToolError:
     """What is told of an answer that is no success: its status, and how it begins."""
     place, status = _place(response), response.status
-    told = f"{place} answered {status} {cleaned(response.reason)}".strip() + "."
+    told = f"{place} answered {status} {strip_hidden(response.reason)}".strip() + "."
     if excerpt := await _excerpt(response):
         told += f" The answer begins: {excerpt}"
     return _error_of(status)(told, data={"url": place, "status": status}, retry_after=retry_after(response))
@@ -146,7 +147,7 @@ async def _excerpt(response: Response) -> str:
     text = decoded(response.body, response.header("content-type"))
     if media_type(response) in _HTML:
         text = await converted(text, "text", response.url)
-    return " ".join(cleaned(text).split())[:EXCERPT]
+    return " ".join(strip_hidden(text).split())[:EXCERPT]
 
 
 def _error_of(status: int) -> type[ToolError]:

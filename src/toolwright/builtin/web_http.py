@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator
 
-from toolwright.builtin.web_text import cleaned, decoded, is_text
+from toolwright.builtin.web_text import decoded, is_text
 from toolwright.core.errors import InvalidArguments
+from toolwright.core.sanitize import strip_hidden
 from toolwright.http.client import Client
 from toolwright.http.headers import OURS
 from toolwright.http.response import Response
@@ -65,7 +66,7 @@ def _is_json(text: str) -> bool:
 def _shown(response: Response) -> dict[str, Any]:
     shown = {
         "status": response.status,
-        "statusText": cleaned(response.reason),
+        "statusText": strip_hidden(response.reason),
         "url": response.url,
         "method": response.method,
         "headers": _headers(response),
@@ -79,12 +80,12 @@ def _headers(response: Response) -> dict[str, str]:
     for name, value in response.headers:
         known = name.lower()
         if known not in _SECRET and known not in OURS - {"content-length"}:
-            shown[known] = f"{shown[known]}, {cleaned(value)}" if known in shown else cleaned(value)
+            shown[known] = f"{shown[known]}, {strip_hidden(value)}" if known in shown else strip_hidden(value)
     return shown
 
 
 def _body(response: Response) -> dict[str, str]:
     kind = response.header("content-type")
     if "charset=" in kind.lower() or kind.lower().startswith("text/") or is_text(response.body):
-        return {"body": cleaned(decoded(response.body, kind))}
+        return {"body": strip_hidden(decoded(response.body, kind))}
     return {"body": base64.b64encode(response.body).decode(), "encoding": "base64"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from toolwright.builtin.search_engines.engine import Engine, Hit, Question
-from toolwright.builtin.web_text import cleaned
 from toolwright.core.define import tool
 from toolwright.core.errors import NotStarted
 from toolwright.core.outcome import Done
+from toolwright.core.sanitize import strip_hidden
 from toolwright.core.tool import Tool
 
 MOST = 20
@@ -61,7 +61,7 @@ def search_tool(engine: Engine | None) -> Tool[..., Any]:
     ) -> Done:
         sites = tuple(include_domains or ()), tuple(exclude_domains or ())
         hits = await engine.search(Question(query, limit, topic, time_range, *sites))
-        results = [hit.shown(CONTENT, cleaned) for hit in hits[:limit]]
+        results = [hit.shown(CONTENT, strip_hidden) for hit in hits[:limit]]
         found = {"query": query, "results": results, "totalResults": len(results)}
         return Done(found, title=f"From the web: {query[:100]}", metadata={"engine": engine.name})
 

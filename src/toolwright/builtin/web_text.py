@@ -1,4 +1,4 @@
-"""Text from the web: which script its bytes are in, and what of it nobody is meant to see."""
+"""Text from the web: which encoding its bytes are in."""
 
 from __future__ import annotations
 
@@ -13,11 +13,6 @@ _IN_XML = re.compile(rb"^\s{0,20}<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{
 _WEB = re.compile(
     r"utf-8|utf-16(-[lb]e)?|ascii|iso8859-\d+|cp(1250|1251|1252|1253|1254|1255|1256|1257|1258|866|874|932|936|949|950)"
     r"|koi8-[ru]|mac-(roman|cyrillic)|gb2312|gbk|gb18030|big5(hkscs)?|euc_(jp|kr)|shift_jis|iso2022_jp"
-)
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # controls, and with them the sequences that steer a terminal
-    "\u200b\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"  # direction overrides, what has no width
-    "\U000e0000-\U000e007f]"  # tags: ASCII that no screen shows and every model reads
 )
 
 
@@ -63,8 +58,3 @@ def _is_utf8(body: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def cleaned(text: str) -> str:
-    """Without characters that nobody sees, in which orders to a model could hide."""
-    return _HIDDEN.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -16,9 +16,9 @@ from typing import Any, Literal, TypeAlias
 
 from toolwright.builtin.protected import Protected
 from toolwright.builtin.sensitive import SENSITIVE, matcher
-from toolwright.builtin.shown import shown
 from toolwright.builtin.spot import Spot
 from toolwright.core.errors import DefinitionError, Denied, InvalidArguments, ToolError, Unavailable
+from toolwright.core.sanitize import escape_line
 
 log = logging.getLogger("toolwright")
 Folder: TypeAlias = str | PathLike[str]
@@ -122,7 +122,7 @@ class Workspace:
 
     def spot(self, path: str) -> Spot:
         """A place in the workspace, by a path as models write it. Nothing is opened yet."""
-        told = f"'{shown(path, 200)}'"
+        told = f"'{escape_line(path, 200)}'"
         if not path.strip() or "\0" in path:
             raise InvalidArguments(f"{told} is no path. Give one inside the workspace, such as 'src/main.py'.")
         _check_encodes(path, told)

@@ -14,7 +14,7 @@ from toolwright.builtin.changes import Passage, between, lines_of, patch
 from toolwright.builtin.document import MOST, Document
 from toolwright.builtin.encoding import named
 from toolwright.builtin.paths import FilePath, Names, facets, refuse_folder, refuse_late
-from toolwright.builtin.shown import shown, size
+from toolwright.builtin.sizes import size
 from toolwright.builtin.spot import Spot
 from toolwright.builtin.trouble import told
 from toolwright.builtin.workspace import Workspace
@@ -22,6 +22,7 @@ from toolwright.core.context import Context
 from toolwright.core.define import tool
 from toolwright.core.errors import InvalidArguments, NotFound, ToolError
 from toolwright.core.outcome import Done
+from toolwright.core.sanitize import escape_line
 from toolwright.core.tool import Tool
 
 _COMPARED = 1 << 20
@@ -103,7 +104,12 @@ def _preview(workspace: Workspace, name: str) -> Callable[[Mapping[str, Any], Co
         try:
             found = await asyncio.to_thread(work, arguments)
         except ToolError as error:  # the call itself will say the same, or what is there is no text
-            found = {"filePath": shown(arguments[name], 1000), "patch": "", "isNewFile": False, "problem": str(error)}
+            found = {
+                "filePath": escape_line(arguments[name], 1000),
+                "patch": "",
+                "isNewFile": False,
+                "problem": str(error),
+            }
         return {"type": "diff", **found}
 
     return preview

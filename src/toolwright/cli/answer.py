@@ -18,10 +18,11 @@ from toolwright.cli.options import Given
 from toolwright.cli.outcome import as_asked, exit_code, how_to_answer, outcome_as_json, show_outcome
 from toolwright.cli.progress import Watch
 from toolwright.cli.run import run
-from toolwright.cli.screen import escaped, is_person, line
+from toolwright.cli.screen import is_person, line
 from toolwright.cli.starting import started
 from toolwright.core.events import CallPending, Event
 from toolwright.core.outcome import Failed, Outcome, Pending
+from toolwright.core.sanitize import escape_unprintable
 from toolwright.runtime.runtime import Runtime
 
 Answer: TypeAlias = Callable[[Runtime], Awaitable[Outcome]]
@@ -75,7 +76,7 @@ async def _for_a_person(given: Given, runtime: Runtime, to: Question, answer: An
         if isinstance(outcome, Failed) and outcome.code == "rejected":
             complain("the call has ended, and did not run.", kind="rejected", colour=33)
         elif isinstance(outcome, Failed) and rejects and code == REFUSED:
-            complain(escaped(outcome.message), kind="rejected", colour=33)
+            complain(escape_unprintable(outcome.message), kind="rejected", colour=33)
         else:
             outcome, round = await as_asked(runtime, outcome)
             await show_outcome(outcome, runtime.parts.outputs, await _hint(given, runtime, to, outcome, round))

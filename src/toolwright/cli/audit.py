@@ -13,7 +13,8 @@ from toolwright.cli.exits import DONE, FAILED, complain
 from toolwright.cli.opening import opened
 from toolwright.cli.options import Given, with_store
 from toolwright.cli.run import run
-from toolwright.cli.screen import escaped, is_person, line
+from toolwright.cli.screen import is_person, line
+from toolwright.core.sanitize import escape_unprintable
 from toolwright.store.audit import Verification
 
 _SEAL = "SELECT position FROM seals WHERE hash = :hash AND position <= :position"
@@ -80,4 +81,4 @@ def _show(found: Verification, problem: str | None, position: int | None) -> Non
     if problem is None:
         sys.stdout.write("The audit is sound.\n")
     else:
-        complain(escaped(problem), kind="not sound")
+        complain(escape_unprintable(problem), kind="not sound")

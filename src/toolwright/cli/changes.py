@@ -10,9 +10,9 @@ from typing import Any
 from rich.text import Text
 
 from toolwright.cli.preview import shown_preview
+from toolwright.core.sanitize import escape_as_json
 from toolwright.providers.mcp.trust.change import Change, named
 from toolwright.providers.mcp.trust.fingerprint import parts_of
-from toolwright.providers.mcp.trust.visible import visible
 
 MOST_COMPARED = 5_000
 """Lines among which the fewest different ones are looked for; it takes the square of their number."""
@@ -48,7 +48,7 @@ def _diffs(change: Change) -> list[str]:
     if change.tool is not None:
         return [_diff(change.name, _readable(change.old), _readable(change.new))]
     old, new = change.old["tools"], change.new["tools"]
-    identity = _diff(change.server, [visible(change.old["identity"])], [visible(change.new["identity"])])
+    identity = _diff(change.server, [escape_as_json(change.old["identity"])], [escape_as_json(change.new["identity"])])
     tools = [
         _diff(named(change.server, tool), _readable(old.get(tool, {})), _readable(new[tool])) for tool in sorted(new)
     ]
@@ -56,7 +56,7 @@ def _diffs(change: Change) -> list[str]:
 
 
 def _diff(name: str, old: list[str], new: list[str]) -> str:
-    shown = visible(name)
+    shown = escape_as_json(name)
     files = f"pinned/{shown}" if old else "/dev/null", f"now/{shown}"
     if len(old) + len(new) <= MOST_COMPARED:
         return "\n".join(unified_diff(old, new, *files, lineterm=""))
@@ -97,11 +97,13 @@ def _readable(definition: Mapping[str, Any]) -> list[str]:
 
 def _text(text: str) -> list[str]:
     """Backslashes are doubled as in JSON, so that an escape is never mistaken for what it stands for."""
-    return [_edge(visible(line.replace("\\", "\\\\"))) for line in text.split("\n")]
+    return [_edge(escape_as_json(line.replace("\\", "\\\\"))) for line in text.split("\n")]
 
 
 def _json(value: Any) -> list[str]:
-    return [visible(line) for line in json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False).split("\n")]
+    return [
+        escape_as_json(line) for line in json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False).split("\n")
+    ]
 
 
 def _edge(line: str) -> str:

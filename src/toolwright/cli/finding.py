@@ -10,7 +10,8 @@ from typing import Any, Literal, TypeAlias
 from rich.table import Table
 from rich.text import Text
 
-from toolwright.cli.screen import console, escaped, line
+from toolwright.cli.screen import console, line
+from toolwright.core.sanitize import escape_unprintable
 
 Mark: TypeAlias = Literal["ok", "warn", "fail"]
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -44,9 +45,9 @@ def show(findings: Iterable[Finding]) -> None:
     table.add_column(overflow="fold", max_width=28)
     table.add_column(overflow="fold", ratio=1)
     for finding in findings:
-        told = Text(escaped(finding.told))
+        told = Text(escape_unprintable(finding.told))
         if finding.fix:
             hint = finding.fix if finding.mark == "ok" else f"fix: {finding.fix}"
-            told.append(f"\n{escaped(hint)}", style="bold" if finding.mark == "fail" else "dim")
-        table.add_row(Text(finding.mark, style=_STYLES[finding.mark]), Text(escaped(finding.about)), told)
+            told.append(f"\n{escape_unprintable(hint)}", style="bold" if finding.mark == "fail" else "dim")
+        table.add_row(Text(finding.mark, style=_STYLES[finding.mark]), Text(escape_unprintable(finding.about)), told)
     console().print(table)

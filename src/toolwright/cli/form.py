@@ -8,7 +8,8 @@ from typing import Any
 
 from rich.text import Text
 
-from toolwright.cli.screen import escaped, one_line
+from toolwright.cli.screen import one_line
+from toolwright.core.sanitize import escape_unprintable
 
 _SAMPLES = {"string": "...", "integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
 NO = '{"action": "decline"} says no.'
@@ -91,4 +92,4 @@ def _value(field: Mapping[str, Any]) -> Any:
 
 
 def _lines(lines: Iterable[str]) -> Text:
-    return Text("\n".join(escaped(line) for line in lines))
+    return Text("\n".join(escape_unprintable(line) for line in lines))

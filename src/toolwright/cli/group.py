@@ -69,9 +69,9 @@ def group() -> click.Group:
 
 def _safe(text: str) -> str:
     """Others' words may be in it: they neither act on the terminal nor begin a line of their own."""
-    from toolwright.cli.screen import escaped
+    from toolwright.core.sanitize import escape_unprintable
 
-    return escaped(text).replace("\n", "\n  ")
+    return escape_unprintable(text).replace("\n", "\n  ")
 
 
 class _Told(logging.Handler):

@@ -13,11 +13,12 @@ from rich.text import Text
 from toolwright.cli.exits import DONE, FAILED, PENDING, REFUSED, complain
 from toolwright.cli.form import is_plain
 from toolwright.cli.options import Given
-from toolwright.cli.screen import console, escaped, pretty
+from toolwright.cli.screen import console, pretty
 from toolwright.core.content import to_text
 from toolwright.core.errors import NotFound
 from toolwright.core.events import CallEnded, Event
 from toolwright.core.outcome import Done, Failed, Outcome, Pending
+from toolwright.core.sanitize import escape_unprintable
 from toolwright.runtime.outputs import NAME, Outputs
 from toolwright.runtime.runtime import Runtime
 
@@ -79,13 +80,13 @@ async def show_outcome(outcome: Outcome, outputs: Outputs, hint: str = "") -> No
     match outcome:
         case Done(data=data):
             text = await _whole(outcome.text, outputs)
-            console().print(Text(escaped(text)) if _says_more(text, data) else pretty(data), soft_wrap=True)
+            console().print(Text(escape_unprintable(text)) if _says_more(text, data) else pretty(data), soft_wrap=True)
         case Failed(code=code, message=message):
-            complain(escaped(await _whole(message, outputs)), kind=f"failed ({code})")
+            complain(escape_unprintable(await _whole(message, outputs)), kind=f"failed ({code})")
             if code == "crashed" and not logging.getLogger("toolwright").isEnabledFor(logging.DEBUG):
                 hint = "Run it again with --debug for the traceback."
         case Pending(waiting_for=waiting_for):
-            complain(escaped(outcome.message), kind=f"pending ({waiting_for})", colour=33)
+            complain(escape_unprintable(outcome.message), kind=f"pending ({waiting_for})", colour=33)
     if hint:
         sys.stderr.write(f"{hint}\n")
 

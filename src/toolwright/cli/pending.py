@@ -18,18 +18,8 @@ from toolwright.cli.options import Given, with_store
 from toolwright.cli.outcome import named
 from toolwright.cli.preview import shown_preview
 from toolwright.cli.run import run
-from toolwright.cli.screen import (
-    compact,
-    console,
-    duration,
-    escaped,
-    excerpt,
-    highlighted,
-    is_person,
-    line,
-    one_line,
-    pretty,
-)
+from toolwright.cli.screen import compact, console, duration, excerpt, highlighted, is_person, line, one_line, pretty
+from toolwright.core.sanitize import escape_unprintable
 from toolwright.runtime.waiting import WaitingCall
 from toolwright.runtime.waits import shown
 
@@ -110,7 +100,7 @@ def _show_one(wait: WaitingCall) -> None:
         if value is not None:
             about.add_row(Text(name, style="bold"), Text(one_line(value), overflow="fold"))
     screen.print(about)
-    screen.print(Text(escaped(wait.message), style="yellow"), soft_wrap=True)
+    screen.print(Text(escape_unprintable(wait.message), style="yellow"), soft_wrap=True)
     screen.print(pretty(wait.arguments), soft_wrap=True)
     if (form := shown_form(wait.request)) is not None:
         screen.print(form, soft_wrap=True)
@@ -118,9 +108,9 @@ def _show_one(wait: WaitingCall) -> None:
     request = wait.request if isinstance(wait.request, dict) else {"request": wait.request}
     for name, value in request.items():
         if value is not None and not (name == "schema" and wait.waiting_for == "approval"):
-            screen.print(Text(f"{escaped(name)}:", style="bold"))
+            screen.print(Text(f"{escape_unprintable(name)}:", style="bold"))
             screen.print(shown_preview(value) if name == "preview" else _told(value), soft_wrap=True)
 
 
 def _told(value: Any) -> Text:
-    return Text(escaped(value)) if isinstance(value, str) else pretty(value)
+    return Text(escape_unprintable(value)) if isinstance(value, str) else pretty(value)

@@ -7,7 +7,8 @@ from typing import Any
 
 from rich.text import Text
 
-from toolwright.cli.screen import escaped, one_line, pretty
+from toolwright.cli.screen import one_line, pretty
+from toolwright.core.sanitize import escape_line, escape_unprintable
 
 _DIFF: dict[str, type] = {"type": str, "filePath": str, "patch": str, "isNewFile": bool, "problem": str}
 
@@ -15,7 +16,7 @@ _DIFF: dict[str, type] = {"type": str, "filePath": str, "patch": str, "isNewFile
 def shown_preview(preview: Any) -> Text:
     """All of a preview, however long: what is cut off could be what matters."""
     if isinstance(preview, str):
-        return Text(escaped(preview))
+        return Text(escape_unprintable(preview))
     return _diff(preview) if _is_diff(preview) else pretty(preview)
 
 
@@ -31,7 +32,7 @@ def _is_diff(preview: Any) -> bool:
 def _diff(preview: Mapping[str, Any]) -> Text:
     """The file, the patch line by line, the problem, and as JSON whatever else the tool has added."""
     new = " (a new file)" if preview.get("isNewFile") else ""
-    lines = [Text(escaped(preview["filePath"]).replace("\n", "\\n") + new, style="bold")]
+    lines = [Text(escape_line(preview["filePath"]) + new, style="bold")]
     if patch := preview["patch"].removesuffix("\n"):
         lines += _coloured(patch.split("\n"))
     if problem := preview.get("problem"):
@@ -46,7 +47,9 @@ def _diff(preview: Mapping[str, Any]) -> Text:
 def _coloured(lines: list[str]) -> list[Text]:
     """Each line by what it begins with. Behind the first `@@`, `---` is a line that goes, and no head."""
     first = next((number for number, line in enumerate(lines) if line.startswith("@@")), len(lines))
-    return [Text(escaped(line), style=_style(line, head=number < first)) for number, line in enumerate(lines)]
+    return [
+        Text(escape_unprintable(line), style=_style(line, head=number < first)) for number, line in enumerate(lines)
+    ]
 
 
 def _style(line: str, *, head: bool) -> str:

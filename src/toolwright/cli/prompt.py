@@ -13,9 +13,10 @@ from rich.text import Text
 from toolwright.catalogue.catalogue import Catalogue
 from toolwright.cli.form import shown_form
 from toolwright.cli.preview import shown_preview
-from toolwright.cli.screen import console, escaped, pretty
+from toolwright.cli.screen import console, pretty
 from toolwright.core.errors import InvalidArguments
 from toolwright.core.jsontext import Malformed, parse
+from toolwright.core.sanitize import escape_unprintable
 from toolwright.runtime.approval import Approval
 from toolwright.runtime.policy import Policy
 from toolwright.runtime.waiting import WaitingCall
@@ -111,7 +112,7 @@ def _problem(tool: str, text: str, catalogue: Catalogue, policy: Policy) -> str:
 
 def say(text: str, style: str = "") -> None:
     """Tell the person something, on stderr."""
-    console(sys.stderr).print(Text(escaped(text), style=style))
+    console(sys.stderr).print(Text(escape_unprintable(text), style=style))
 
 
 def forget_typed() -> None:

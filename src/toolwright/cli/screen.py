@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.highlighter import JSONHighlighter
 from rich.text import Text
 
-from toolwright.core.visible import escaped as escaped  # what is shown here is written with it
+from toolwright.core.sanitize import escape_unprintable
 
 
 def console(stream: IO[str] | None = None) -> Console:
@@ -26,7 +26,7 @@ def line(value: Any) -> str:
 
 def pretty(value: Any) -> Text:
     """JSON for a person, with colour where there is any."""
-    return highlighted(escaped(_dumped(value, indent=2)))
+    return highlighted(escape_unprintable(_dumped(value, indent=2)))
 
 
 def highlighted(text: str) -> Text:
@@ -48,15 +48,15 @@ def _dumped(value: Any, indent: int | None = None) -> str:
 
 def one_line(text: str) -> str:
     """The same on a single line."""
-    return escaped(" ".join(text.split()))
+    return escape_unprintable(" ".join(text.split()))
 
 
 def excerpt(text: str, most: int, rest: str) -> str:
     """The text, escaped. Of one that is too long, its beginning, and how many bytes there are more."""
     if len(text) <= most:
-        return escaped(text)
+        return escape_unprintable(text)
     more = len(text[most:].encode(errors="surrogatepass"))
-    return f"{escaped(text[:most])} ... and {more:,} bytes more: {rest}"
+    return f"{escape_unprintable(text[:most])} ... and {more:,} bytes more: {rest}"
 
 
 def duration(seconds: float) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import partial
 from math import inf
 from os import PathLike
+from types import FrameType
 from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack, is_typeddict, overload
 
 from toolwright.core.client import ClientHandler, Reply
@@ -155,20 +155,26 @@ tool = _Define()
 
 def _local_names(function: Callable[..., Any] | None) -> dict[str, Any] | None:
     """What a function inside another one sees there, so that string annotations can name local types."""
-    frame, names = sys._getframe(2), dict[str, Any]()
-    while frame.f_locals is not frame.f_globals:
+    frame, names = _frame_outside(), dict[str, Any]()
+    while frame is not None and frame.f_locals is not frame.f_globals:
         names = {**frame.f_locals, **names}
-        if frame.f_code.co_flags & inspect.CO_OPTIMIZED or frame.f_back is None:
+        if frame.f_code.co_flags & inspect.CO_OPTIMIZED:
             break
         frame = frame.f_back  # the body of a class: its methods see what is around it
     return names or None
 
 
 def _caller() -> str:
-    frame = sys._getframe(2)
-    while frame.f_back and frame.f_code.co_filename == __file__:
+    frame = _frame_outside()
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _frame_outside() -> FrameType | None:
+    """The frame that called into this module."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return frame
 
 
 def _from_function(

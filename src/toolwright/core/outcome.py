@@ -18,6 +18,7 @@ Wait: TypeAlias = Literal["approval", "result", "input"]
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 _set = object.__setattr__
+_NOT_IN_REPR = frozenset({"origin", "_content", "data_json", "clipped_text"})
 _brief = Repr()
 _brief.maxstring = _brief.maxother = 300
 
@@ -27,12 +28,13 @@ class _Outcome:
 
     ok: ClassVar[bool] = False
     _fields: ClassVar[tuple[str, ...]] = ()
-    _origin: Measured | None = None
+    origin: Measured | None = None
+    """The call that it came from, which `meta` is worked out from."""
 
     @property
     def meta(self) -> Meta:
         """Which call this came from and how it went."""
-        return Meta() if self._origin is None else self._origin.measure(cast("Outcome", self))
+        return Meta() if self.origin is None else self.origin.measure(cast("Outcome", self))
 
     def evolve(self, **changes: Any) -> Self:
         """The same outcome with some parts changed, and no measurements of its own."""
@@ -40,7 +42,7 @@ class _Outcome:
             raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}.")
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
-        new.__dict__.pop("_origin", None)
+        new.__dict__.pop("origin", None)
         new.__dict__.update(changes)
         return new
 
@@ -57,7 +59,7 @@ class _Outcome:
     __hash__ = None  # type: ignore[assignment]  # data may be unhashable, so no outcome is hashable
 
     def __repr__(self) -> str:
-        given = {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+        given = {name: value for name, value in self.__dict__.items() if name not in _NOT_IN_REPR}
         telling = {name: value for name, value in given.items() if value or (name == "data" and value is not None)}
         shown = (f"{name}={_brief.repr(value)}" for name, value in telling.items())
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -75,8 +77,10 @@ class Done(_Outcome):
     metadata: Mapping[str, Any] = _EMPTY
     attachments: tuple[Block, ...] = ()
     _content: tuple[Block, ...] | None = None
-    _json: bytes | None = None
-    _shown: str | None = None
+    data_json: bytes | None = None
+    """`data` as JSON, where it has been written out already."""
+    clipped_text: str | None = None
+    """What a model is shown in place of the whole text, where that was too long."""
 
     def __init__(
         self,
@@ -114,8 +118,8 @@ class Done(_Outcome):
     @property
     def text(self) -> str:
         """Exactly what a model is shown; never empty, because some model APIs refuse empty text."""
-        if self._shown is not None:
-            return self._shown
+        if self.clipped_text is not None:
+            return self.clipped_text
         if self._content is not None:
             return "\n".join(map(block_text, self._content)) or "(no output)"
         if self.data is None or self.data == "":
@@ -123,25 +127,25 @@ class Done(_Outcome):
         return self._json_text()
 
     def _json_text(self) -> str:
-        return to_text(self.data) if self._json is None else self._json.decode()
+        return to_text(self.data) if self.data_json is None else self.data_json.decode()
 
     def serialised(self) -> Self:
         """The same, with `data` written out once; raises for what cannot be written."""
-        if self._json is None and not isinstance(self.data, str):
-            _set(self, "_json", to_json(self.data))
+        if self.data_json is None and not isinstance(self.data, str):
+            _set(self, "data_json", to_json(self.data))
         return self
 
     def size(self) -> int:
         """Bytes of the text, worked out without copying a large string where that can be known."""
-        if self._json is not None and self._content is None and self._shown is None:
-            return len(self._json)
+        if self.data_json is not None and self._content is None and self.clipped_text is None:
+            return len(self.data_json)
         text = self.text
         return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
     def clipped(self, text: str) -> Done:
         """The same data, shown as `text`."""
         clipped = self.evolve()
-        _set(clipped, "_shown", text)
+        _set(clipped, "clipped_text", text)
         _set(clipped, "_content", (Text(text),))
         return clipped
 
@@ -155,14 +159,14 @@ class Done(_Outcome):
     def evolve(self, **changes: Any) -> Self:
         if not changes:
             return super().evolve()
-        if "content" in changes:
-            changes["_content"] = tuple(changes.pop("content"))
-        private = {name: changes.pop(name) for name in list(changes) if name.startswith("_")}
+        shows_other = "data" in changes or "content" in changes
+        content = tuple(changes.pop("content")) if "content" in changes else self._content
         new = super().evolve(**changes)
-        for name in ("_json", "_shown"):
-            if "data" in changes or private:
-                new.__dict__.pop(name, None)
-        new.__dict__.update(private)
+        if shows_other:
+            new.__dict__.pop("data_json", None)
+            new.__dict__.pop("clipped_text", None)
+        if content is not self._content:
+            _set(new, "_content", content)
         return new
 
     def unwrap(self) -> Any:
@@ -283,4 +287,4 @@ def happened(outcome: Outcome) -> bool:
 
 def attach(outcome: Outcome, origin: Measured) -> None:
     """Let an outcome know which call it came from, so that `meta` can be worked out when asked for."""
-    _set(outcome, "_origin", origin)
+    _set(outcome, "origin", origin)

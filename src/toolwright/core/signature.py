@@ -162,7 +162,7 @@ def _annotation(parameter: inspect.Parameter, hint: Any, doc: str | None) -> Any
     default = parameter.default
     if _is_field(default):
         given, default = default, _EMPTY if default.is_required() else default.get_default(call_default_factory=True)
-        hint = Annotated[hint, _without_default(given)]
+        hint = Annotated[hint, *_without_default(given)]
     if doc and not _described(hint):
         hint = Annotated[hint, Field(description=doc)]
     if default is _EMPTY:
@@ -170,15 +170,16 @@ def _annotation(parameter: inspect.Parameter, hint: Any, doc: str | None) -> Any
     return NotRequired[Annotated[hint, Field(json_schema_extra=_shown_default(default))]]
 
 
-def _without_default(field: Any) -> Any:
-    from copy import copy
+def _without_default(field: Any) -> tuple[Any, ...]:
+    """What a `Field(...)` says beside its default: its attributes as another field, then its constraints."""
+    from pydantic import Field
 
-    from pydantic_core import PydanticUndefined
-
-    bare = copy(field)
-    bare.default, bare.default_factory = PydanticUndefined, None
-    bare._attributes_set = {k: v for k, v in field._attributes_set.items() if k not in ("default", "default_factory")}
-    return bare
+    unset = Field().asdict()["attributes"]
+    given = field.asdict()["attributes"].items()
+    attributes = {name: value for name, value in given if value is not unset[name]}
+    for name in ("default", "default_factory"):
+        attributes.pop(name, None)
+    return Field(**attributes), *field.metadata
 
 
 def _described(hint: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from toolwright.core.sanitize import escape_line
 from toolwright.observe.node import Node, Total
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _grow(drawn: Tree, root: Node) -> None:
 def _line(node: Node) -> Text:
     from rich.text import Text
 
-    line = Text(_plain(node.tool), style="bold")
+    line = Text(escape_line(node.tool), style="bold")
     line.append(f"  {_state(node)}", style=f"not bold {_STYLES[node.status]}")
     line.append(f"  {', '.join(_facts(node))}", style="not bold dim")
     return line
@@ -79,7 +80,7 @@ def _table(total: Mapping[str, Total]) -> Table:
         table.add_column(column, justify="right")
     for tool, of in sorted(total.items()):
         sizes = (f"{of.characters_in:,}", f"{of.characters_out:,}", f"{of.tokens:,}", f"{of.cost:.6g}")
-        table.add_row(Text(_plain(tool)), f"{of.calls:,}", f"{of.failures:,}", duration(of.seconds), *sizes)
+        table.add_row(Text(escape_line(tool)), f"{of.calls:,}", f"{of.failures:,}", duration(of.seconds), *sizes)
     return table
 
 
@@ -91,8 +92,3 @@ def duration(seconds: float) -> str:
         return f"{seconds:.3g} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s"
-
-
-def _plain(name: str) -> str:
-    """A name that somebody made up must not steer the terminal."""
-    return "".join(letter if letter.isprintable() else "�" for letter in name)

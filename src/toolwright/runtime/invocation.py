@@ -105,8 +105,10 @@ class Invocation:
     """Whether somebody else wrote the outcome first."""
     journalled: bool = False
     direct = False
-    _id: str | None = None
-    _task: asyncio.Task[Any] | None = None
+    known_id: str | None = None
+    """The id, once it was given or asked for; `id` makes one."""
+    task: asyncio.Task[Any] | None = None
+    """The task that the call runs in, while it can be interrupted."""
     _cancelling: int = 0
     _stops: int = 0
     _timer: Timer | None = None
@@ -120,14 +122,9 @@ class Invocation:
     @property
     def id(self) -> str:
         """The call's id, made when somebody first asks for it."""
-        if self._id is None:
-            self._id = new_id()
-        return self._id
-
-    @property
-    def known_id(self) -> str | None:
-        """The id if anybody could know it."""
-        return self._id
+        if self.known_id is None:
+            self.known_id = new_id()
+        return self.known_id
 
     @property
     def tool_name(self) -> str:
@@ -159,7 +156,7 @@ class Invocation:
         own = {"id": self.id, "parent": self.parent, "model_id": self.model_id}
         call = object.__new__(Call)  # `Call(tool, arguments, **own, **about)`, in a quarter of the time
         arguments = self.__dict__.get("arguments", self.raw)
-        call.__dict__.update(self.scope._about, tool=tool, arguments=arguments, **own)
+        call.__dict__.update(self.scope.call_fields, tool=tool, arguments=arguments, **own)
         return call
 
     def effective(self) -> dict[str, Any]:
@@ -202,11 +199,11 @@ class Invocation:
 
     def suspend(self) -> None:
         """The call is about to wait: from now on it can be interrupted."""
-        if self._task is None and (task := asyncio.current_task()) is not None:
+        if self.task is None and (task := asyncio.current_task()) is not None:
             loop, parts = task.get_loop(), self.scope.parts
             if loop is not parts.loop:
                 raise _elsewhere(parts.open)
-            self._task, self._loop, self._cancelling = task, loop, task.cancelling()
+            self.task, self._loop, self._cancelling = task, loop, task.cancelling()
             parts.running.add(self)
 
     def limit(self) -> None:
@@ -218,11 +215,11 @@ class Invocation:
 
     def uncancelled(self) -> bool:
         """Whether it was the runtime, and nobody else, that cancelled the caller; takes that back."""
-        if self.interrupted is None or self._task is None or not self._stops:
+        if self.interrupted is None or self.task is None or not self._stops:
             return False
         while self._stops:
             self._stops -= 1
-            left = self._task.uncancel()
+            left = self.task.uncancel()
         if left <= self._cancelling:
             return True
         self.interrupted = None  # somebody else cancelled the caller too, and that one is heard
@@ -240,7 +237,7 @@ class Invocation:
             self.uncancelled()
         if self._timer is not None:
             self._timer.cancel()
-        self._task = None
+        self.task = None
         self.scope.parts.running.discard(self)
         if self.on_end is not None:
             self.on_end(outcome)
@@ -251,10 +248,10 @@ class Invocation:
             # The caller has no patience left: it is told that the call is pending, and the wait stays open.
             if not self.live.done():
                 self.live.set_result(None)
-        elif self._task is not None:
+        elif self.task is not None:
             # Again, if it was stopped before and goes on in spite of it; what it is told is the first reason.
             self.interrupted, self.cancelled = self.interrupted or (code, message), True
-            if self._loop is not None and self._task is _current_task():
+            if self._loop is not None and self.task is _current_task():
                 # Asked for by the call's own task: were it cancelled on the spot, a call that ends without waiting
                 # again would leave the cancellation to its caller.
                 self._loop.call_soon(self._stop)
@@ -262,9 +259,9 @@ class Invocation:
                 self._stop()
 
     def _stop(self) -> None:
-        if self._task is not None:
+        if self.task is not None:
             self._stops += 1
-            self._task.cancel()
+            self.task.cancel()
 
     def elapsed(self) -> float:
         """Seconds since the call began, or that it took."""

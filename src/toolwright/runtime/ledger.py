@@ -263,7 +263,7 @@ class Ledger:
     def said(self, call: Known) -> Outcome:
         """What is known of how a call ended."""
         outcome = said(call)
-        if isinstance(outcome, Done) and outcome._shown is not None:
+        if isinstance(outcome, Done) and outcome.clipped_text is not None:
             self._parts.outputs.show_reader()  # its text may have been kept by another process
         return outcome
 

@@ -46,7 +46,7 @@ def again_from(parts: Parts, held: Held) -> tuple[Invocation, Proceed]:
     before = parts.waits.here.get(call.call_id)
     scope = scope_of(parts, held)
     again = Invocation(scope, call.tool, arguments_of(call.arguments))
-    again._id, again.given, again.resumed = call.call_id, bool(context.get("given")), True
+    again.known_id, again.given, again.resumed = call.call_id, bool(context.get("given")), True
     again.round, again.posted = held.rounds[-1].round, call.posted
     again.model_id, again.parent = context.get("model_id"), context.get("parent")
     again.depth, again.known = int(context.get("depth", 0)), call

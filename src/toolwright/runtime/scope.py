@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolwright.catalogue.catalogue import Catalogue
@@ -50,16 +49,13 @@ class Scope:
     ) -> None:
         self.parts, self.principal, self.budget = parts, principal, budget
         self._values, self._own = values, own
+        self.call_fields: dict[str, str | None] = {name: getattr(principal, name) for name in _WHO}
+        """For whom calls are made, as the fields of a `Call`."""
         self.forms: dict[Listing, Form] = {}
         """Rows of calls that are remembered, by tool."""
         self.table = parts.table if own is None else parts.table_for(own)
         self.state = parts.state_of(principal) if state is None else state
         self._stacks = self.table.get(self, recallable=False)
-
-    @cached_property
-    def _about(self) -> dict[str, str | None]:
-        """For whom calls are made, as they say it themselves."""
-        return {name: getattr(self.principal, name) for name in _WHO}
 
     # Calling
 
@@ -81,7 +77,7 @@ class Scope:
         except ValueError as error:
             return refused(f"{error} Write 30, '30s' or 'off'.")
         if call_id is not None:
-            invocation._id, invocation.given = call_id, True
+            invocation.known_id, invocation.given = call_id, True
         return self.parts.stack_for(invocation)(invocation)
 
     async def enter(self, invocation: Invocation) -> Outcome:
@@ -107,7 +103,7 @@ class Scope:
         invocation = Invocation(self.scope(**own) if own else self, call.tool, call.arguments)
         invocation.parent, invocation.model_id = call.parent, call.model_id
         if call.id is not None:
-            invocation._id, invocation.given = call.id, True
+            invocation.known_id, invocation.given = call.id, True
         return invocation
 
     async def dispatch(self, name: str, arguments: Arguments = None, *, timeout: float | None = None) -> Outcome:

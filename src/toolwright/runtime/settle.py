@@ -15,7 +15,7 @@ from toolwright.runtime.answer import act, result_of, take_ready, tell_followers
 from toolwright.runtime.approval import Approval
 from toolwright.runtime.resume import listing_of
 from toolwright.runtime.verdict import Answer, Verdict
-from toolwright.store.database import StoreError, Unstorable, legible
+from toolwright.store.database import StoreError, Unstorable, storable_name
 from toolwright.store.outcomes import arguments_text, outcome_of
 from toolwright.store.pending import Held, Round
 
@@ -103,7 +103,7 @@ async def close(scope: Scope, call_id: str, code: Code, message: str, by: str | 
 async def _answer(scope: Scope, call_id: str, verdict: Verdict) -> Outcome:
     if scope.parts.durable and scope.parts.store is None:
         return Failed("unavailable", "The runtime is not running; the call still waits.")
-    if legible(verdict.by) != verdict.by:
+    if storable_name(verdict.by) != verdict.by:
         return Failed("invalid_arguments", "Nobody has such a name as is given in `by`. The call still waits.")
     for _ in range(MOST_TRIES):  # whoever answers in the same moment may be first: then this one is judged again
         try:

@@ -224,7 +224,7 @@ class Waits:
         """Its caller is told that it waits: what it goes on with is in the store, and need not be kept here too."""
         if self.here.get(invocation.id) is invocation:
             resting = self.here[invocation.id] = Invocation(invocation.scope, invocation.name, {})
-            resting.listing, resting._id, resting.round = invocation.listing, invocation.id, invocation.round
+            resting.listing, resting.known_id, resting.round = invocation.listing, invocation.id, invocation.round
 
     def over(self, invocation: Invocation) -> None:
         """The call has its outcome."""

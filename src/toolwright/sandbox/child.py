@@ -174,13 +174,13 @@ class _Jailed(Child):
         with bubblewrap.sandboxed(argv, sandbox=sandbox, stdin=stdin, gated=True, **shown) as jail:
             child = cls._begun(jail.argv, limit, env={}, pass_fds=jail.pass_fds)
         try:
-            await child._pass_gate(sandbox, stdin)
+            await child.pass_gate(sandbox, stdin)
         except BaseException:
-            await child._turn_back()
+            await child.turn_back()
             raise
         return child
 
-    async def _pass_gate(self, sandbox: Sandbox, stdin: bool) -> None:
+    async def pass_gate(self, sandbox: Sandbox, stdin: bool) -> None:
         """Hold the command until it cannot get away: it will die with its parent, we know of it, and it is bounded."""
         if await self.stdout.read(1) != b"\n" or not self._meet():
             raise NotStarted(f"The sandbox did not start: {await self._reason()}.")
@@ -195,7 +195,7 @@ class _Jailed(Child):
         if not stdin:
             self.stdin.finish()
 
-    async def _turn_back(self) -> None:
+    async def turn_back(self) -> None:
         """What waits at the gate ends when nobody can open it any more. Bubblewrap, killed, could leave it behind."""
         self.stdin.close()
         while not self._over.done() and not self._meet():
@@ -270,13 +270,18 @@ class _Supervised(Child):
         limits = json.dumps(surroundings.most)
         program = [sys.executable, "-I", "-S", str(supervisor.__file__), str(os.getpid()), limits, *argv]
         child = cls._begun(program, limit, env=surroundings.environment, cwd=cwd)
-        if os.geteuid() == 0 and (group := Group.make(surroundings.processes + _SUPERVISORS)) is not None:
-            child._group = group
-            with suppress(OSError):  # it has ended
-                group.take(child._outer.pid)
+        if os.geteuid() == 0:
+            child.bound(surroundings.processes + _SUPERVISORS)
         if not stdin:
             child.stdin.close()
         return child
+
+    def bound(self, processes: int) -> None:
+        """Limit how many processes there are at once, where control groups can do that."""
+        self._group = Group.make(processes)
+        if self._group is not None:
+            with suppress(OSError):  # it has ended
+                self._group.take(self._outer.pid)
 
     def _ask(self) -> None:
         self._outer.signal(signal.SIGUSR1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from toolwright.store.database import LARGEST, Database, Row, Statement, Value, legible
+from toolwright.store.database import LARGEST, Database, Row, Statement, Value, storable_name
 from toolwright.store.outcomes import json_text
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Audit:
     ) -> Statement:
         """A row, to be put into the transaction of the deed."""
         params: dict[str, Value] = {
-            "kind": kind, "call_id": call_id, "tool": tool, "user": legible(user), "by": legible(by),
+            "kind": kind, "call_id": call_id, "tool": tool, "user": storable_name(user), "by": storable_name(by),
             "detail": json_text(detail),
         }  # fmt: skip
         return Statement(_ADD, params, 1)

@@ -109,7 +109,7 @@ def _check_other(name: str, value: Value) -> int:
     return len(value) if isinstance(value, (str, bytes)) else 0
 
 
-def legible(text: str | None) -> str | None:
+def storable_name(text: str | None) -> str | None:
     """A name for books that are kept whatever somebody calls himself: cut, and spelled out where it must be."""
     if text is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from toolwright.store.database import Database, Row, Statement, Unexpected, Unstorable, Value, legible
+from toolwright.store.database import Database, Row, Statement, Unexpected, Unstorable, Value, storable_name
 
 _GIVE = """INSERT INTO grants (user_id, tool, given_by, given_at) VALUES (:user_id, :tool, :by_whom, {now})
     ON CONFLICT (user_id, tool) DO NOTHING"""
@@ -91,7 +91,7 @@ class Grants:
         """Take back what a user, or everybody, was granted for a tool, however it is defined; how many there were."""
         while True:
             try:
-                return await self._revoke(tool, user, legible(by))
+                return await self._revoke(tool, user, storable_name(by))
             except Unexpected:  # a yes came into force just then, and is a grant by now; or somebody else took it back
                 continue
             except Unstorable:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from toolwright.store.database import Database, Row, Statement, Value, legible
+from toolwright.store.database import Database, Row, Statement, Value, storable_name
 
 Kind: TypeAlias = Literal["ended", "pending", "settled"]
 
@@ -57,8 +57,8 @@ class Journal:
     ) -> Statement:
         """An entry, to be put into a transaction."""
         params: dict[str, Value] = {
-            "kind": kind, "call_id": legible(call_id), "tool": tool, "status": status, "latency_ms": latency_ms,
-            "user": legible(user), "session": legible(session), "parent": legible(parent),
+            "kind": kind, "call_id": storable_name(call_id), "tool": tool, "status": status, "latency_ms": latency_ms,
+            "user": storable_name(user), "session": storable_name(session), "parent": storable_name(parent),
         }  # fmt: skip
         return Statement(_ADD, params, 1)
 

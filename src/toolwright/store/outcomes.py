@@ -19,7 +19,8 @@ JSON: TypeAlias = Any
 _BLOCKS = {block.type: block for block in BLOCKS}
 _BYTES = "bytes:"
 _LONGEST_NUMBER = 4_300
-_PLAIN = {"data", "_json", "_origin"}
+_CLIPPED = "_shown"  # as databases have it
+_PLAIN = {"data", "data_json", "origin"}
 """What an outcome has that has nothing but data."""
 
 
@@ -54,10 +55,12 @@ def outcome_text(outcome: Done | Failed) -> str:
     """An outcome as it is kept. Its data becomes plain JSON values; everything a model was shown stays as it was."""
     if isinstance(outcome, Failed):
         return json_text({"failed": outcome.code, **_given(outcome, "message", "executed", "data", "retry_after")})
-    data = json_text(outcome.data) if outcome._json is None else _readable(outcome._json.decode())
+    data = json_text(outcome.data) if outcome.data_json is None else _readable(outcome.data_json.decode())
     if outcome.__dict__.keys() <= _PLAIN:
         return f'{{"done":{data}}}'
-    more = _given(outcome, "title", "metadata", "_shown")
+    more = _given(outcome, "title", "metadata")
+    if outcome.clipped_text is not None:
+        more[_CLIPPED] = outcome.clipped_text
     if outcome.has_own_content:
         more["content"] = [_block(block) for block in outcome.content]
     if outcome.attachments:
@@ -71,11 +74,11 @@ def outcome_of(text: str) -> Done | Failed:
     if "failed" in kept:
         return Failed(kept.pop("failed"), **kept)
     more = kept.get("more") or {}
-    shown = more.pop("_shown", None)
+    clipped = more.pop(_CLIPPED, None)
     for name in more.keys() & {"content", "attachments"}:
         more[name] = [_block_of(block) for block in more[name]]
     done = Done(kept["done"], **more)
-    return done if shown is None else done.evolve(_shown=shown, _content=done.content)
+    return done if clipped is None else done.clipped(clipped)
 
 
 def _given(outcome: Done | Failed, *names: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
 from toolwright.core.events import Missed
-from toolwright.store.database import Database, Row, Statement, legible
+from toolwright.store.database import Database, Row, Statement, storable_name
 from toolwright.store.outcomes import json_text
 from toolwright.store.tail import Tail
 
@@ -71,7 +71,7 @@ class Streams:
     def of_call(self, run: str, kind: str, call_id: str, tool: str, status: str, latency_ms: float) -> list[Statement]:
         """What happened to a call, for the stream of its run."""
         data = {"callId": call_id, "tool": tool, "status": status, "latencyMs": latency_ms}
-        return event(of_run(legible(run) or ""), cast(Kind, f"call.{kind}"), data)
+        return event(of_run(storable_name(run) or ""), cast(Kind, f"call.{kind}"), data)
 
     def look(self) -> None:
         """Something was written here: readers in this process need not wait to hear of it."""

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from toolwright import DefinitionError, Done, Failed, Provider, Runtime
 from toolwright.core.errors import InvalidArguments
 from toolwright.core.names import is_legal
+from toolwright.core.sanitize import has_hidden
 from toolwright.providers.mcp.definition import Unusable, allowed, names_of, tool_of
-from toolwright.providers.mcp.prose import hides, plain, told
 from toolwright.providers.mcp.schema import Schema
 
 
@@ -237,7 +237,7 @@ def test_nothing_stays_hidden_in_two_hundred_poisoned_descriptions():
         tool = made(defined(title=text, description=text, inputSchema={"type": "object", "properties": {"a": field}}))
         shown = tool.schema["properties"]["a"]
         for seen in (tool.description, shown["description"], shown["title"]):
-            assert not hides(seen.replace("\n", " "))
+            assert not has_hidden(seen.replace("\n", " "))
             assert "   " * 20 not in seen
             assert "\n\n\n" not in seen
             seen.encode()
@@ -247,19 +247,6 @@ def test_what_is_no_text_is_replaced_in_prose_and_refused_in_a_schema():
     assert made(defined(description="a\ud800b")).description == "[git] a\ufffdb"
     with pytest.raises(Unusable, match="surrogate"):
         made(with_field(description="a\ud800b"))
-
-
-@given(st.text())
-def test_cleaning_twice_is_cleaning_once(text):
-    assert plain(plain(text)) == plain(text)
-    assert told(told(text)) == told(text)
-
-
-def test_harmless_text_is_left_alone():
-    text = "Größe:\t5 µm\n- 日本語, עברית, ١٢٣\n    code"
-
-    assert told(text) == plain(text) == text
-    assert plain("👩‍🚀 ✔️ می‌خواهم") == "👩‍🚀 ✔️ می‌خواهم"
 
 
 def test_prose_is_cleaned_at_any_depth_and_nothing_else_is_touched():

@@ -15,10 +15,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from toolwright import DefinitionError, NotFound, ToolError
+from toolwright.core.sanitize import escape_as_json
 from toolwright.providers.mcp.trust.change import Change
 from toolwright.providers.mcp.trust.fingerprint import canonical_json, fingerprint
 from toolwright.providers.mcp.trust.lock import Lock
-from toolwright.providers.mcp.trust.visible import visible
 
 GIT = "stdio:uvx mcp-server-git"
 LOG = {
@@ -349,7 +349,8 @@ def test_the_file_is_sorted_json_that_hides_nothing(path):
     assert r'"description": "Grüße\u200b \udb40\udc41\ufe0f\u007f\u00a0!"' in text
     assert (
         text
-        == "\n".join(map(visible, json.dumps(found, indent=2, sort_keys=True, ensure_ascii=False).split("\n"))) + "\n"
+        == "\n".join(map(escape_as_json, json.dumps(found, indent=2, sort_keys=True, ensure_ascii=False).split("\n")))
+        + "\n"
     )
     assert (found["version"], [*found["servers"]]) == (1, ["git", "zoo"])
     entry = found["servers"]["zoo"]["tools"]["status"]

@@ -372,7 +372,7 @@ async def test_what_a_server_says_is_logged_line_by_line_and_escaped(caplog):
             await asyncio.sleep(0.01)
 
     assert [message for _, _, message in caplog.record_tuples][:2] == ["one", "\\u001b[2Jtwo\\u202e"]
-    assert caplog.record_tuples[2][2] == "x" * 500 + "…"
+    assert caplog.record_tuples[2][2] == "x" * 500 + "..."
 
 
 async def test_starting_a_server_does_not_stop_the_others(monkeypatch):

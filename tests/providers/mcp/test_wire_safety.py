@@ -26,9 +26,7 @@ from toolwright import Done, Failed, Runtime, mcp
 from toolwright.cli.group import log_on_stderr
 from toolwright.core.errors import ToolError
 from toolwright.providers.mcp.content import MOST_BLOCKS, done_of, is_heavy
-from toolwright.providers.mcp.prose import plain
 from toolwright.providers.mcp.routes import bulk
-from toolwright.providers.mcp.routes.escaped import escaped
 from toolwright.providers.mcp.routes.trouble import Met, Trouble, trouble_of
 from toolwright.providers.mcp.routes.web import Http, Sse, refused
 from toolwright.providers.mcp.schema import Schema, allowance
@@ -111,13 +109,6 @@ async def test_what_a_web_socket_is_closed_with_is_cleaned(caplog: pytest.LogCap
     assert all(is_clean(record.getMessage()) for record in caplog.records)
 
 
-def test_what_is_escaped_shows_all_that_has_no_ink() -> None:
-    hidden = "\U000e0100\U000e0041\ufe0f\u2060\u061c\xad\u200b\u202e\x1b\x07\x9b\n\u3164\ud800"
-    shown = escaped(f"a{hidden}b")
-    assert shown.isascii()
-    assert shown.startswith("a\\U000e0100\\U000e0041\\ufe0f\\u2060\\u061c\\u00ad\\u200b\\u202e\\u001b\\u0007\\u009b\\n")
-
-
 def test_no_record_of_the_log_acts_on_a_terminal_or_begins_a_line_of_its_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -128,26 +119,6 @@ def test_no_record_of_the_log_acts_on_a_terminal_or_begins_a_line_of_its_own(
     assert is_clean(told)
     assert "\\u001b]0;title\\u0007" in told
     assert "\n  error: forged" in told
-
-
-# Results are data, and shown without what hides
-
-SHOWN = {
-    "a\u200bb\u2060c\xad\ufeff": "abc",
-    "a\ufe01b\ufe02": "ab",
-    "pay\u200dpal\u200c.com": "paypal.com",
-    "🙂\ufe01\ufe02\ufe03": "🙂",
-    "❤\ufe0f\u200d🔥": "❤\ufe0f\u200d🔥",
-    "1\ufe0f\u20e3": "1\ufe0f\u20e3",
-    "می\u200cشود": "می\u200cشود",
-    "שלום\u200f!": "שלום\u200f!",
-    "葛\ufe00": "葛\ufe00",
-}
-
-
-@pytest.mark.parametrize("text", SHOWN)
-def test_what_cannot_be_seen_is_left_out_of_results_except_where_scripts_and_emoji_need_it(text: str) -> None:
-    assert plain(text) == SHOWN[text]
 
 
 def test_numbers_that_json_does_not_have_are_null() -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from toolwright.core.sanitize import clean_line
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -69,9 +71,8 @@ def _named(token: AccessToken | None) -> str | None:
 
 
 def _by(said: InitializeRequestParams | None) -> str:
-    name = said.client_info.name[:LONGEST] if said is not None else ""
-    legible = "".join(each for each in name if each.isprintable()).strip()
-    return f"mcp:{legible}" if legible else "mcp"
+    name = clean_line(said.client_info.name, LONGEST) if said is not None else ""
+    return f"mcp:{name}" if name else "mcp"
 
 
 def _asked(known: ClientCapabilities | None) -> tuple[bool, bool]:

@@ -12,12 +12,13 @@ from mcp_types import INVALID_PARAMS, ElicitResult
 
 from toolwright.core.names import SEPARATOR
 from toolwright.core.outcome import Failed, Outcome, Pending
+from toolwright.core.sanitize import replace_surrogates
 from toolwright.gateway.mcp.asking import asked
 from toolwright.gateway.mcp.caller import Caller, caller_of
 from toolwright.gateway.mcp.older import fitting
 from toolwright.gateway.mcp.progress import following
 from toolwright.gateway.mcp.questions import TOO_LATE, Answers, Question, answer, question_of
-from toolwright.gateway.mcp.result import legible, result_of
+from toolwright.gateway.mcp.result import result_of
 from toolwright.gateway.mcp.served import Offered, Served
 from toolwright.gateway.mcp.state import State, mark_of
 from toolwright.runtime.invocation import Invocation
@@ -62,7 +63,7 @@ class Calls:
         if (offered := served.find(name, user)) is not None:
             return offered
         by = name.partition(SEPARATOR)[0]
-        why = f" {by} did not say what it offers: {legible(away[by])[:LONGEST]}" if by in away else ""
+        why = f" {by} did not say what it offers: {replace_surrogates(away[by])[:LONGEST]}" if by in away else ""
         raise MCPError(INVALID_PARAMS, f"Unknown tool: {name[:100]}.{served.nearest(name, user)}{why}")
 
     async def after(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from toolwright.core.visible import escaped
+from toolwright.core.sanitize import escape_line, escape_unprintable
 
 OURS = "toolwright"
 """The scheme of our own addresses."""
@@ -45,7 +45,7 @@ def harmless(block: Mapping[str, Any], *, is_foreign: bool) -> dict[str, Any]:
 
 def may_open(uri: str) -> bool:
     """Whether a person may be sent to an address: a page, and what it looks like."""
-    return _PAGE.fullmatch(uri) is not None and escaped(uri) == uri
+    return _PAGE.fullmatch(uri) is not None and escape_unprintable(uri) == uri
 
 
 def _may_be(uri: Any, is_foreign: bool) -> bool:
@@ -61,5 +61,5 @@ def _scheme(uri: Any) -> str:
 
 def _told(uri: Any, text: Any = None) -> dict[str, Any]:
     address = str(uri)
-    shown = escaped(address[:LONGEST]).replace("\n", "\\n") + ("..." if len(address) > LONGEST else "")
+    shown = escape_line(address, LONGEST)
     return {"type": "text", "text": text if isinstance(text, str) and text else f"[resource: {shown}]"}

@@ -11,10 +11,11 @@ from mcp_types import INVALID_PARAMS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolwright.core.errors import NotFound
+from toolwright.core.sanitize import replace_surrogates
 from toolwright.gateway.mcp.caller import user_of
 from toolwright.gateway.mcp.moment import moment
 from toolwright.gateway.mcp.pages import Pages
-from toolwright.gateway.mcp.result import ROOT, artifact_name, legible
+from toolwright.gateway.mcp.result import ROOT, artifact_name
 from toolwright.runtime.outputs import NAME
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Outputs:
             text = (await outputs.find(handle, who.user, who.session)).text
         except NotFound:  # it was pruned meanwhile
             raise _missing(ctx, uri) from None
-        content = {"uri": uri, "mimeType": "text/plain", "text": legible(text)}
+        content = {"uri": uri, "mimeType": "text/plain", "text": replace_surrogates(text)}
         return {"resultType": "complete", "contents": [content]}
 
     def _scope(self, ctx: ServerRequestContext[Any, Any]) -> Scope:

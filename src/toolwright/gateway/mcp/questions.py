@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict
 from toolwright.core.errors import DefinitionError, InvalidArguments
 from toolwright.core.outcome import Failed, Outcome, Pending
 from toolwright.core.rawschema import RawParameters
+from toolwright.core.sanitize import replace_surrogates_in
 from toolwright.gateway.mcp.foreign import may_open
-from toolwright.gateway.mcp.result import sound
 from toolwright.gateway.mcp.shown import call, form, quoted, words, written
 from toolwright.gateway.mcp.state import State
 
@@ -112,7 +112,9 @@ def _params(request: Any, message: str) -> dict[str, Any] | None:
 
 def _as_form(message: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     """A form has these fields and no others."""
-    kept = sound(form({key: schema[key] for key in ("properties", "required", "$schema") if key in schema}))
+    kept = replace_surrogates_in(
+        form({key: schema[key] for key in ("properties", "required", "$schema") if key in schema})
+    )
     return {"mode": "form", "message": message, "requestedSchema": {"type": "object", **kept}}
 
 

@@ -14,6 +14,7 @@ from pydantic_core import from_json, to_json
 
 from toolwright.core.content import Audio, Block, File, Image, Json, Resource, Text, block_text
 from toolwright.core.outcome import Done, Failed, Outcome, Pending
+from toolwright.core.sanitize import replace_surrogates, replace_surrogates_in
 from toolwright.gateway.mcp.foreign import OURS, harmless, unmarked
 from toolwright.runtime.outputs import NAME, told_of
 
@@ -34,7 +35,7 @@ def result_of(outcome: Outcome, offered: Offered | None = None, *, is_modern: bo
         case Done():
             return _done(outcome, is_typed=False, is_modern=is_modern, is_foreign=True)
         case Failed(code="interrupted"):
-            raise MCPError(INTERNAL_ERROR, legible(outcome.message))
+            raise MCPError(INTERNAL_ERROR, replace_surrogates(outcome.message))
         case Failed():
             return _failed(outcome, offered)
         case Pending():
@@ -43,23 +44,6 @@ def result_of(outcome: Outcome, offered: Offered | None = None, *, is_modern: bo
             # Of a tool that says what its results look like, anything else is taken for a broken one.
             is_typed = offered is not None and offered.is_typed
             return {**_COMPLETE, "content": [_text(told)], "isError": is_typed, "_meta": waits}
-
-
-def legible(text: str) -> str:
-    """The same without what no JSON text can carry."""
-    return text if text.isascii() else text.encode(errors="replace").decode()
-
-
-def sound(value: Any) -> Any:
-    """`legible` for all texts within a value that is plain JSON otherwise."""
-    match value:
-        case str():
-            return legible(value)
-        case Mapping():
-            return {legible(str(key)): sound(each) for key, each in value.items()}
-        case list() | tuple():
-            return [sound(each) for each in value]
-    return value
 
 
 def message_of(failed: Failed, offered: Offered | None) -> str:
@@ -77,11 +61,14 @@ def _failed(failed: Failed, offered: Offered | None) -> dict[str, Any]:
     is_foreign = offered is not None and offered.listing.kind == "mcp"
     match failed.data:
         case {"content": [_, *_] as blocks} if is_foreign and all(isinstance(block, Mapping) for block in blocks):
-            said = {"content": [harmless(sound(block), is_foreign=True) for block in blocks]}
+            said = {"content": [harmless(replace_surrogates_in(block), is_foreign=True) for block in blocks]}
             if isinstance(structured := failed.data.get("structuredContent"), Mapping):
-                said["structuredContent"] = sound(structured)
+                said["structuredContent"] = replace_surrogates_in(structured)
             beside = failed.data.get("_meta")
-            meta = {**(unmarked(sound(beside)) if isinstance(beside, Mapping) else {}), **_about(failed)}
+            meta = {
+                **(unmarked(replace_surrogates_in(beside)) if isinstance(beside, Mapping) else {}),
+                **_about(failed),
+            }
             return {**_COMPLETE, **said, "isError": True, "_meta": meta}
     content = [_text(message_of(failed, offered)), *_kept(_kept_of(failed))]
     return {**_COMPLETE, "content": content, "isError": True, "_meta": _about(failed)}
@@ -121,12 +108,12 @@ def _done(done: Done, *, is_typed: bool, is_modern: bool, is_foreign: bool) -> d
     if isinstance(structured, dict) or (is_modern and structured is not _NOTHING):
         result["structuredContent"] = structured
     if isinstance(meta := metadata.get("_meta"), Mapping):
-        result["_meta"] = unmarked(sound(meta))
+        result["_meta"] = unmarked(replace_surrogates_in(meta))
     return result
 
 
 def _blocks(done: Done, metadata: Mapping[str, Any], is_foreign: bool) -> list[dict[str, Any]]:
-    shown, beside = done._shown, metadata.get("blocks")
+    shown, beside = done.clipped_text, metadata.get("blocks")
     extras = beside if shown is None and isinstance(beside, Mapping) else {}
     blocks = [
         _block(block, extras.get(str(place)) if extras else None, is_foreign)
@@ -145,10 +132,12 @@ _NOTHING = object()
 def _structured(done: Done, how: Any, is_typed: bool) -> Any:
     """The data for programs. It is left out where the text was cut, or is all there is, unless it was promised."""
     is_text = done.data is None or isinstance(done.data, str)
-    if not is_typed and (done._shown is not None or (is_text and how is None)):
+    if not is_typed and (done.clipped_text is not None or (is_text and how is None)):
         return _NOTHING
     try:
-        plain = from_json(done._json or to_json(done.data, bytes_mode="base64", inf_nan_mode="strings", fallback=str))
+        plain = from_json(
+            done.data_json or to_json(done.data, bytes_mode="base64", inf_nan_mode="strings", fallback=str)
+        )
     except ValueError:  # a number of thousands of digits, or a text that is none; what can be shown of it is shown
         return _NOTHING
     if isinstance(plain, dict) or how == "plain":
@@ -163,7 +152,7 @@ def _block(block: Block, extras: Any, is_foreign: bool) -> dict[str, Any]:
     more = dict(extras) if isinstance(extras, Mapping) else {}
     about = more.pop("resource", None)
     made = _of(block, about if isinstance(about, Mapping) else None)
-    beside = sound({key: value for key, value in more.items() if key in _BESIDE})
+    beside = replace_surrogates_in({key: value for key, value in more.items() if key in _BESIDE})
     return harmless({**beside, **made}, is_foreign=is_foreign)
 
 
@@ -200,13 +189,16 @@ def _inline(block: Image | Audio | File) -> Image | Audio | File | None:
 
 
 def _text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": legible(text)}
+    return {"type": "text", "text": replace_surrogates(text)}
 
 
 def _embedded(resource: dict[str, Any], about: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {"type": "resource", "resource": sound({**resource, **(about or {})})}
+    return {"type": "resource", "resource": replace_surrogates_in({**resource, **(about or {})})}
 
 
 def _link(uri: str, name: str, mime_type: str) -> dict[str, Any]:
     kind = {"mimeType": mime_type} if mime_type else {}
-    return {"type": "resource_link", **sound({"uri": uri, "name": name or uri.rpartition("/")[2] or uri, **kind})}
+    return {
+        "type": "resource_link",
+        **replace_surrogates_in({"uri": uri, "name": name or uri.rpartition("/")[2] or uri, **kind}),
+    }

@@ -13,6 +13,7 @@ from mcp.server.subscriptions import ListenHandler
 
 from toolwright.core.errors import DefinitionError
 from toolwright.core.quotas import Quota, QuotaLimits
+from toolwright.core.sanitize import replace_surrogates
 from toolwright.gateway.mcp.caller import TASKS
 from toolwright.gateway.mcp.calls import Calls
 from toolwright.gateway.mcp.contained import contained
@@ -21,7 +22,6 @@ from toolwright.gateway.mcp.news import News
 from toolwright.gateway.mcp.options import Options
 from toolwright.gateway.mcp.outputs import FOR_GOOD, Outputs
 from toolwright.gateway.mcp.quick import Quick
-from toolwright.gateway.mcp.result import legible
 from toolwright.gateway.mcp.served import Served
 from toolwright.gateway.mcp.tasks.listening import Listening
 from toolwright.gateway.mcp.tasks.params import CancelTask, GetTask, UpdateTask
@@ -82,7 +82,7 @@ class RuntimeServer(Server[Any]):
     @property
     def instructions(self) -> str | None:
         """What all providers want a model to know, as it is now."""
-        return legible(self.runtime.instructions()) or None
+        return replace_surrogates(self.runtime.instructions()) or None
 
     @instructions.setter
     def instructions(self, given: str | None) -> None:

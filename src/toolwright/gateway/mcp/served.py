@@ -10,10 +10,10 @@ from weakref import WeakMethod, finalize
 
 from toolwright.core.errors import DefinitionError
 from toolwright.core.names import nearest
+from toolwright.core.sanitize import replace_surrogates_in
 from toolwright.gateway.mcp.borne import Borne
 from toolwright.gateway.mcp.later import NAME as ASKER
 from toolwright.gateway.mcp.later import Later
-from toolwright.gateway.mcp.result import sound
 from toolwright.runtime.outputs import NAME as READER
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Served:
             is_free = own not in taken and bearers[own] == 1 and self._borne.may_be(own, listing.name)
             name = own if self.options.short_names and is_free else entry["name"]
             self._borne.add(name, listing.name)
-            made[name] = Offered.of({**sound(entry), "name": name}, listing, self.later)
+            made[name] = Offered.of({**replace_surrogates_in(entry), "name": name}, listing, self.later)
         return made
 
     def _described(self) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from toolwright.core.visible import escaped
+from toolwright.core.sanitize import BLANK_LINES, WIDE_SPACES, escape_line, escape_unprintable
 
 LONGEST = 4_000
 """Characters of a message, or of a preview."""
@@ -18,7 +18,6 @@ VALUE, VALUES, SIZES = 1_500, 12_000, 2_000
 NAME, TITLE = 100, 200
 BY_DEFAULT = "Not sent, so by default:"
 """No argument can pass for this line: theirs are indented."""
-_SPACES, _LINES = re.compile(r"[^\S\n]{40,}"), re.compile(r"\n(?:[^\S\n]*\n){2,}")
 
 
 def words(text: str, most: int = LONGEST) -> str:
@@ -85,11 +84,11 @@ def _ends(text: str, most: int, shown: Callable[[str], str]) -> list[str]:
 
 def _folded(text: str) -> str:
     """With its own breaks, but for many at once: what stands far below or far to the right is hidden as well."""
-    return escaped(_SPACES.sub(_counted, _LINES.sub("\n\n", text.strip()))).replace("\t", "    ")
+    return escape_unprintable(WIDE_SPACES.sub(_counted, BLANK_LINES.sub("\n\n", text.strip()))).replace("\t", "    ")
 
 
 def _flat(text: str) -> str:
-    return escaped(_SPACES.sub(_counted, text)).replace("\n", "\\n").replace("\t", "\\t")
+    return escape_line(WIDE_SPACES.sub(_counted, text))
 
 
 def _counted(found: re.Match[str]) -> str:

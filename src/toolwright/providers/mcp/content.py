@@ -14,8 +14,8 @@ from toolwright.core.content import Audio, Block, File, Image, Json, Resource, T
 from toolwright.core.errors import ToolError
 from toolwright.core.explain import preview
 from toolwright.core.outcome import Done
+from toolwright.core.sanitize import clean_line, strip_hidden
 from toolwright.providers.mcp.plain import FEW
-from toolwright.providers.mcp.prose import line, plain
 from toolwright.providers.mcp.schema import Schema
 from toolwright.providers.mcp.walk import finite, size
 
@@ -102,7 +102,9 @@ def done_of_plain(wire: dict[str, Any], check: Checker | None = None) -> Done:
         _fits(wire, check)
     sent = wire["content"]
     meta = _meta(wire) if "_meta" in wire else None
-    return _done(wire, sent, [Text(plain(block["text"])) for block in sent], {"_meta": meta} if meta else None, check)
+    return _done(
+        wire, sent, [Text(strip_hidden(block["text"])) for block in sent], {"_meta": meta} if meta else None, check
+    )
 
 
 def _done(
@@ -159,7 +161,7 @@ def _under(value: Any, *path: str) -> Any:
 def _shown(data: Any) -> list[Block] | None:
     """Blocks for data that has none of its own; needed only where its text would hide something."""
     text = to_text(data)
-    return None if (seen := plain(text)) == text else [Json(data, seen)]
+    return None if (seen := strip_hidden(text)) == text else [Json(data, seen)]
 
 
 def _of_blocks(sent: list[dict[str, Any]], blocks: list[Block], metadata: dict[str, Any] | None) -> Done:
@@ -228,21 +230,21 @@ def _json(value: Any) -> str:
 def _block(sent: dict[str, Any]) -> Block:
     match sent:
         case {"type": "text", "text": str(text)}:
-            return Text(plain(text))
+            return Text(strip_hidden(text))
         case {"type": "image" | "audio" as kind, "data": str(data)}:
             return _media(str(kind), data, sent.get("mimeType"))
         case {"type": "resource", "resource": Mapping() as resource}:
             return _resource(resource)
         case {"type": "resource_link", "uri": str(uri)}:
-            return Resource(_address(uri), line(sent.get("name")), _mime(sent.get("mimeType")))
+            return Resource(_address(uri), clean_line(sent.get("name")), _mime(sent.get("mimeType")))
     sent.setdefault("type", "unknown")
-    return Text(f"[{line(str(sent['type']), 50)}: {line(preview(sent, 300), 300)}]")
+    return Text(f"[{clean_line(str(sent['type']), 50)}: {clean_line(preview(sent, 300), 300)}]")
 
 
 def _resource(sent: Wire) -> Block:
     uri, kind = _address(sent.get("uri")), _mime(sent.get("mimeType"))
     if isinstance(text := sent.get("text"), str):
-        return Resource(uri, mime_type=kind, text=plain(text))
+        return Resource(uri, mime_type=kind, text=strip_hidden(text))
     if isinstance(blob := sent.get("blob"), str):
         return _media(kind.partition("/")[0], blob, kind, uri)
     return Resource(uri, mime_type=kind)
@@ -274,9 +276,9 @@ def _mime(given: Any) -> str:
 
 
 def _address(uri: Any) -> str:
-    return line(uri, 2_000)
+    return clean_line(uri, 2_000)
 
 
 def _filename(uri: str) -> str:
     name = unquote(uri.partition("?")[0].rpartition("/")[2])
-    return re.sub(r"[^\w.() -]", "_", line(name, 100)).lstrip(".")
+    return re.sub(r"[^\w.() -]", "_", clean_line(name, 100)).lstrip(".")

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from toolwright.core.define import tool
 from toolwright.core.options import Options
+from toolwright.core.sanitize import clean_line, clean_text, has_hidden
 from toolwright.core.tool import Tool
-from toolwright.providers.mcp.prose import hides, line, told
 from toolwright.providers.mcp.schema import Schema, Unusable
 from toolwright.providers.mcp.trust.alias import MOST_WIRE_NAME, aliases, is_ours, nearest
 from toolwright.providers.mcp.trust.said import SAID
@@ -40,7 +40,7 @@ def tool_of(
     """
     wire = _wire_name(definition)
     ours = name or names_of([definition])[wire]
-    where = f"{server}: {line(wire, 80)}"
+    where = f"{server}: {clean_line(wire, 80)}"
     if _mapping(definition.get("execution")).get("taskSupport") == "required":
         raise Unusable("It runs as a task only, and tasks are not supported.")
     parameters = Schema(object_schema(definition.get("inputSchema"), where), where=where).bound().reworded(cleaned)
@@ -85,12 +85,12 @@ def _passed_on(definition: Mapping[str, Any], wire: str, *, hints: bool) -> dict
     """
     annotations = _mapping(definition.get("annotations"))
     kept: dict[str, Any] = {key: annotations[key] for key in _HINTS if hints and isinstance(annotations.get(key), bool)}
-    if title := line(annotations.get("title")):
+    if title := clean_line(annotations.get("title")):
         kept["title"] = title
     found = {
         "name": wire,
-        "title": line(definition.get("title")),
-        "description": told(definition.get("description")),
+        "title": clean_line(definition.get("title")),
+        "description": clean_text(definition.get("description")),
         "annotations": kept if any(key in kept for key in _HINTS) else None,
         "outputSchema": _output(definition.get("outputSchema")),
         "execution": _execution(definition),
@@ -119,11 +119,11 @@ def _execution(definition: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _description(definition: Mapping[str, Any], server: str, wire: str) -> str:
     """The description with the server's name before it, and the title where that tells more."""
-    text = told(definition.get("description"))
-    title = line(definition.get("title") or _mapping(definition.get("annotations")).get("title"))
+    text = clean_text(definition.get("description"))
+    title = clean_line(definition.get("title") or _mapping(definition.get("annotations")).get("title"))
     if title and not any(_letters(title) in _letters(known) for known in (wire, text)):
         text = f"{title}: {text}" if text else title
-    return f"[{server}] {text or title or line(wire)}"
+    return f"[{server}] {text or title or clean_line(wire)}"
 
 
 def _letters(text: str) -> str:
@@ -168,7 +168,7 @@ def _wire_name(definition: Mapping[str, Any]) -> str:
         raise Unusable("Its name is one of ours.")
     if len(name) > MOST_WIRE_NAME:
         raise Unusable(f"Its name has {len(name):,} characters, at most {MOST_WIRE_NAME:,}.")
-    if hides(name):
+    if has_hidden(name):
         raise Unusable(f"Its name {name[:80]!a} has characters that cannot be seen.")
     return name
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 from toolwright.core.errors import Denied, InvalidArguments
 from toolwright.core.explain import preview
 from toolwright.core.names import nearest
-from toolwright.providers.mcp.prose import line, told
+from toolwright.core.sanitize import clean_line, clean_text
 from toolwright.providers.mcp.schema import Schema, Unusable
 from toolwright.providers.mcp.wording import cleaned, object_schema
 
@@ -99,7 +99,7 @@ def _problem(request: Wire) -> str | None:
             return None
         case "sampling/createMessage":
             return "The server asks for the use of a model (sampling), which it is not given."
-    return f"The server asks for {line(str(request.get('method')), 80)!r}, which is not known here."
+    return f"The server asks for {clean_line(str(request.get('method')), 80)!r}, which is not known here."
 
 
 def _bad_form(request: Wire) -> str | None:
@@ -120,7 +120,7 @@ def _bad_url(url: Any) -> str | None:
         return f"The server asks to open {preview(url, 200)}; only http and https addresses are shown to people."
     if address.signs_in:
         return f"The server asks to open an address with a user name in it ({preview(url, 200)})."
-    if len(url) > MOST_URL or not address.url.isascii() or line(url, MOST_URL) != url or set(url) & set(' "<>\\'):
+    if len(url) > MOST_URL or not address.url.isascii() or clean_line(url, MOST_URL) != url or set(url) & set(' "<>\\'):
         return f"The server asks to open {preview(url, 200)}, which has characters that no address has, or too many."
     return None
 
@@ -146,7 +146,7 @@ class _Address:
 
 def _shown(request: Wire, server: str) -> dict[str, Any]:
     params = _params(request)
-    about = {"server": server, "message": told(params.get("message"))}
+    about = {"server": server, "message": clean_text(params.get("message"))}
     if not _is_url(request):
         return {"mode": "form", **about, "schema": _form(request)}
     address = _Address.of(params["url"])

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 
+from toolwright.core.sanitize import MAX_LOG_CHARS, escape_line
 from toolwright.providers.mcp.backoff import DELAYS
 from toolwright.providers.mcp.chores import Chores
-from toolwright.providers.mcp.routes.escaped import escaped
 from toolwright.providers.mcp.routes.trouble import trouble_of
 
 if TYPE_CHECKING:
@@ -48,7 +48,11 @@ class News:
 
     async def logged(self, params: types.LoggingMessageNotificationParams) -> None:
         """What it wants to have in the log."""
-        self._log.log(_LEVELS.get(params.level, logging.INFO), "%s", escaped(str(params.data)[:LONGEST]))
+        self._log.log(
+            _LEVELS.get(params.level, logging.INFO),
+            "%s",
+            escape_line(str(params.data)[:LONGEST].rstrip(), MAX_LOG_CHARS),
+        )
 
     async def _listen(self, client: Client) -> None:
         """The stream may break; what was missed is looked up."""

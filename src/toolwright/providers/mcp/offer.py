@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from toolwright.core.errors import Denied, NotFound
 from toolwright.core.facets import Cache
 from toolwright.core.outcome import Failed
+from toolwright.core.sanitize import clean_line, clean_text, escape_line
 from toolwright.core.tool import Tool
 from toolwright.providers.mcp.manifest import Manifest, Manifests, place_of
 from toolwright.providers.mcp.options import Options
-from toolwright.providers.mcp.routes.escaped import escaped
 from toolwright.providers.mcp.routes.route import EVERYONE, Who
 from toolwright.providers.mcp.trust.change import Change
 from toolwright.providers.mcp.trust.lock import Lock
@@ -140,7 +140,7 @@ class Offer:
 
     def _log(self) -> None:
         for wire, why in list(self._unusable.items())[:MOST_MISSING]:
-            log.warning("%s of %s is left out: %s", escaped(wire, 100), self._server, why)
+            log.warning("%s of %s is left out: %s", escape_line(wire, 100), self._server, why)
         if (more := len(self._unusable) - MOST_MISSING) > 0:
             log.warning("%d more tools of %s are left out.", more, self._server)
 
@@ -247,7 +247,7 @@ class Offer:
                 if name in self._held
             ),
             *(f"{name} is held back: {why}" for name, why in self.changed.items()),
-            *(f"{escaped(name, 100)} cannot be used: {why}" for name, why in self._unusable.items()),
+            *(f"{escape_line(name, 100)} cannot be used: {why}" for name, why in self._unusable.items()),
         ]
         shown = [each if len(each) <= _LINE else f"{each[:_LINE]}..." for each in lines[:MOST_MISSING]]
         more = [f"{len(lines) - MOST_MISSING} more are missing."] if len(lines) > MOST_MISSING else []
@@ -257,9 +257,8 @@ class Offer:
         """The server's own words, and its prompts; what is held back is told as it was accepted."""
         if self._manifest is None:
             return ""
-        from toolwright.providers.mcp.prose import told
 
-        words = told(instructions_in(self._instructions))
+        words = clean_text(instructions_in(self._instructions))
         prompts = _prompts(self._prompts, MOST_TOLD - len(words) - len(self.missing))
         return "\n\n".join(part for part in (words, prompts) if part)
 
@@ -296,10 +295,9 @@ def _prompts(definition: Mapping[str, Any], room: int) -> str:
 
 
 def _prompt(prompt: Mapping[str, Any]) -> str:
-    from toolwright.providers.mcp.prose import line
 
-    described = line(prompt.get("description") or prompt.get("title"), 500)
-    return f"- {line(prompt.get('name'))}{f': {described}' if described else ''}"
+    described = clean_line(prompt.get("description") or prompt.get("title"), 500)
+    return f"- {clean_line(prompt.get('name'))}{f': {described}' if described else ''}"
 
 
 def _manifests(options: Options) -> Manifests | None:

@@ -18,11 +18,11 @@ from toolwright.core.context import Context
 from toolwright.core.errors import NotStarted, Unavailable
 from toolwright.core.facets import Kind
 from toolwright.core.provider import Provider
+from toolwright.core.sanitize import clean_line
 from toolwright.core.tool import Tool
 from toolwright.providers.mcp import process
 from toolwright.providers.mcp.offer import Offer
 from toolwright.providers.mcp.options import Options
-from toolwright.providers.mcp.prose import line
 from toolwright.providers.mcp.routes.route import EVERYONE, Route
 from toolwright.providers.mcp.sessions import Sessions
 from toolwright.providers.mcp.sharing import Sharing
@@ -276,4 +276,4 @@ _TALKS: set[str] = set()
 
 
 def _text(server: Mapping[str, Any], key: str) -> str:
-    return line(server.get(key))
+    return clean_line(server.get(key))

@@ -12,8 +12,8 @@ from toolwright.core.errors import DefinitionError, InvalidArguments
 from toolwright.core.explain import preview
 from toolwright.core.jsontext import check_plain
 from toolwright.core.rawschema import RawParameters
+from toolwright.core.sanitize import clean_line
 from toolwright.providers.mcp.plain import LIGHT
-from toolwright.providers.mcp.prose import line
 from toolwright.providers.mcp.walk import compared, from_elsewhere, patterns, size, without_patterns
 
 log = logging.getLogger("toolwright")
@@ -145,7 +145,7 @@ class Schema(RawParameters):
         try:
             self._validator.validate(value)
         except ValidationError as error:
-            place = line(".".join(map(str, error.instance_path)))
+            place = clean_line(".".join(map(str, error.instance_path)))
             return f"{f'`{place}`: ' if place else ''}{_shortened(error.message)}"
         return ""
 
@@ -197,4 +197,4 @@ def _first_line(error: Exception) -> str:
 
 def _shortened(text: str, most: int = 240) -> str:
     """On one line, with its beginning and its end: what is wrong stands after a value that may be long."""
-    return line(text if len(text) <= most else f"{text[: most - 110]}...{text[-100:]}", most)
+    return clean_line(text if len(text) <= most else f"{text[: most - 110]}...{text[-100:]}", most)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from toolwright.core.call import Principal
+from toolwright.core.sanitize import clean_line
 from toolwright.providers.mcp.offer import Offer
-from toolwright.providers.mcp.prose import line
 from toolwright.providers.mcp.routes.route import EVERYONE, Who
 from toolwright.providers.mcp.sessions import Sessions
 
@@ -48,7 +48,7 @@ class Sharing:
         connection = self._sessions.found(self._sessions.who(who)) or self._sessions.found(EVERYONE)
         if not self._offer.known or connection is None or connection.trouble is None:
             return ""
-        return f"Its tools are not available now: {line(str(connection.unavailable()), MOST_REASON)}"
+        return f"Its tools are not available now: {clean_line(str(connection.unavailable()), MOST_REASON)}"
 
     def _is_source(self, who: Principal) -> bool:
         return self._offer.source == EVERYONE or _is_same(self._sessions.who(who), self._offer.source)

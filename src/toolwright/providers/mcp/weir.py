@@ -24,11 +24,11 @@ from mcp_types.methods import SERVER_RESULTS, parse_server_notification
 from pydantic import TypeAdapter, ValidationError
 
 from toolwright.core.explain import preview
+from toolwright.core.sanitize import escape_line
 from toolwright.providers.mcp.calls import Calls
 from toolwright.providers.mcp.content import MOST_BLOCKS
 from toolwright.providers.mcp.listed import MOST
 from toolwright.providers.mcp.routes.bulk import bulky
-from toolwright.providers.mcp.routes.escaped import escaped
 from toolwright.providers.mcp.routes.trouble import tell
 
 MANY = 200
@@ -203,11 +203,11 @@ def _listing(version: str) -> TypeAdapter[Any]:
 
 def _named(tool: Any) -> str:
     name = tool.get("name") if isinstance(tool, dict) else tool
-    return escaped(name if isinstance(name, str) else preview(name), 100)
+    return escape_line(name if isinstance(name, str) else preview(name), 100)
 
 
 def _place(loc: tuple[int | str, ...]) -> str:
-    return escaped(".".join(map(str, loc)), 100) or "definition"
+    return escape_line(".".join(map(str, loc)), 100) or "definition"
 
 
 def _list(result: dict[str, Any], name: str) -> list[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolwright.core.explain import preview
-from toolwright.providers.mcp.prose import MOST, MOST_TITLE, hides, line, smuggles, told
+from toolwright.core.sanitize import MAX_TEXT_CHARS, MAX_TITLE_CHARS, clean_line, clean_text, has_hidden, has_smuggled
 from toolwright.providers.mcp.schema import OPEN, Unusable
 from toolwright.providers.mcp.walk import NAMED, texts
 
@@ -47,13 +47,13 @@ def cleaned(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _cleaned(node: Any, *, named: bool = False) -> Any:
     if isinstance(node, str):
-        return told(node)
+        return clean_text(node)
     if isinstance(node, list):
         return [_cleaned(item) for item in node]
     if not isinstance(node, dict):
         return node
     for name in node:
-        if hides(name):
+        if has_hidden(name):
             raise Unusable(f"The name {name[:80]!a} in its schema has characters that cannot be seen.")
     return {key: _value(key, value, named=named) for key, value in node.items()}
 
@@ -62,12 +62,12 @@ def _value(key: str, value: Any, *, named: bool) -> Any:
     if named:
         return _cleaned(value)
     if key == "title" and isinstance(value, str):
-        return line(value, MOST_TITLE)
+        return clean_line(value, MAX_TITLE_CHARS)
     if key == "description" and isinstance(value, str):
-        return told(value, MOST)
+        return clean_text(value, MAX_TEXT_CHARS)
     if key in _CONTRACT:
         for text in texts(value):
-            if smuggles(text):
+            if has_smuggled(text):
                 raise Unusable(f"A value under {key!r} in its schema hides something: {text[:80]!a}.")
         return value
     return _cleaned(value, named=key in NAMED)

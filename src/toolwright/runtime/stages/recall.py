@@ -27,8 +27,8 @@ def recall(plan: Plan, proceed: Proceed) -> Proceed:
         if invocation.resumed or not invocation.given:
             return await proceed(invocation)
         if not isinstance(invocation.id, str):  # callers give anything
-            invocation._id = None  # type: ignore[unreachable]
-        if invocation._id is None or not 0 < len(invocation._id) <= LONGEST_ID:
+            invocation.known_id = None  # type: ignore[unreachable]
+        if invocation.known_id is None or not 0 < len(invocation.known_id) <= LONGEST_ID:
             return Failed("invalid_arguments", f"A call id is a text of 1 to {LONGEST_ID} characters.")
         if parts.durable:
             invocation.suspend()

@@ -57,15 +57,15 @@ def record(plan: Plan, proceed: Proceed) -> Proceed:
                     counter.count += 1
                 if type(outcome) is not Done and not isinstance(outcome, Pending):
                     counter.failures += 1
-                attach(outcome, "_origin", invocation)
-                if waits and invocation._task is not None:
+                attach(outcome, "origin", invocation)
+                if waits and invocation.task is not None:
                     invocation.leave(outcome)
                 if journal is not None or listeners.heard or logbook is not None:
                     tell_end(invocation, outcome)
         return outcome
 
     def tell_end(invocation: Invocation, outcome: Outcome) -> None:
-        call_id = invocation._id or invocation.id
+        call_id = invocation.known_id or invocation.id
         if journal is not None:
             status = "ok" if outcome.ok else _status(outcome)
             journal.append((call_id, name, invocation.started, invocation.latency, status))
@@ -81,7 +81,7 @@ def record(plan: Plan, proceed: Proceed) -> Proceed:
             if invocation.on_settled is None:  # else it is told once the answer is written
                 listeners.emit(CallResumed(invocation.id, name, now()))
         else:
-            about = (invocation._id or invocation.id, name, invocation.raw, invocation.parent, display, now())
+            about = (invocation.known_id or invocation.id, name, invocation.raw, invocation.parent, display, now())
             listeners.emit(_make(CallStarted, about))
 
     return stage

@@ -13,7 +13,7 @@ import httpx2
 from mcp.shared._httpx_utils import request_within_origin, stream_within_origin
 
 from toolwright.core.errors import NotStarted
-from toolwright.providers.mcp.prose import line
+from toolwright.core.sanitize import clean_line
 from toolwright.providers.mcp.routes.exchange import client_for
 from toolwright.providers.mcp.routes.route import Ended, Who
 from toolwright.providers.mcp.routes.trouble import CannotStart, Met
@@ -76,7 +76,7 @@ class Events:
                 there = here.join(event.data)
                 if (there.scheme, there.host, there.port) != (here.scheme, here.host, here.port):
                     raise CannotStart(
-                        f"{here.host} wants messages to be sent to {line(there.host)}, which is another server."
+                        f"{here.host} wants messages to be sent to {clean_line(there.host)}, which is another server."
                     )
                 self._endpoint = str(there)
                 return

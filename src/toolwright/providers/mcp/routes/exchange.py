@@ -19,9 +19,9 @@ from anyio import BrokenResourceError, ClosedResourceError, WouldBlock
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import HEADER_MISMATCH, ErrorData, JSONRPCError, JSONRPCNotification, jsonrpc_message_adapter
 
+from toolwright.core.sanitize import clean_line
 from toolwright.http.transport import ANSWERED, guarded, transport_of
 from toolwright.providers.mcp.auth.oauth import STEPS
-from toolwright.providers.mcp.prose import line
 from toolwright.providers.mcp.routes.bulk import bulky, too_bulky
 from toolwright.providers.mcp.routes.pieces import Pieces
 from toolwright.providers.mcp.routes.posts import Posts, may_go_straight
@@ -290,7 +290,7 @@ def _error(body: bytes) -> ErrorData | None:
 
 def _stale(request: httpx2.Request, response: httpx2.Response, message: str) -> httpx2.Response:
     """Only here does this mean anything: in no other way are there headers."""
-    met = Trouble(False, False, line(message, MOST_WORDS), stale=True)
+    met = Trouble(False, False, clean_line(message, MOST_WORDS), stale=True)
     return _instead(request, response.status_code, HEADER_MISMATCH, met)
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 from anyio import CancelScope
 
 from toolwright.core.errors import NotStarted, ToolError
+from toolwright.core.sanitize import clean_line
 from toolwright.http.connector import Connector
 from toolwright.http.failures import unsent, why
-from toolwright.providers.mcp.prose import line
 from toolwright.providers.mcp.routes.route import Ended, Who, resolved
 from toolwright.providers.mcp.routes.trouble import CannotStart
 from toolwright.providers.mcp.routes.web import refused
@@ -141,5 +141,5 @@ class Frames:
         code = self._socket.close_code
         if code == 1006 or code is None:
             return "The connection to the server broke off."
-        said = line(self._socket.close_reason)
+        said = clean_line(self._socket.close_reason)
         return f"The server closed the connection ({code}{f': {said}' if said else ''})."

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 
-from toolwright.providers.mcp.routes.escaped import MAX_LENGTH, escaped
+from toolwright.core.sanitize import MAX_LOG_CHARS, escape_line
 
 KEPT = 20
 """Lines that are kept for whoever asks why a server does not work."""
@@ -51,19 +51,19 @@ class Stderr:
         *lines, self._begun = (self._begun + data).split(b"\n")
         for line in lines:
             self._say(line)
-        self._begun = self._begun[: 4 * MAX_LENGTH + 1]
+        self._begun = self._begun[: 4 * MAX_LOG_CHARS + 1]
 
     def _skim(self, data: bytes) -> None:
         """Only the end is looked at."""
         self._skipped += data.count(b"\n")
         *lines, begun = data[-_TAIL:].split(b"\n")
-        self.lines.extend(escaped(line) for line in lines[-KEPT:])
-        self._begun = begun[: 4 * MAX_LENGTH + 1]
+        self.lines.extend(escape_line(line.rstrip(b"\r"), MAX_LOG_CHARS) for line in lines[-KEPT:])
+        self._begun = begun[: 4 * MAX_LOG_CHARS + 1]
 
     def _say(self, line: bytes) -> None:
         if not line.strip():
             return
-        text = escaped(line)
+        text = escape_line(line.rstrip(b"\r\n"), MAX_LOG_CHARS)
         self.lines.append(text)
         if self._logged < _RATE:
             self._log.info("%s", text)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolwright.core.errors import Code, DefinitionError, Denied, NotStarted, ToolError
-from toolwright.providers.mcp.prose import line
+from toolwright.core.sanitize import clean_line
 
 
 class CannotStart(NotStarted):
@@ -115,12 +115,12 @@ def _of_rpc(code: int, message: str, data: Any) -> Trouble:
     if isinstance(data, Mapping) and (told := _TOLD.get(str(data.get(_MARK)))) is not None:
         return told
     if code == CONNECTION_CLOSED and message.startswith("SSE stream"):  # over HTTP; what carries others still stands
-        return Trouble(True, False, f"The answer broke off before it was whole ({line(message)}).")
+        return Trouble(True, False, f"The answer broke off before it was whole ({clean_line(message)}).")
     if code == CONNECTION_CLOSED and message == _CLOSED:  # many servers have the same number for whatever is wrong
         return Trouble(True, True, _sentence(message))
     if code == REQUEST_TIMEOUT:
         return Trouble(True, False, _sentence(message))
-    return Trouble(True, False, line(message, MOST_WORDS), answered=True)
+    return Trouble(True, False, clean_line(message, MOST_WORDS), answered=True)
 
 
 def inmost(error: BaseException) -> BaseException:
@@ -133,10 +133,10 @@ def inmost(error: BaseException) -> BaseException:
 
 def words(error: BaseException) -> str:
     """What an error of foreign code says, on one line."""
-    text = line(str(error))
+    text = clean_line(str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _sentence(message: str) -> str:
-    text = line(message, 500).rstrip(".") or "the connection broke off"
+    text = clean_line(message, 500).rstrip(".") or "the connection broke off"
     return f"{text[0].upper()}{text[1:]}."

@@ -26,8 +26,8 @@ from mcp_types import (
 from pydantic_core import from_json
 
 from toolwright.core.errors import NotStarted
+from toolwright.core.sanitize import MAX_LOG_CHARS, escape_line
 from toolwright.providers.mcp.routes.bulk import bulky, too_bulky
-from toolwright.providers.mcp.routes.escaped import escaped
 from toolwright.providers.mcp.routes.route import Ended
 from toolwright.providers.mcp.routes.trouble import CONNECTION_CLOSED, PARSE_ERROR, Met, Trouble, tell
 
@@ -180,7 +180,11 @@ class Wire:
             return
         self.dropped += 1
         if self.dropped <= _MOST_LOGGED or self.dropped.bit_count() == 1:
-            self._log.warning("What is no message was dropped (%d so far): %s", self.dropped, escaped(frame))
+            self._log.warning(
+                "What is no message was dropped (%d so far): %s",
+                self.dropped,
+                escape_line(frame.rstrip(), MAX_LOG_CHARS),
+            )
         if (asked := self._waiting.pop(self._meant_for(frame, met), None)) is not None:
             yield _failure(asked, PARSE_ERROR, met.message, tell(met))
 

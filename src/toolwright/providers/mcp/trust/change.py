@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from toolwright.core.sanitize import escape_as_json
 from toolwright.providers.mcp.trust.fingerprint import PARTS, canonical_json
 from toolwright.providers.mcp.trust.said import INSTRUCTIONS, PROMPTS
-from toolwright.providers.mcp.trust.visible import visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def named(server: str, tool: str | None) -> str:
 
 def shown_name(server: str, tool: str | None) -> str:
     """The same for a log or an error: the server chose its tools' names, and they may hold anything."""
-    shown = visible(named(server, tool))
+    shown = escape_as_json(named(server, tool))
     return shown if len(shown) <= 200 else f"{shown[:200]}..."
 
 

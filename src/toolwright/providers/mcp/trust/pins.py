@@ -9,8 +9,8 @@ from typing import Any
 
 from toolwright.core.errors import InvalidArguments, ToolError
 from toolwright.core.jsontext import check_plain, parse
+from toolwright.core.sanitize import escape_as_json
 from toolwright.providers.mcp.trust.fingerprint import canonical_json, fingerprint, parts_of
-from toolwright.providers.mcp.trust.visible import visible
 
 VERSION = 1
 LARGEST = 1 << 20
@@ -82,7 +82,7 @@ def written(pins: Pins) -> str:
     """The text of a file that people review: sorted, indented, and with nothing hidden in it."""
     found = {"version": VERSION, "servers": _plain(pins.servers), "quarantined": _plain(pins.quarantined)}
     lines = json.dumps(found, indent=2, sort_keys=True, ensure_ascii=False).split("\n")
-    return "\n".join(map(visible, lines)) + "\n"
+    return "\n".join(map(escape_as_json, lines)) + "\n"
 
 
 def _plain(servers: Mapping[str, Pinned]) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _entry(kept: Pin) -> dict[str, Any]:
 def weight(kept: Pin) -> int:
     """Bytes of a pin in the file, where short values become long lines."""
     lines = json.dumps(_entry(kept), indent=2, ensure_ascii=False).split("\n")
-    return sum(len(visible(line).encode(errors="replace")) + 9 for line in lines)
+    return sum(len(escape_as_json(line).encode(errors="replace")) + 9 for line in lines)
 
 
 def read(text: str) -> Pins:
@@ -134,7 +134,7 @@ def _server(server: str, found: Any, *, waiting: bool) -> Pinned:
     entry = _mapping(found, server)
     identity, tools = entry.get("identity"), _mapping(entry.get("tools"), f"the tools of {server}")
     if entry.keys() != {"identity", "tools"} or not isinstance(identity, str):
-        raise _broken(f'{visible(server)} has to hold "identity" and "tools", and nothing else')
+        raise _broken(f'{escape_as_json(server)} has to hold "identity" and "tools", and nothing else')
     return Pinned(identity, {tool: _pin(f"{server}/{tool}", identity, tool, tools[tool], waiting) for tool in tools})
 
 
@@ -142,16 +142,18 @@ def _pin(name: str, identity: str, tool: str, found: Any, waiting: bool) -> Pin:
     """People review the definition and not the hash, so the hash must be that of the definition."""
     entry = _mapping(found, name)
     if entry.keys() != {"sha256", "definition", *(["seen"] if waiting else [])}:
-        raise _broken(f'{visible(name)} has to hold "sha256" and "definition", "seen" while it waits, and nothing else')
+        raise _broken(
+            f'{escape_as_json(name)} has to hold "sha256" and "definition", "seen" while it waits, and nothing else'
+        )
     definition, seen = _mapping(entry["definition"], name), entry.get("seen")
     if definition != parts_of(definition) or definition.get("name") != tool or not isinstance(seen, str | None):
-        raise _broken(f"{visible(name)} is no definition of that tool")
+        raise _broken(f"{escape_as_json(name)} is no definition of that tool")
     if entry["sha256"] != fingerprint(identity, definition):
-        raise _broken(f"{visible(name)} has another sha256 than its definition")
+        raise _broken(f"{escape_as_json(name)} has another sha256 than its definition")
     return Pin(entry["sha256"], definition, seen)
 
 
 def _mapping(found: Any, name: str) -> dict[str, Any]:
     if not isinstance(found, dict):
-        raise _broken(f"{visible(name)} has to hold keys and values")
+        raise _broken(f"{escape_as_json(name)} has to hold keys and values")
     return found

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from toolwright.core.errors import ToolError
+from toolwright.core.sanitize import escape_as_json
 from toolwright.providers.mcp.trust.alias import alias
 from toolwright.providers.mcp.trust.change import Change, shown_name, told
 from toolwright.providers.mcp.trust.fingerprint import hashed, parts_of
 from toolwright.providers.mcp.trust.pins import Pin, Pinned, Pins, pin, weight
 from toolwright.providers.mcp.trust.said import is_withdrawn
-from toolwright.providers.mcp.trust.visible import visible
 
 MOST, SIZE = 10_000, 4 << 20
 """Pins of one server, and their bytes in the file; as much may wait. A server adds tools without end if it likes."""
@@ -207,7 +207,8 @@ def _change(server: str, tool: str, old: Pin | None, new: Pin, namesake: str | N
 
 
 def _server_change(server: str, old: Pinned, new: Pinned) -> Change:
-    summary = f"{shown_name(server, None)}: another server, {visible(new.identity)} in place of {visible(old.identity)}"
+    identities = f"{escape_as_json(new.identity)} in place of {escape_as_json(old.identity)}"
+    summary = f"{shown_name(server, None)}: another server, {identities}"
     sha256 = hashed({"server": new.identity, "tools": {tool: each.sha256 for tool, each in new.tools.items()}})
     days = [each.seen for each in new.tools.values() if each.seen is not None]
     return Change(server, None, _plain(old), _plain(new), sha256, summary, min(days, default=None))

@@ -1,0 +1,230 @@
+"""Text from outside made safe to read: for a model, for a person at a screen, for a log and for JSON.
+
+There are three ways to treat a character that a reader cannot see. `escape_*` writes it out (`\\u202e`), for people who
+have to judge a text; `clean_*` and `strip_*` take it out, for models; `has_*` only finds it, for names and values that
+must be refused instead of changed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+MAX_TEXT_CHARS = 4_000
+"""Characters of a description."""
+MAX_TITLE_CHARS = 200
+"""Characters of a title, a label or an address."""
+MAX_LOG_CHARS = 500
+"""Characters of one line that another program printed, in our log."""
+
+# Character classes, to stand inside the brackets of a regular expression.
+_CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1 without tab and line feed
+_BIDI = "\u202a-\u202e\u2066-\u2069"  # embeddings, overrides, isolates: a text reads in another order than it is stored
+_TAGS = "\U000e0000-\U000e0fff"  # tags, variation selectors 17 to 256: text that models read and no screen shows
+_SEPARATORS = "\u2028\u2029"  # line breaks that most programs do not show as breaks
+_SURROGATES = "\ud800-\udfff"  # halves of a pair: no UTF-8 can hold them
+_VARIATIONS = "\ufe00-\ufe0f"  # variation selectors; emoji need one, and rows of them carry hidden text
+_JOINERS = "\u200c-\u200f"  # joiners and marks of direction, which Arabic, Hebrew, Indic scripts and emoji need
+_NEEDLESS = (  # no width or no ink, and neither scripts nor emoji need them: soft hyphen, word joiner, BOM ...
+    "\xad\u034f\u061c\u180e\u200b\u2060-\u2065\u206a-\u206f\ufeff\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+)
+_BLANK_LETTERS = "\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\uffa0"  # fillers: letters without ink
+_INVISIBLE = _NEEDLESS + _JOINERS + _SEPARATORS + _VARIATIONS + _BLANK_LETTERS
+_BLANK_BUT_PRINTABLE = "\u034f\u180e" + _BLANK_LETTERS + _VARIATIONS + _TAGS  # str.isprintable() lets all but 180e pass
+
+_ANSI = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, the cursor
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x80-\x9f]*(?:\x07|\x1b\\|\x9c)"  # OSC, DCS: titles, links ...
+    r"|\x1b[ -/]*[0-Z\\^-~]"  # all other sequences of ESC
+)
+_ANSI_START = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f]")
+_RETURNS = re.compile("\r\n?")
+_LINE_BREAKS = re.compile("\r\n?|[\x85\u2028\u2029]")
+_CONTROL = re.compile(f"[{_CONTROLS}]")
+_ASCII_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+_SURROGATE = re.compile(f"[{_SURROGATES}]")
+_COVERT = re.compile(f"[{_CONTROLS}{_BIDI}{_TAGS}]")
+_HIDDEN = re.compile(f"[{_CONTROLS}{_BIDI}{_TAGS}{_INVISIBLE}]")
+_HIDDEN_IN_NAME = re.compile(f"[\t\n{_CONTROLS}{_BIDI}{_TAGS}{_INVISIBLE}{_SURROGATES}]")
+_SMUGGLED = re.compile(f"[\x1b\x9b{_BIDI}{_TAGS}]")
+_SUSPECT = re.compile(f"[{_CONTROLS}{_BIDI}{_TAGS}{_SEPARATORS}{_SURROGATES}{_NEEDLESS}{_JOINERS}{_VARIATIONS}]")
+_FAINT = re.compile(f"[{_NEEDLESS}{_JOINERS}{_VARIATIONS}]")
+_REDUNDANT = re.compile(  # of _FAINT, what stands where no script and no emoji needs it
+    f"[{_NEEDLESS}]"
+    f"|[{_JOINERS}{_VARIATIONS}]{{3,}}|(?<=[{_VARIATIONS}])[{_VARIATIONS}]"  # in rows
+    f'|(?<![^\\x00-"$-)+-/:-\x7f])[{_VARIATIONS}]'  # behind ASCII that has one form only; digits, # and * have two
+    "|(?<=[\x00-\x7f])[\u200c\u200d](?=[\x00-\x7f])"
+)
+_MISLEADING = re.compile(f"[{_BIDI}{_TAGS}{_SEPARATORS}\u200e\u200f]|{_REDUNDANT.pattern}")
+_BLANK = re.compile(f"[{_BLANK_BUT_PRINTABLE}]")
+_NOT_ASCII_TEXT = re.compile("[^\n\t\x20-\x7e]+")
+_NOT_ASCII_LINE = re.compile("[^\x20-\x7e]+")
+
+WIDE_SPACES = re.compile(r"[^\S\n]{40,}")
+"""Spaces that push text out of sight to the right."""
+BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n){2,}")
+"""Empty lines that push text out of sight below."""
+
+_JOINER = "\u200d"
+_TEXT_STYLE = "\ufe0e"
+_EMOJI_STYLE = "\ufe0f"
+_KEYCAPS = frozenset("0123456789#*")
+_PICTURE_CATEGORIES = ("So", "Sk", "Sm", "Po")
+# Between these are pictures only, also those that this Python does not know yet.
+_FIRST_PICTURE = "\U0001f000"
+_LAST_PICTURE = "\U0001faff"
+
+
+def escape_unprintable(text: str) -> str:
+    """Write out all that steers a terminal, reverses or hides, as `\\u202e`; line breaks and tabs stay."""
+    return text if _is_visible(text) else _NOT_ASCII_TEXT.sub(_escape_run, text)
+
+
+def escape_line(text: str | bytes, max_chars: int | None = None) -> str:
+    """One line for a log or a person: `escape_unprintable`, line breaks and tabs written out too, a long one cut."""
+    if isinstance(text, bytes):
+        # A character has at most four bytes, so this much is enough to see whether the text is too long.
+        start = text if max_chars is None else text[: 4 * (max_chars + 1)]
+        text = start.decode(errors="backslashreplace")
+    if max_chars is not None and len(text) > max_chars:
+        text = f"{text[:max_chars]}..."
+    return escape_unprintable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def escape_as_json(text: str) -> str:
+    """Write out as JSON escapes all that is not plainly seen, also joiners in emoji and unusual spaces.
+
+    JSON text stays the same JSON, and two texts that differ never look alike only because a difference has no ink.
+    """
+    return text if text.isascii() and text.isprintable() else _NOT_ASCII_LINE.sub(_escape_run_as_json, text)
+
+
+def escape_terminal_output(text: str) -> str:
+    """What a command printed, without ANSI sequences; other controls are U+FFFD, hidden characters as `\\u{202e}`."""
+    if not _is_suspect(text):
+        return text
+    text = _CONTROL.sub("\ufffd", _RETURNS.sub("\n", strip_ansi(text)))
+    return _MISLEADING.sub(lambda found: "".join(f"\\u{{{ord(each):x}}}" for each in found[0]), text)
+
+
+def strip_hidden(text: str) -> str:
+    """Text as a model may read it: every character that can be seen, nothing that steers, reverses or hides.
+
+    What has no ink and yet is needed, in scripts and in emoji, stays where it is needed: joiners, marks of direction
+    and variation selectors, one at a time.
+    """
+    if not _is_suspect(text):
+        return text
+    seen = _COVERT.sub("", _normalize(text))
+    return seen if seen.isascii() or not _FAINT.search(seen) else _REDUNDANT.sub("", seen)
+
+
+def clean_text(text: object, max_chars: int = MAX_TEXT_CHARS) -> str:
+    """A description that reads to a model as it does to a person; says so where it is cut. No text gives "".
+
+    Stricter than `strip_hidden`: every invisible character goes, and so does space that pushes words out of sight.
+    """
+    if not isinstance(text, str):
+        return ""
+    start = text[: 4 * max_chars]  # so that a flood is not looked through to its end
+    seen = BLANK_LINES.sub("\n\n", WIDE_SPACES.sub(" ", _without_hidden(start))).strip()
+    if len(seen) <= max_chars and len(start) == len(text):
+        return seen
+    return f"{seen[:max_chars].rstrip()} [cut: {len(text):,} characters in all]"
+
+
+def clean_line(text: object, max_chars: int = MAX_TITLE_CHARS) -> str:
+    """`clean_text` on one line, for titles, labels and addresses; a long one ends with dots."""
+    if not isinstance(text, str):
+        return ""
+    words = " ".join(_without_hidden(text[: 4 * max_chars]).split())
+    return words if len(words) <= max_chars else f"{words[: max_chars - 3].rstrip()}..."
+
+
+def strip_ansi(text: str) -> str:
+    """Without the escape sequences that only a terminal understands."""
+    return _ANSI.sub("", text) if _ANSI_START.search(text) else text
+
+
+def has_hidden(name: str) -> bool:
+    """Whether a name has characters in it that cannot be seen; line breaks and tabs are such in a name."""
+    return _HIDDEN_IN_NAME.search(name) is not None
+
+
+def has_smuggled(value: str) -> bool:
+    """Whether a value, which must be taken as it is, holds what no honest value needs: ESC, overrides or tags."""
+    return _SMUGGLED.search(value) is not None
+
+
+def replace_surrogates(text: str) -> str:
+    """Text that JSON and UTF-8 can carry: each lone surrogate is a question mark."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def replace_surrogates_in(value: Any) -> Any:
+    """`replace_surrogates` for all texts, keys too, within a value that is plain JSON otherwise."""
+    match value:
+        case str():
+            return replace_surrogates(value)
+        case Mapping():
+            return {replace_surrogates(str(key)): replace_surrogates_in(each) for key, each in value.items()}
+        case list() | tuple():
+            return [replace_surrogates_in(each) for each in value]
+    return value
+
+
+def _is_suspect(text: str) -> bool:
+    """Whether anything may need mending. Most texts need none, and this look takes a tenth of the time."""
+    return (_ASCII_CONTROL if text.isascii() else _SUSPECT).search(text) is not None
+
+
+def _without_hidden(text: str) -> str:
+    return text if text.isascii() and not _ASCII_CONTROL.search(text) else _HIDDEN.sub("", _normalize(text))
+
+
+def _normalize(text: str) -> str:
+    """No ANSI sequence, one kind of line break, and U+FFFD for each lone surrogate."""
+    return _SURROGATE.sub("\ufffd", _LINE_BREAKS.sub("\n", strip_ansi(text)))
+
+
+def _is_visible(text: str) -> bool:
+    return text.isprintable() and (text.isascii() or not _BLANK.search(text))
+
+
+def _escape_run(found: re.Match[str]) -> str:
+    if _is_visible(found[0]):
+        return found[0]
+    return "".join(_escape_character(found.string, place) for place in range(*found.span()))
+
+
+def _escape_run_as_json(found: re.Match[str]) -> str:
+    if _is_visible(found[0]):
+        return found[0]
+    return "".join(each if _is_visible(each) else json.dumps(each)[1:-1] for each in found[0])
+
+
+def _escape_character(text: str, place: int) -> str:
+    character = text[place]
+    if _is_visible(character) or unicodedata.category(character) == "Zs" or _is_part_of_emoji(text, place):
+        return character
+    code = ord(character)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def _is_part_of_emoji(text: str, place: int) -> bool:
+    """Whether it is a picture, the one joiner between two, or the one mark behind a picture that says how it looks."""
+    character = text[place]
+    before = text[place - 1 : place]
+    after = text[place + 1 : place + 2]
+    if _FIRST_PICTURE <= character <= _LAST_PICTURE:
+        return True
+    if character == _JOINER:
+        return _is_picture(after) and (_is_picture(before) or before == _EMOJI_STYLE)
+    return character in (_TEXT_STYLE, _EMOJI_STYLE) and (_is_picture(before) or before in _KEYCAPS)
+
+
+def _is_picture(character: str) -> bool:
+    return character != "" and unicodedata.category(character) in _PICTURE_CATEGORIES and not character.isascii()

@@ -1,0 +1,189 @@
+"""Text from outside is made safe to read, for people, models, logs and JSON."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolwright.core.sanitize import (
+    clean_line,
+    clean_text,
+    escape_as_json,
+    escape_line,
+    escape_terminal_output,
+    escape_unprintable,
+    has_hidden,
+    has_smuggled,
+    replace_surrogates,
+    replace_surrogates_in,
+    strip_ansi,
+    strip_hidden,
+)
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        *"\x00\x07\x08\x1b\r\x7f\x85\x9b\xad\u034f\u061c\u115f\u180e\u200b\u200c\u200d\u200e\u200f\u2028\u2029",
+        *"\u202a\u202e\u2060\u2066\u2069\u2800\u3164\ufe0f\ufeff\uffa0\ud800\U000e0041\U000e0101\U000f0000",
+    ],
+)
+def test_what_nobody_sees_is_written_out(hidden):
+    code = ord(hidden)
+
+    assert escape_unprintable(f"a{hidden}b") == f"a\\u{code:04x}b" if code <= 0xFFFF else f"a\\U{code:08x}b"
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        "",
+        "plain",
+        "two\nlines\tand a tab",
+        "Zoë 日本語 עברית",
+        "no\u00a0break",
+        "👨\u200d👩\u200d👧",
+        "❤\ufe0f",
+        "1\ufe0f\u20e3",
+        "\U0001fae8 and \U0001fa8a",  # pictures that came after this Python, or are yet to come
+    ],
+)
+def test_what_is_seen_stays_as_it_is(seen):
+    assert escape_unprintable(seen) == seen
+
+
+def test_of_many_marks_behind_a_picture_the_first_is_the_pictures():
+    assert escape_unprintable("❤\ufe0f\ufe0e\ufe0f") == "❤\ufe0f\\ufe0e\\ufe0f"
+
+
+def test_a_line_has_all_that_has_no_ink_written_out():
+    hidden = "\U000e0100\U000e0041\ufe0f\u2060\u061c\xad\u200b\u202e\x1b\x07\x9b\n\t\u3164\ud800"
+    shown = escape_line(f"a{hidden}b")
+
+    assert shown.isascii()
+    assert shown.startswith(
+        "a\\U000e0100\\U000e0041\\ufe0f\\u2060\\u061c\\u00ad\\u200b\\u202e\\u001b\\u0007\\u009b\\n\\t"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("12345", "12345"),
+        ("123456", "12345..."),
+        (b"12345", "12345"),
+        (b"123456", "12345..."),
+        ("\U0001f642" * 5, "\U0001f642" * 5),
+        (("\U0001f642" * 5).encode(), "\U0001f642" * 5),
+        (("\U0001f642" * 6).encode(), "\U0001f642" * 5 + "..."),
+        (b"a\xff\n", "a\\xff..."),
+        (b"a\xff", "a\\xff"),
+        ("a\n", "a\\n"),
+    ],
+)
+def test_a_long_line_is_cut_and_says_so(text, line):
+    assert escape_line(text, 5) == line
+
+
+def test_what_is_escaped_as_json_is_the_same_json_and_hides_nothing():
+    value = {"name": "Gr\u00fc\u00dfe\u200b \U000e0041\ufe0f\x7f\u00a0!", "emoji": "\U0001f468\u200d\U0001f469"}
+    text = json.dumps(value, ensure_ascii=False)
+    shown = escape_as_json(text)
+
+    assert json.loads(shown) == value
+    assert "\\u200b \\udb40\\udc41\\ufe0f\\u007f\\u00a0!" in shown
+    assert "\\u200d" in shown
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        ("\x1b[1;31mred\x1b[0m", "red"),
+        ("a\x07b\x00c", "a\ufffdb\ufffdc"),
+        ("a\r\nb\rc", "a\nb\nc"),
+        ("a\u202eb\U000e0041", "a\\u{202e}b\\u{e0041}"),
+        ("a\xad\u2028b", "a\\u{ad}\\u{2028}b"),
+        ("\U0001f642\ufe01\ufe02\ufe03", "\U0001f642\\u{fe01}\\u{fe02}\\u{fe03}"),
+        (
+            "\u2764\ufe0f\u200d\U0001f525 \u0645\u06cc\u200c\u0634",
+            "\u2764\ufe0f\u200d\U0001f525 \u0645\u06cc\u200c\u0634",
+        ),
+    ],
+)
+def test_output_of_a_command_steers_no_terminal_and_hides_nothing(printed, shown):
+    assert escape_terminal_output(printed) == shown
+
+
+def test_only_ansi_sequences_are_stripped_as_such():
+    assert strip_ansi("a\x1b[31mb\x1b]0;title\x07c\x9b0md\ne\x00") == "abcd\ne\x00"
+    assert strip_ansi("a\x1b]unended") == "a\x1b]unended"
+
+
+SEEN_OF = {
+    "a\u200bb\u2060c\xad\ufeff": "abc",
+    "a\ufe01b\ufe02": "ab",
+    "pay\u200dpal\u200c.com": "paypal.com",
+    "🙂\ufe01\ufe02\ufe03": "🙂",
+    "❤\ufe0f\u200d🔥": "❤\ufe0f\u200d🔥",
+    "1\ufe0f\u20e3": "1\ufe0f\u20e3",
+    "می\u200cشود": "می\u200cشود",
+    "שלום\u200f!": "שלום\u200f!",
+    "葛\ufe00": "葛\ufe00",
+    "two\r\nlines\x85and\u2028more": "two\nlines\nand\nmore",
+    "half \ud800": "half \ufffd",
+    "\x1b[31mred\x1b[0m\x00": "red",
+}
+
+
+@pytest.mark.parametrize("text", SEEN_OF)
+def test_hidden_characters_are_stripped_except_where_scripts_and_emoji_need_them(text):
+    assert strip_hidden(text) == SEEN_OF[text]
+
+
+@given(st.text())
+def test_cleaning_twice_is_cleaning_once(text):
+    assert strip_hidden(strip_hidden(text)) == strip_hidden(text)
+    assert clean_text(clean_text(text)) == clean_text(text)
+
+
+def test_harmless_text_is_left_alone():
+    text = "Größe:\t5 µm\n- 日本語, עברית, ١٢٣\n    code"
+
+    assert clean_text(text) == strip_hidden(text) == escape_terminal_output(text) == text
+    assert strip_hidden("👩‍🚀 ✔️ می‌خواهم") == "👩‍🚀 ✔️ می‌خواهم"
+
+
+def test_space_that_pushes_words_out_of_sight_is_folded():
+    assert clean_text("a" + " " * 300 + "b" + "\n" * 300 + "c") == "a b\n\nc"
+
+
+def test_a_long_description_says_that_it_is_cut():
+    assert clean_text("abc def", 4) == "abc [cut: 7 characters in all]"
+    assert clean_line("abcdefgh", 7) == "abcd..."
+
+
+@pytest.mark.parametrize("value", [None, 5, b"bytes", ["text"]])
+def test_what_is_no_text_is_an_empty_one(value):
+    assert (clean_text(value), clean_line(value)) == ("", "")
+
+
+def test_a_line_for_a_model_has_one_space_between_words():
+    assert clean_line(" two\n\n lines\t\u200band a\u3164tab ") == "two lines and atab"
+
+
+@pytest.mark.parametrize("name", ["a\tb", "a\nb", "a\u200bb", "\u202ea", "a\ud800", "a\u3164", "a\U000e0041", "\x9b"])
+def test_a_name_that_hides_something_is_found_out(name):
+    assert has_hidden(name)
+    assert not has_hidden("Größe 日本語")
+
+
+@pytest.mark.parametrize("value", ["\x1b[8m", "\x9b8m", "\u202e", "\u2066", "\U000e0041"])
+def test_a_value_that_smuggles_something_is_found_out(value):
+    assert has_smuggled(value)
+    assert not has_smuggled("two\nlines\tand\u200c an \u2764\ufe0f")
+
+
+def test_half_characters_become_question_marks_at_any_depth():
+    assert replace_surrogates("a\ud83db") == "a?b"
+    assert replace_surrogates_in({"\ud83d": ["\ud83d", ("é", 1, None)]}) == {"?": ["?", ["é", 1, None]]}
