@@ -38,6 +38,23 @@ async def test_an_answer_is_a_value():
         response.status = 200
 
 
+@pytest.mark.parametrize("path", ["/a/../b", "/a//b", "/a|b^c`{d}", "/%7Ea%2fb", "/?a=b|c&d=[e]", "/?a=%20+b'"])
+async def test_a_path_is_sent_as_it_was_given(path):
+    async with online(lambda asked: reply("x")) as (server, client):
+        await client.request("GET", f"http://site.test{path}")
+
+    assert server.asked[0].path == path
+
+
+async def test_a_url_that_encoding_makes_too_long_is_refused():
+    async with Client(dialer=(dials := Dials())) as client:
+        with pytest.raises(InvalidArguments, match="shorter") as refused:
+            await client.request("GET", "http://1.1.1.1/" + "\N{GRINNING FACE}" * 8000)
+
+    assert refused.value.executed is False
+    assert dials.dialled == []
+
+
 async def test_private_addresses_are_reached_by_permission_alone():
     async with serving(lambda asked: reply("inside")) as server:
         url = f"http://127.0.0.1:{server.port}/"

@@ -83,9 +83,9 @@ class Incoming:
                     raise too_large(self._max_bytes)
                 yield piece
 
-    async def read(self, *, cut: bool = False, most: int | None = None) -> Response:
+    async def read(self, *, cut: bool = False, max_bytes: int | None = None) -> Response:
         """Read the whole body; if it is larger than the limit, raise, or return its beginning if `cut`."""
-        limit = self._max_bytes if most is None else most
+        limit = self._max_bytes if max_bytes is None else max_bytes
         if not cut and limit is not None and self._announced_size() > limit:
             raise too_large(limit)
         body = bytearray()
