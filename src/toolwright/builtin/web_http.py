@@ -13,7 +13,7 @@ from toolwright.builtin.web_text import decoded, is_text
 from toolwright.core.errors import InvalidArguments
 from toolwright.core.sanitize import strip_hidden
 from toolwright.http.client import Client
-from toolwright.http.headers import OURS
+from toolwright.http.headers import CONNECTION_HEADERS
 from toolwright.http.response import Response
 
 Method: TypeAlias = Annotated[
@@ -79,7 +79,7 @@ def _headers(response: Response) -> dict[str, str]:
     shown = dict[str, str]()
     for name, value in response.headers:
         known = name.lower()
-        if known not in _SECRET and known not in OURS - {"content-length"}:
+        if known not in _SECRET and known not in CONNECTION_HEADERS - {"content-length"}:
             shown[known] = f"{shown[known]}, {strip_hidden(value)}" if known in shown else strip_hidden(value)
     return shown
 

@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from contextvars import copy_context
-from dataclasses import replace
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 from anyio import BrokenResourceError, ClosedResourceError, WouldBlock
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import HEADER_MISMATCH, ErrorData, JSONRPCError, JSONRPCNotification, jsonrpc_message_adapter
+from mcp_types import HEADER_MISMATCH, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from toolwright.core.sanitize import clean_line
-from toolwright.http.transport import ANSWERED, guarded, transport_of
+from toolwright.http.transport import GuardedClient
 from toolwright.providers.mcp.auth.oauth import STEPS
 from toolwright.providers.mcp.routes.bulk import bulky, too_bulky
 from toolwright.providers.mcp.routes.pieces import Pieces
-from toolwright.providers.mcp.routes.posts import Posts, may_go_straight
 from toolwright.providers.mcp.routes.route import Ended, Who, resolved
 from toolwright.providers.mcp.routes.trouble import (
     CONNECTION_CLOSED,
@@ -36,7 +34,7 @@ from toolwright.providers.mcp.routes.trouble import (
     tell,
     trouble_of,
 )
-from toolwright.providers.mcp.routes.web import promptly, refused, trouble
+from toolwright.providers.mcp.routes.web import refused, trouble
 
 if TYPE_CHECKING:
     from toolwright.providers.mcp.routes.web import Http
@@ -46,16 +44,16 @@ PARTING = 2.0
 _SESSION = "mcp-session-id"
 
 
-async def client_for(route: Http, who: Who, *, spared: int = 0) -> httpx2.AsyncClient:
-    """A guarded client with somebody's headers and login; `spared` connections are left for others."""
+async def client_for(route: Http, who: Who) -> httpx2.AsyncClient:
+    """A guarded client with this user's headers and login."""
     headers = await resolved(route.headers, who)
     auth: Any = None if route.auth is None else route.auth.auth_for(who, route.url)
     if isawaitable(auth):
         auth = await auth
-    settings = replace(route.settings, max_connections=route.settings.max_connections - spared)
+    settings = route.settings
     timeout = httpx2.Timeout(settings.read_timeout, connect=settings.connect_timeout, pool=settings.connect_timeout)
     most = max(settings.max_redirects, STEPS)  # each step of a sign-in counts as a redirect
-    return guarded(settings, headers=headers, auth=auth, timeout=timeout, max_redirects=most)
+    return GuardedClient(settings, headers=headers, auth=auth, timeout=timeout, max_redirects=most)
 
 
 class Streamed:
@@ -68,24 +66,13 @@ class Streamed:
     async def __aenter__(self) -> Any:
         async with AsyncExitStack() as stack:
             route = self._route
-            spared = 0 if route.auth is not None else route.settings.max_connections // 2
-            client = await stack.enter_async_context(await client_for(route, self._who, spared=spared))
-            posts = self._posts(client, spared)
-            if posts is not None:
-                stack.push_async_callback(posts.close)
-            self._exchange = Exchange(client, self._ended, posts)
+            client = await stack.enter_async_context(await client_for(route, self._who))
+            self._exchange = Exchange(client, self._ended)
             stack.push_async_callback(self._exchange.settle)
             options: Any = {"http_client": self._exchange, "max_sse_event_size": route.max_frame}
             read, write = await stack.enter_async_context(streamable_http_client(route.url, **options))
             self._stack = stack.pop_all()
-        return read, Writing(write, posts)
-
-    def _posts(self, client: httpx2.AsyncClient, most: int) -> Posts | None:
-        """Calls go straight where nobody else has to see them: no login, and no connections of another kind."""
-        route = self._route
-        if not most or route.settings.dialer is not promptly or not may_go_straight(client, route.url):
-            return None
-        return Posts(transport_of(client), route.url, route.settings, most=most, max_frame=route.max_frame)
+        return read, Writing(write)
 
     def unread(self) -> None:
         """Nobody reads any more what comes."""
@@ -99,22 +86,8 @@ class Streamed:
 class Writing:
     """The library's stream of messages to the server, with a way to hand one over at once."""
 
-    def __init__(self, stream: Any, posts: Posts | None = None) -> None:
-        self._stream, self._posts = stream, posts
-
-    def answer_to(self, answered: Callable[[Any], object]) -> None:
-        """Say who is told of the answers that do not come through the library."""
-        if self._posts is not None:
-            self._posts.belong_to(answered, self._stream.send)
-
-    def straight_to(self, told: Callable[[int, dict[str, Any]], bool]) -> None:
-        """Say who is told of plain results the moment they come, and answers whether it takes one."""
-        if self._posts is not None:
-            self._posts.straight_to(told)
-
-    def post_now(self, number: int, params: dict[str, Any], headers: dict[str, str] | None) -> bool:
-        """Send a call past the library, if that can be done."""
-        return self._posts is not None and self._posts.send(number, params, headers or {})
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
 
     def send_now(self, item: Any) -> bool:
         """Hand a message over if somebody waits for it."""
@@ -125,9 +98,8 @@ class Writing:
         return True
 
     async def send(self, item: Any) -> None:
-        """Hand a message over, unless it is said by closing a connection."""
-        if self._posts is None or not self._posts.cancel(_cancelled(item.message)):
-            await self._stream.send(item)
+        """Hand a message over."""
+        await self._stream.send(item)
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
@@ -143,8 +115,8 @@ class Exchange:
     Otherwise an error of one request would end the connection and all that is under way on it.
     """
 
-    def __init__(self, client: httpx2.AsyncClient, ended: Ended, posts: Posts | None = None) -> None:
-        self._client, self._tell_ended, self._posts = client, ended, posts
+    def __init__(self, client: httpx2.AsyncClient, ended: Ended) -> None:
+        self._client, self._tell_ended = client, ended
         self._left = self.unread = False
         """Whether the end is ours; and whether nobody reads any more what comes."""
         self._beside: set[asyncio.Task[None]] = set()
@@ -155,8 +127,6 @@ class Exchange:
     def leave(self) -> None:
         """From now on the end is ours, and nobody is told of it."""
         self._left = self.unread = True
-        if self._posts is not None:
-            self._posts.stop()
 
     async def _heard(self) -> None:
         """Hand on what came; if nobody reads it, wait to be cancelled: the library would log it as an error."""
@@ -184,7 +154,7 @@ class Exchange:
         if request.method == "GET":
             return await self._listen(request, options)
         try:
-            response = await self._answer(request, await self._sent(request, options))
+            response = await self._answer(request, await self._client.send(request, **options))
         except Exception as error:  # noqa: BLE001 - whatever it is, a login among it, it is this request's alone
             response = _instead(request, 503, CONNECTION_CLOSED, _meaning(error))
         if self.unread and _is_asked(request):
@@ -201,23 +171,6 @@ class Exchange:
             if trouble_of(error).sent:
                 raise
             return httpx2.Response(204, request=request)
-
-    async def _sent(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
-        """What comes of a request; of one that was sent past the library, what came of it then."""
-        if (posts := self._posts) is None:
-            return await self._client.send(request, **options)
-        posts.learn(request)
-        outcome = posts.outcome_of(request)
-        try:
-            if outcome is not None:
-                request.extensions = {**request.extensions, ANSWERED: outcome}
-            response = await self._client.send(request, **options)
-        finally:
-            if outcome is not None:
-                outcome.drop()
-        if 300 <= response.status_code < 400:
-            posts.stop()
-        return response
 
     async def _listen(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """The stream of news; the library opens it again when it breaks off, and is silent when that fails."""
@@ -254,13 +207,6 @@ class Exchange:
             raise
         await response.aclose()
         return _instead(request, response.status_code, *_refusal(request, response))
-
-
-def _cancelled(message: Any) -> Any:
-    """The number of the call that nobody wants any more, where a message says that."""
-    if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-        return (message.params or {}).get("requestId")
-    return None
 
 
 def _is_asked(request: httpx2.Request) -> bool:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from toolwright.core.durations import size
 from toolwright.core.errors import DefinitionError, Denied, ToolError
 from toolwright.http.guard import PORTS, Private
+from toolwright.http.keepalive import kept_alive
 from toolwright.http.settings import Settings
 from toolwright.http.target import Target, target_of
 from toolwright.providers.mcp.routes.label import namespace_of_url, plain_url
@@ -170,15 +171,8 @@ def reaching(settings: Settings | None, target: Target, max_frame: int) -> Setti
         allow_hosts=(*hosts, target.host) if hosts else (),
         ports=ports if ports is None or ports == "any" else {*ports, target.port},
         max_bytes=max_frame,
-        dialer=settings.dialer or promptly,
+        dialer=settings.dialer or kept_alive,
     )
-
-
-async def promptly(address: str, port: int, timeout: float | None) -> Any:
-    """Open a connection on which nobody waits for a kernel."""
-    from toolwright.http.prompt import prompt  # loads an extra
-
-    return await prompt(address, port, timeout)
 
 
 def query_mark(url: str) -> str:
