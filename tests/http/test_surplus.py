@@ -85,10 +85,12 @@ async def test_a_connection_with_surplus_bytes_is_not_used_again(method, respons
         assert server.connections == 2
 
 
-@pytest.mark.parametrize(("method", "response"), RESPONSES.values(), ids=RESPONSES)
+# A larger response may fill a receive buffer, after which more bytes may be waiting unseen.
+WITHIN_BUFFER = {name: given for name, given in RESPONSES.items() if len(given[1]) < FULL_BUFFER_BYTES}
+
+
+@pytest.mark.parametrize(("method", "response"), WITHIN_BUFFER.values(), ids=WITHIN_BUFFER)
 async def test_a_connection_without_surplus_bytes_is_used_again(method, response, kind, scheme, tls):
-    if scheme == "http" and len(response) >= FULL_BUFFER_BYTES:
-        pytest.skip("it may fill a receive buffer, after which more may be waiting unseen")
     options = tls if scheme == "https" else {}
     async with online(lambda asked: response, **options, **kind) as (server, client):
         for _ in range(3):
