@@ -8,9 +8,9 @@ import pytest
 
 from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, connected, message
 from toolwright import Context, Done, Failed, Image, Resource, Runtime, Text, ToolError, gateway, tool
+from toolwright.gateway.mcp.direct_call import DirectCalls
 from toolwright.gateway.mcp.messages.frames import Call
 from toolwright.gateway.mcp.pipe.short import Short
-from toolwright.gateway.mcp.quick import Quick
 
 CAN_ASK = {"elicitation": {}}
 TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
@@ -70,15 +70,15 @@ async def passing(ctx: Any, call_next: Any) -> Any:
 def way(monkeypatch):
     """The tools whose calls went the short way."""
     taken: list[str] = []
-    plain = Quick.plain
+    plain = DirectCalls.match
 
-    def counted(self: Quick, params: Any, user: str | None, *, modern: bool) -> Any:
+    def counted(self: DirectCalls, params: Any, user: str | None, *, modern: bool) -> Any:
         found = plain(self, params, user, modern=modern)
         if found is not None:
             taken.append(params["name"])
         return found
 
-    monkeypatch.setattr(Quick, "plain", counted)
+    monkeypatch.setattr(DirectCalls, "match", counted)
     return taken
 
 
@@ -348,8 +348,8 @@ async def test_the_middleware_of_others_sees_every_call(way):
         return await call_next(ctx)
 
     server = gateway.mcp.server(Runtime(add))
-    assert server.quick is not None
+    assert server.direct_calls is not None
 
     server.middleware.append(look)
 
-    assert server.quick is None
+    assert server.direct_calls is None

@@ -16,11 +16,11 @@ from toolwright.core.quotas import Quota, QuotaLimits
 from toolwright.gateway.mcp.caller import TASKS
 from toolwright.gateway.mcp.calls import Calls
 from toolwright.gateway.mcp.contained import contained
+from toolwright.gateway.mcp.direct_call import DirectCalls
 from toolwright.gateway.mcp.life import Life
 from toolwright.gateway.mcp.news import News
 from toolwright.gateway.mcp.options import Options
 from toolwright.gateway.mcp.outputs import FOR_GOOD, Outputs
-from toolwright.gateway.mcp.quick import Quick
 from toolwright.gateway.mcp.result import legible
 from toolwright.gateway.mcp.served import Served
 from toolwright.gateway.mcp.tasks.listening import Listening
@@ -75,9 +75,9 @@ class RuntimeServer(Server[Any]):
         self.add_request_handler("tasks/update", UpdateTask, self.tasks.update)
         self.add_request_handler("tasks/cancel", CancelTask, self.tasks.cancel)
         self.middleware = [self.news.meet, contained]  # spans are the runtime's own
-        self._quick = Quick(self)
-        self._looked_at: list[Any] = []
-        self._is_ours = True
+        self._direct_calls = DirectCalls(self)
+        self._checked_middleware: list[Any] = []
+        self._has_own_middleware_only = True
 
     @property
     def instructions(self) -> str | None:
@@ -89,12 +89,13 @@ class RuntimeServer(Server[Any]):
         """The library sets what it was given, which is nothing."""
 
     @property
-    def quick(self) -> Quick | None:
-        """The short way of a plain call; there is none where somebody has put something of their own in the way."""
-        if self.middleware != self._looked_at:  # it is a list that anybody may add to
-            self._looked_at, self._is_ours = [*self.middleware], all(map(_is_ours, self.middleware))
-        entry = self.get_request_handler("tools/call") if self._is_ours else None
-        return self._quick if entry is not None and entry.handler is self.calls else None
+    def direct_calls(self) -> DirectCalls | None:
+        """The direct path of `tools/call`; None if an application added middleware or a handler of its own."""
+        if self.middleware != self._checked_middleware:  # a public list, which applications append to
+            self._checked_middleware = [*self.middleware]
+            self._has_own_middleware_only = all(map(_is_ours, self.middleware))
+        entry = self.get_request_handler("tools/call") if self._has_own_middleware_only else None
+        return self._direct_calls if entry is not None and entry.handler is self.calls else None
 
     async def run(
         self,

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp.shared.dispatcher import CallOptions, DispatchContext
 
+    from toolwright.gateway.mcp.direct_call import DirectCalls
     from toolwright.gateway.mcp.messages.frames import Call
     from toolwright.gateway.mcp.pipe.reading import Reading, Writing
-    from toolwright.gateway.mcp.quick import Quick
 
 Params = Mapping[str, Any] | None
 _DUPLEX = TransportContext(kind="jsonrpc", can_send_request=True)
@@ -88,11 +88,11 @@ async def _shortened(
     server: Server[Any], reading: Reading, version: Callable[[], str | None], context: Contexts | None = None
 ) -> AsyncIterator[None]:
     """With a short way for plain calls, where the server has one."""
-    quick: Quick | None = getattr(server, "quick", None)
-    if quick is None:
+    direct_calls: DirectCalls | None = getattr(server, "direct_calls", None)
+    if direct_calls is None:
         yield
         return
-    short = reading.short = Short(quick, reading, version, context)
+    short = reading.short = Short(direct_calls, reading, version, context)
     try:
         yield
     finally:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcp.shared.dispatcher import as_request_id, coerce_request_id
-from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
-    INTERNAL_ERROR,
     ErrorData,
     JSONRPCError,
     JSONRPCNotification,
@@ -28,11 +25,10 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp_types import JSONRPCMessage
 
+    from toolwright.gateway.mcp.direct_call import DirectCalls
     from toolwright.gateway.mcp.pipe.reading import Reading
-    from toolwright.gateway.mcp.quick import Quick
     from toolwright.gateway.mcp.served import Offered
 
-log = logging.getLogger("toolwright")
 Contexts: TypeAlias = Callable[[Call], "ServerRequestContext[Any, Any]"]
 
 
@@ -40,10 +36,10 @@ class Short:
     """Takes what is plain out of a connection's messages. Whatever is not goes to the library, as all did."""
 
     def __init__(
-        self, quick: Quick, reading: Reading, version: Callable[[], str | None], context: Contexts | None
+        self, direct_calls: DirectCalls, reading: Reading, version: Callable[[], str | None], context: Contexts | None
     ) -> None:
         """Without a context for its requests, the protocol is one in which nothing is asked within them."""
-        self._quick, self._outlet, self._gate = quick, reading.outlet, reading.gate
+        self._direct_calls, self._outlet, self._gate = direct_calls, reading.outlet, reading.gate
         self._version, self._context = version, context
         self._running: dict[RequestId, tuple[asyncio.Task[None], RequestId]] = {}
         """What runs, and the ids as they were sent: those of `"7"` and `7` are one and the same."""
@@ -65,7 +61,7 @@ class Short:
     def _begin(self, call: Call) -> bool:
         if (version := self._version()) is None:
             return False
-        if (offered := self._quick.plain(call.params, None, modern=self._context is None)) is None:
+        if (offered := self._direct_calls.match(call.params, None, modern=self._context is None)) is None:
             return False
         key = coerce_request_id(call.id)
         work = self._run(key, call, offered, version)
@@ -93,17 +89,14 @@ class Short:
         line = None
         try:
             try:
-                outcome = await self._quick.call(offered, call.params, None)
+                outcome = await self._direct_calls.call(offered, call.params, None)
                 if isinstance(outcome, Pending):
                     told = await self._waiting(call, offered, outcome)
                 else:
-                    told = self._quick.result(outcome, offered, version)
+                    told = self._direct_calls.result(outcome, offered, version)
                 made = answer(call.id, told)
-            except MCPError as error:
-                made = _error(call.id, error.error)
-            except Exception:
-                log.exception("tools/call failed")
-                made = _error(call.id, ErrorData(code=INTERNAL_ERROR, message="Internal server error"))
+            except Exception as error:  # noqa: BLE001 - which `error_data` logs, if it is not for the client
+                made = _error(call.id, self._direct_calls.error_data(error))
             if self._outlet.crowded:
                 await self._outlet.room()
             line = made
@@ -121,8 +114,8 @@ class Short:
 
     async def _waiting(self, call: Call, offered: Offered, outcome: Outcome) -> dict[str, Any]:
         if self._context is None:
-            return await self._quick.waiting(outcome, offered, call.params, None)
-        return await self._quick.asking(self._context(call), outcome, offered, call.params)
+            return await self._direct_calls.pending_result(outcome, offered, call.params, None)
+        return await self._direct_calls.ask_in_request(self._context(call), outcome, offered, call.params)
 
     async def close(self) -> None:
         """Cancel what runs, and wait until it has let go."""
