@@ -31,8 +31,6 @@ from toolwright.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from mcp.server.models import InitializationOptions
-    from mcp.shared._stream_protocols import ReadStream, WriteStream
-    from mcp.shared.message import SessionMessage
 
 MOST_LISTENERS = 256
 MOST_WAITS, WAITING_BYTES = 1_000, 64 << 20
@@ -99,8 +97,8 @@ class RuntimeServer(Server[Any]):
 
     async def run(
         self,
-        read_stream: ReadStream[SessionMessage | Exception],
-        write_stream: WriteStream[SessionMessage],
+        read_stream: Any,  # the SDK has protocols for both streams, in a private module
+        write_stream: Any,
         initialization_options: InitializationOptions,
         raise_exceptions: bool = False,
     ) -> None:
@@ -134,10 +132,15 @@ def _our_version() -> str:
 
 
 @asynccontextmanager
-async def _lifespan(server: Server[Any]) -> AsyncIterator[None]:
+async def _lifespan(server: Server[Any]) -> AsyncIterator[object]:
+    """Entered once per connection, except over HTTP, where all sessions share one lifespan."""
     assert isinstance(server, RuntimeServer)
+    session_key = object()
     async with server.life:
-        yield
+        try:
+            yield session_key
+        finally:
+            server.news.end_session(session_key)
 
 
 def server(runtime: Runtime, **options: Any) -> RuntimeServer:

@@ -123,6 +123,7 @@ class Short:
 
     def part(self, session: str) -> None:
         """End every call of a session: it ends."""
+        self._server.news.end_session(session)
         for id, reply in [running for (each, _), running in self._running.items() if each == session]:
             reply.end(failed(id, PARTED)._replace(status=500))
 
