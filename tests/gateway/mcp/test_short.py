@@ -5,12 +5,16 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, connected, message
 from toolwright import Context, Done, Failed, Image, Resource, Runtime, Text, ToolError, gateway, tool
-from toolwright.gateway.mcp.messages.frames import Call
-from toolwright.gateway.mcp.pipe.short import Short
-from toolwright.gateway.mcp.quick import Quick
+from toolwright.gateway.mcp.direct_call import DirectCalls
+from toolwright.gateway.mcp.stdio.call_tasks import CallTasks
+from toolwright.gateway.mcp.stdio.tool_call import ToolCall
+from toolwright.observe import telemetry
 
 CAN_ASK = {"elicitation": {}}
 TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
@@ -70,15 +74,15 @@ async def passing(ctx: Any, call_next: Any) -> Any:
 def way(monkeypatch):
     """The tools whose calls went the short way."""
     taken: list[str] = []
-    plain = Quick.plain
+    plain = DirectCalls.match
 
-    def counted(self: Quick, params: Any, user: str | None, *, modern: bool) -> Any:
+    def counted(self: DirectCalls, params: Any, user: str | None, *, modern: bool) -> Any:
         found = plain(self, params, user, modern=modern)
         if found is not None:
             taken.append(params["name"])
         return found
 
-    monkeypatch.setattr(Quick, "plain", counted)
+    monkeypatch.setattr(DirectCalls, "match", counted)
     return taken
 
 
@@ -315,7 +319,7 @@ async def test_a_call_that_begins_where_another_ends_knows_nothing_of_it():
         noted.set(text)
         return before
 
-    async with connected(note, limits={"at_once": 1}) as peer:
+    async with connected(note, limits={"max_in_flight_requests": 1}) as peer:
         await peer.send(*(call(number, "note", True, text=str(number)) for number in range(3)))
         answers = await peer.answers(3)
 
@@ -324,13 +328,13 @@ async def test_a_call_that_begins_where_another_ends_knows_nothing_of_it():
 
 async def test_where_nothing_is_before_it_a_call_begins_without_anybody_being_woken(monkeypatch):
     seen: list[bool] = []
-    takes = Short.takes
+    take = CallTasks.take
 
-    def watched(self: Short, given: Any) -> bool:
-        seen.append(isinstance(given, Call))
-        return takes(self, given)
+    def watched(self: CallTasks, given: Any) -> bool:
+        seen.append(isinstance(given, ToolCall))
+        return take(self, given)
 
-    monkeypatch.setattr(Short, "takes", watched)
+    monkeypatch.setattr(CallTasks, "take", watched)
     async with connected(*TOOLS) as peer:
         await peer.ask(call(1, "add", True, a=1, b=1))  # whoever serves learns from the first which protocol it is
         await peer.ask(call(2, "add", True, a=1, b=2))
@@ -348,8 +352,29 @@ async def test_the_middleware_of_others_sees_every_call(way):
         return await call_next(ctx)
 
     server = gateway.mcp.server(Runtime(add))
-    assert server.quick is not None
+    assert server.direct_calls is not None
 
     server.middleware.append(look)
 
-    assert server.quick is None
+    assert server.direct_calls is None
+
+
+async def test_with_tracing_a_direct_call_has_the_spans_of_any_other(way):
+    spans = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    seen = []
+    for progress in ({}, {"progressToken": 1}):
+        async with Runtime(add) as runtime:
+            end = telemetry(runtime, provider)
+            async with connected(runtime) as peer:
+                await peer.ask(message("tools/call", 1, name="add", arguments={"a": 1, "b": 2}, _meta=META | progress))
+            end()
+        seen.append(
+            [(each.name, each.status.status_code, each.attributes.keys()) for each in spans.get_finished_spans()]
+        )
+        spans.clear()
+
+    assert way == ["add"]
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 1

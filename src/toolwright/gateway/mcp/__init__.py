@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from toolwright.core.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from toolwright.gateway.mcp.pipe.stdio import serve as serve
     from toolwright.gateway.mcp.runtime_server import server as server
+    from toolwright.gateway.mcp.stdio.serve import serve as serve
     from toolwright.gateway.mcp.web.app import app as app
     from toolwright.gateway.mcp.web.port import bound as bound
     from toolwright.gateway.mcp.web.port import listen as listen
@@ -20,7 +20,7 @@ _HOMES = {
     "app": "web.app",
     "bound": "web.port",
     "listen": "web.port",
-    "serve": "pipe.stdio",
+    "serve": "stdio.serve",
     "server": "runtime_server",
 }
 
