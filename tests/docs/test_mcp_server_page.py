@@ -10,12 +10,12 @@ import pytest
 
 from toolwright import Runtime, gateway
 from toolwright.gateway.mcp import calls, news, outputs, progress, runtime_server, shown
+from toolwright.gateway.mcp.http import admission, token
+from toolwright.gateway.mcp.http import app as web
 from toolwright.gateway.mcp.messages import allowance, bulk, frames
 from toolwright.gateway.mcp.options import Options
 from toolwright.gateway.mcp.pipe import gate, outlet
 from toolwright.gateway.mcp.tasks import listening, promises, runs, task, tasks
-from toolwright.gateway.mcp.web import admission, token
-from toolwright.gateway.mcp.web import app as web
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "mcp-server.md").read_text(encoding="utf-8")
 NAMES = (Path(__file__).parents[2] / "docs" / "reference" / "names.md").read_text(encoding="utf-8")

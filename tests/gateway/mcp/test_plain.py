@@ -15,8 +15,8 @@ from tests.gateway.mcp.lines_peer import SOON, message
 from tests.gateway.mcp.standing import standing_still
 from tests.gateway.mcp.web_peer import LEGACY, Connection, Site, calling, listening, modern, on_port, request
 from toolwright import Runtime, gateway, tool
-from toolwright.gateway.mcp.web.patience import Limits, Patient
-from toolwright.gateway.mcp.web.plain import LONGEST, Plain, head_of
+from toolwright.gateway.mcp.http.patience import Limits, Patient
+from toolwright.gateway.mcp.http.plain import LONGEST, Plain, head_of
 
 _VARIES = re.compile(rb"(?<=date: )[^\r]+|(?<=mcp-session-id: )[^\r]+")
 

@@ -17,10 +17,10 @@ from tests.gateway.mcp.standing import standing_still
 from tests.gateway.mcp.talking import OLD, visiting, within
 from tests.gateway.mcp.web_peer import LEGACY, MODERN, calling, listening, modern, request
 from toolwright import Context, Done, Image, Pending, Provider, Runtime, Tool, ToolError, tool
+from toolwright.gateway.mcp.http import app as web
+from toolwright.gateway.mcp.http import reply
 from toolwright.gateway.mcp.quick import Quick
 from toolwright.gateway.mcp.runtime_server import RuntimeServer
-from toolwright.gateway.mcp.web import app as web
-from toolwright.gateway.mcp.web import reply
 
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 FORM = {"elicitation": {"form": {}}}

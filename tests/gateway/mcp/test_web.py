@@ -20,10 +20,10 @@ from tests.gateway.mcp.standing import Standing, standing_still
 from tests.gateway.mcp.talking import ERAS
 from tests.gateway.mcp.web_peer import LEGACY, MODERN, Site, calling, listening, modern, on_port, request
 from toolwright import Context, DefinitionError, Runtime, gateway, tool
-from toolwright.gateway.mcp.web import app as web
-from toolwright.gateway.mcp.web.flights import Flights
-from toolwright.gateway.mcp.web.patience import Limits, Patient
-from toolwright.gateway.mcp.web.port import bound
+from toolwright.gateway.mcp.http import app as web
+from toolwright.gateway.mcp.http.flights import Flights
+from toolwright.gateway.mcp.http.patience import Limits, Patient
+from toolwright.gateway.mcp.http.port import bound
 
 
 @tool

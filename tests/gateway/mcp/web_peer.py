@@ -11,8 +11,8 @@ from typing import Any
 
 from tests.gateway.mcp.lines_peer import META, SOON, call, message
 from toolwright import Runtime, gateway
-from toolwright.gateway.mcp.web.patience import Limits
-from toolwright.gateway.mcp.web.port import bound, listen
+from toolwright.gateway.mcp.http.patience import Limits
+from toolwright.gateway.mcp.http.port import bound, listen
 
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 from toolwright.core.errors import DefinitionError
 
 if TYPE_CHECKING:
+    from toolwright.gateway.mcp.http.app import app as app
+    from toolwright.gateway.mcp.http.port import bound as bound
+    from toolwright.gateway.mcp.http.port import listen as listen
     from toolwright.gateway.mcp.pipe.stdio import serve as serve
     from toolwright.gateway.mcp.runtime_server import server as server
-    from toolwright.gateway.mcp.web.app import app as app
-    from toolwright.gateway.mcp.web.port import bound as bound
-    from toolwright.gateway.mcp.web.port import listen as listen
 
 __all__ = ["app", "bound", "listen", "serve", "server"]
 
 _HOMES = {
-    "app": "web.app",
-    "bound": "web.port",
-    "listen": "web.port",
+    "app": "http.app",
+    "bound": "http.port",
+    "listen": "http.port",
     "serve": "pipe.stdio",
     "server": "runtime_server",
 }

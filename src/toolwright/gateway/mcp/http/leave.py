@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from mcp.shared.exceptions import MCPError
 
-from toolwright.gateway.mcp.web.sessions import SESSION
-from toolwright.gateway.mcp.web.short import ENDED, PARTED
+from toolwright.gateway.mcp.http.sessions import SESSION
+from toolwright.gateway.mcp.http.short import ENDED, PARTED
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from mcp.server.subscriptions import ListenHandler
     from mcp_types import ErrorData
 
-    from toolwright.gateway.mcp.web.bodies import Bodies
-    from toolwright.gateway.mcp.web.short import Short
+    from toolwright.gateway.mcp.http.bodies import Bodies
+    from toolwright.gateway.mcp.http.short import Short
 
 LAST = 1.0
 """Seconds in which the last answers are written."""

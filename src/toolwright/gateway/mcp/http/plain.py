@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, RequestResponseCycle
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    from toolwright.gateway.mcp.web.gathered import Gathered
+    from toolwright.gateway.mcp.http.gathered import Gathered
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 

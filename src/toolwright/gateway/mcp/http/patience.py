@@ -18,8 +18,8 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from toolwright.core.clock import Deadline, Deadlines
-from toolwright.gateway.mcp.web.gathered import Gathered
-from toolwright.gateway.mcp.web.plain import Head, Plain, head_of, size_of_head
+from toolwright.gateway.mcp.http.gathered import Gathered
+from toolwright.gateway.mcp.http.plain import Head, Plain, head_of, size_of_head
 
 PIECE = 0.02
 """Seconds in which the body of a plain request follows its head; one that does not is refused or awaited as any."""

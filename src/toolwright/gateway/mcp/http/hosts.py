@@ -14,8 +14,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 
 from toolwright.core.errors import DefinitionError
+from toolwright.gateway.mcp.http.sessions import SESSION
 from toolwright.gateway.mcp.seldom import Seldom
-from toolwright.gateway.mcp.web.sessions import SESSION
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from toolwright.gateway.mcp.http.admission import held
+from toolwright.gateway.mcp.http.sessions import SESSION
 from toolwright.gateway.mcp.messages.allowance import AT_ONCE, BUSY
-from toolwright.gateway.mcp.web.admission import held
-from toolwright.gateway.mcp.web.sessions import SESSION
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext

@@ -12,7 +12,7 @@ from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
 from mcp_types import INTERNAL_ERROR, SERVER_INFO_META_KEY, ErrorData, JSONRPCError, RequestId
 from pydantic_core import to_json
 
-from toolwright.gateway.mcp.web.reply import Said
+from toolwright.gateway.mcp.http.reply import Said
 
 if TYPE_CHECKING:
     from toolwright.gateway.mcp.runtime_server import RuntimeServer

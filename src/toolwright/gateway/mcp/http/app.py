@@ -14,14 +14,14 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount
 
 from toolwright.core.errors import DefinitionError
+from toolwright.gateway.mcp.http.admission import Admission, OwnedSessions
+from toolwright.gateway.mcp.http.bodies import Bodies
+from toolwright.gateway.mcp.http.flights import Flights
+from toolwright.gateway.mcp.http.hosts import Hosts
+from toolwright.gateway.mcp.http.leave import Leave
+from toolwright.gateway.mcp.http.short import Short
+from toolwright.gateway.mcp.http.token import Guarded, Token
 from toolwright.gateway.mcp.runtime_server import server
-from toolwright.gateway.mcp.web.admission import Admission, OwnedSessions
-from toolwright.gateway.mcp.web.bodies import Bodies
-from toolwright.gateway.mcp.web.flights import Flights
-from toolwright.gateway.mcp.web.hosts import Hosts
-from toolwright.gateway.mcp.web.leave import Leave
-from toolwright.gateway.mcp.web.short import Short
-from toolwright.gateway.mcp.web.token import Guarded, Token
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

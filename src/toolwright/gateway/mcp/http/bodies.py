@@ -12,18 +12,18 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from toolwright.gateway.mcp.caller import user_in
+from toolwright.gateway.mcp.http.admission import busy
+from toolwright.gateway.mcp.http.arriving import Crowded, TooLarge, header
+from toolwright.gateway.mcp.http.sessions import SESSION
 from toolwright.gateway.mcp.messages.bulk import too_bulky, weight
 from toolwright.gateway.mcp.messages.frames import Wrong, read, write
-from toolwright.gateway.mcp.web.admission import busy
-from toolwright.gateway.mcp.web.arriving import Crowded, TooLarge, header
-from toolwright.gateway.mcp.web.sessions import SESSION
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from toolwright.gateway.mcp.web.admission import Admission
-    from toolwright.gateway.mcp.web.leave import Leave
-    from toolwright.gateway.mcp.web.short import Short
+    from toolwright.gateway.mcp.http.admission import Admission
+    from toolwright.gateway.mcp.http.leave import Leave
+    from toolwright.gateway.mcp.http.short import Short
 
 _VERSION, _SESSION = MCP_PROTOCOL_VERSION_HEADER.encode(), SESSION.encode()
 _OLDER = {None, *(each.encode() for each in HANDSHAKE_PROTOCOL_VERSIONS)}

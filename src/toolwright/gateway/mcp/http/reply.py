@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolwright.gateway.mcp.web.sessions import SESSION
+from toolwright.gateway.mcp.http.sessions import SESSION
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Send

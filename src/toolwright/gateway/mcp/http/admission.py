@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from toolwright.core.quotas import Quota, QuotaLimits
 from toolwright.gateway.mcp.caller import user_in
+from toolwright.gateway.mcp.http.arriving import Arriving
 from toolwright.gateway.mcp.messages.allowance import AT_ONCE, BUSY, ROOM
 from toolwright.gateway.mcp.messages.frames import write
-from toolwright.gateway.mcp.web.arriving import Arriving
 
 if TYPE_CHECKING:
     from mcp.server.auth.middleware.bearer_auth import AuthorizationContext

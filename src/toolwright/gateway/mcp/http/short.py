@@ -11,11 +11,11 @@ from mcp_types import INTERNAL_ERROR, PROTOCOL_VERSION_META_KEY, ErrorData, JSON
 from toolwright.core.clock import Clock, Deadlines
 from toolwright.core.outcome import Outcome, Pending
 from toolwright.gateway.mcp.caller import user_in
-from toolwright.gateway.mcp.web.envelope import headers_of, modern_call, says_headers
-from toolwright.gateway.mcp.web.flights import Flights
-from toolwright.gateway.mcp.web.reply import Reply, Said
-from toolwright.gateway.mcp.web.sessions import Begun, Sessions
-from toolwright.gateway.mcp.web.shape import Shape, failed
+from toolwright.gateway.mcp.http.envelope import headers_of, modern_call, says_headers
+from toolwright.gateway.mcp.http.flights import Flights
+from toolwright.gateway.mcp.http.reply import Reply, Said
+from toolwright.gateway.mcp.http.sessions import Begun, Sessions
+from toolwright.gateway.mcp.http.shape import Shape, failed
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext

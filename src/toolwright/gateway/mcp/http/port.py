@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from uvicorn import Config, Server
 
 from toolwright.core.clock import Clock, Deadlines
+from toolwright.gateway.mcp.http.patience import Limits, Patient
 from toolwright.gateway.mcp.signals import on_signals
-from toolwright.gateway.mcp.web.patience import Limits, Patient
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
