@@ -88,7 +88,7 @@ async def _over_stdio(given: Given, runtime: Runtime, options: dict[str, Any], h
 
 async def _over_http(runtime: Runtime, place: Place, token: str | None, how: dict[str, Any]) -> None:
     from toolwright.gateway.mcp.http.app import app
-    from toolwright.gateway.mcp.http.port import listen
+    from toolwright.gateway.mcp.http.server import listen
 
     sockets = place.bound()
     port = sockets[0].getsockname()[1]

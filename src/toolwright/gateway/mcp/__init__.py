@@ -9,8 +9,8 @@ from toolwright.core.errors import DefinitionError
 
 if TYPE_CHECKING:
     from toolwright.gateway.mcp.http.app import app as app
-    from toolwright.gateway.mcp.http.port import bound as bound
-    from toolwright.gateway.mcp.http.port import listen as listen
+    from toolwright.gateway.mcp.http.server import bound as bound
+    from toolwright.gateway.mcp.http.server import listen as listen
     from toolwright.gateway.mcp.pipe.stdio import serve as serve
     from toolwright.gateway.mcp.runtime_server import server as server
 
@@ -18,8 +18,8 @@ __all__ = ["app", "bound", "listen", "serve", "server"]
 
 _HOMES = {
     "app": "http.app",
-    "bound": "http.port",
-    "listen": "http.port",
+    "bound": "http.server",
+    "listen": "http.server",
     "serve": "pipe.stdio",
     "server": "runtime_server",
 }
