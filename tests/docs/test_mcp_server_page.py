@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from toolwright import Runtime, gateway
-from toolwright.gateway.mcp import calls, news, outputs, progress, runtime_server, shown
+from toolwright.gateway.mcp import calls, news, outputs, progress, request_limits, runtime_server, shown
 from toolwright.gateway.mcp.http import admission, token
 from toolwright.gateway.mcp.http import app as web
-from toolwright.gateway.mcp.messages import allowance, bulk, frames
 from toolwright.gateway.mcp.options import Options
-from toolwright.gateway.mcp.pipe import gate, outlet
+from toolwright.gateway.mcp.stdio import limits as stdio_limits
 from toolwright.gateway.mcp.tasks import listening, promises, runs, task, tasks
+from toolwright.jsonrpc.limits import BYTES_PER_VALUE, FROM_CLIENT
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "mcp-server.md").read_text(encoding="utf-8")
 NAMES = (Path(__file__).parents[2] / "docs" / "reference" / "names.md").read_text(encoding="utf-8")
@@ -77,12 +77,12 @@ def test_the_statuses_of_a_task_are_those_of_the_code():
 @pytest.mark.parametrize(
     ("start", "numbers"),
     [
-        ("bytes of a message", [allowance.LARGEST >> 20, frames.LARGEST_OPENING >> 10]),
-        ("values of a message", [bulk.MOST_VALUES]),
-        ("characters of an id", [frames.LONGEST_ID]),
+        ("bytes of a message", [request_limits.MAX_MESSAGE_BYTES >> 20, FROM_CLIENT.max_initialize_bytes >> 10]),
+        ("values of a message", [FROM_CLIENT.max_values]),
+        ("characters of an id", [FROM_CLIENT.max_id_length]),
         ("bytes of an output", [outputs.LARGEST >> 20]),
-        ("requests of a connection", [allowance.AT_ONCE, allowance.ROOM >> 20]),
-        ("bytes of one user's requests", [allowance.ROOM >> 20]),
+        ("requests of a connection", [request_limits.MAX_IN_FLIGHT_REQUESTS, request_limits.MAX_IN_FLIGHT_BYTES >> 20]),
+        ("bytes of one user's requests", [request_limits.MAX_IN_FLIGHT_BYTES >> 20]),
         ("sessions", [web.SESSIONS, admission.SESSIONS_OF_USER, web.IDLE / 60]),
         ("streams", [runtime_server.MOST_LISTENERS, listening.MOST_OF_USER, listening.MOST_IDS]),
         ("tasks that run", [runs.MOST, runs.MOST_OF_USER]),
@@ -92,7 +92,7 @@ def test_the_statuses_of_a_task_are_those_of_the_code():
         ("questions", [calls.ROUNDS]),
         ("characters of a message", [shown.LONGEST]),
         ("characters of one argument", [shown.VALUE, shown.VALUES, shown.SIZES]),
-        ("seconds in which a client", [outlet.PATIENCE]),
+        ("seconds in which a client", [stdio_limits.WRITE_TIMEOUT_SECONDS]),
         ("seconds in which an async", [token.PATIENCE]),
     ],
 )
@@ -105,6 +105,6 @@ def test_times_are_those_of_the_code():
     assert f"within {news.BUNDLE * 1000:g} ms" in PAGE
     assert f"else {promises.LONGEST / 60:g} minutes" in PAGE
     assert f"{promises.SHORTEST:g} seconds at least" in " ".join(PAGE.split())
-    assert f"and {bulk.EACH} for each value" in " ".join(PAGE.split())
-    assert f"{gate.HELD >> 20} MiB of them" in " ".join(PAGE.split())
+    assert f"and {BYTES_PER_VALUE} for each value" in " ".join(PAGE.split())
+    assert f"{stdio_limits.MAX_WAITING_BYTES >> 20} MiB of them" in " ".join(PAGE.split())
     assert outputs.FOR_GOOD == 24 * 3_600_000

@@ -16,6 +16,11 @@ def test_values_count_and_what_stands_in_strings_does_not(data, too_many):
     assert has_too_many_values(data, 50_000) is too_many
 
 
+def test_the_limit_is_met_almost_exactly():
+    assert not has_too_many_values(b"[" + b"1," * 49_998 + b"1]", 50_000)
+    assert has_too_many_values(b"[" + b"1," * 50_002 + b"1]", 50_000)
+
+
 def test_short_messages_are_not_counted():
     assert not has_too_many_values(b"[" * 40_000, 10_000)
 

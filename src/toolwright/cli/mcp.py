@@ -76,7 +76,7 @@ def command(
 
 
 async def _over_stdio(given: Given, runtime: Runtime, options: dict[str, Any], how: dict[str, Any]) -> None:
-    from toolwright.gateway.mcp.pipe.stdio import serve
+    from toolwright.gateway.mcp.stdio.serve import serve
 
     if is_person(sys.stdin):
         command, *words = whole(given, "mcp")

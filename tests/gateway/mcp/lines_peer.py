@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from toolwright import Runtime, gateway
-from toolwright.gateway.mcp.pipe.eras import converse
-from toolwright.gateway.mcp.pipe.stdio import pipe
+from toolwright.gateway.mcp.stdio.connection import serve_connection
+from toolwright.gateway.mcp.stdio.limits import StdioLimits
+from toolwright.gateway.mcp.stdio.serve import message_streams
 
 SOON = 20.0
 """Seconds within which what has to happen happens."""
@@ -100,8 +101,8 @@ async def connected(*tools: Any, limits: dict[str, Any] | None = None, **options
     mine, theirs = os.pipe()
 
     async def serve() -> None:
-        async with pipe((there, theirs), **(limits or {})) as (reading, writing):
-            await converse(gateway.mcp.server(runtime, **options), reading, writing)
+        async with message_streams((there, theirs), StdioLimits(**limits or {})) as (incoming, outgoing):
+            await serve_connection(gateway.mcp.server(runtime, **options), incoming, outgoing)
 
     peer = await peer_on(mine, ours)
     peer.server = asyncio.create_task(serve())

@@ -20,7 +20,7 @@ from tests.gateway.mcp.bare import eventually
 from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, line, message
 from tests.gateway.mcp.processes import INSIDE, on_a_port, piped
 from tests.gateway.mcp.web_peer import Connection, Site, calling, modern, request
-from toolwright.gateway.mcp.messages.allowance import ROOM
+from toolwright.gateway.mcp.request_limits import MAX_IN_FLIGHT_BYTES
 
 toolwright = processes.toolwright  # a fixture
 LEFT = ("tasks", "descriptors", "children")
@@ -257,7 +257,7 @@ async def test_bodies_that_all_but_end_take_no_more_room_than_there_is_for_them(
     for connection in left:
         connection.writer.transport.abort()
 
-    assert taken < ROOM + 2 * MEMORY
+    assert taken < MAX_IN_FLIGHT_BYTES + 2 * MEMORY
 
 
 @pytest.mark.parametrize("chunked", [False, True])

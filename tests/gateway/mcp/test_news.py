@@ -8,10 +8,13 @@ import pytest
 from mcp import Client
 from mcp.shared.subscriptions import ResourcesListChanged, ToolsListChanged
 
+from tests.gateway.mcp.bare import eventually
 from tests.gateway.mcp.lines_peer import META, connected, message
 from tests.gateway.mcp.shops import Shop
 from tests.gateway.mcp.talking import ERAS, NEW, OLD, over_http, talking, visiting, within
 from toolwright import Runtime, gateway, tool
+from toolwright.gateway.mcp import news as news_module
+from toolwright.gateway.mcp.news import News
 
 eras = pytest.mark.parametrize("era", ERAS)
 
@@ -197,6 +200,41 @@ async def test_who_has_left_costs_the_others_nothing(era):
 
         assert await stays.get() == "tools"
         assert len(server.news._sessions) == (1 if era == OLD else 0)
+
+
+async def test_a_session_in_the_same_process_is_forgotten_when_it_ends():
+    server = gateway.mcp.server(Runtime(look))
+    heard = Heard()
+    async with within(), server.life:
+        async with Client(server, mode=OLD, message_handler=heard.note):
+            server.runtime.catalogue.add(send)
+            assert await heard.get() == "tools"
+            assert len(server.news._sessions) == 1
+
+        assert not server.news._sessions
+
+
+async def test_a_session_over_http_is_forgotten_when_it_ends(monkeypatch):
+    runtime, found = Runtime(large), []
+    follow = News.follow
+    monkeypatch.setattr(News, "follow", lambda self, *given: (found.append(self), follow(self, *given))[1])
+    async with within(), over_http(runtime) as url:
+        async with listening(url, OLD, visiting) as (_, heard):
+            await until_heard(runtime, heard)
+            [news] = found
+            assert len(news._sessions) == 1
+
+        await eventually(lambda: not news._sessions)
+
+
+async def test_there_is_an_end_to_the_sessions_that_are_told(monkeypatch):
+    monkeypatch.setattr(news_module, "MAX_SESSIONS", 2)
+    server = gateway.mcp.server(Runtime(look))
+    async with within(), talking(server, OLD), talking(server, OLD), listening(server, OLD) as (_, heard):
+        server.runtime.catalogue.add(send)
+
+        assert await heard.get() == "tools"
+        assert len(server.news._sessions) == 2
 
 
 async def test_a_client_that_reads_nothing_keeps_nobody_from_hearing():

@@ -8,9 +8,9 @@ import pytest
 
 from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, connected, message
 from toolwright import Context, Done, Failed, Image, Resource, Runtime, Text, ToolError, gateway, tool
-from toolwright.gateway.mcp.messages.frames import Call
-from toolwright.gateway.mcp.pipe.short import Short
-from toolwright.gateway.mcp.quick import Quick
+from toolwright.gateway.mcp.direct_call import DirectCalls
+from toolwright.gateway.mcp.stdio.call_tasks import CallTasks
+from toolwright.gateway.mcp.stdio.tool_call import ToolCall
 
 CAN_ASK = {"elicitation": {}}
 TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
@@ -70,15 +70,15 @@ async def passing(ctx: Any, call_next: Any) -> Any:
 def way(monkeypatch):
     """The tools whose calls went the short way."""
     taken: list[str] = []
-    plain = Quick.plain
+    plain = DirectCalls.match
 
-    def counted(self: Quick, params: Any, user: str | None, *, modern: bool) -> Any:
+    def counted(self: DirectCalls, params: Any, user: str | None, *, modern: bool) -> Any:
         found = plain(self, params, user, modern=modern)
         if found is not None:
             taken.append(params["name"])
         return found
 
-    monkeypatch.setattr(Quick, "plain", counted)
+    monkeypatch.setattr(DirectCalls, "match", counted)
     return taken
 
 
@@ -315,7 +315,7 @@ async def test_a_call_that_begins_where_another_ends_knows_nothing_of_it():
         noted.set(text)
         return before
 
-    async with connected(note, limits={"at_once": 1}) as peer:
+    async with connected(note, limits={"max_in_flight_requests": 1}) as peer:
         await peer.send(*(call(number, "note", True, text=str(number)) for number in range(3)))
         answers = await peer.answers(3)
 
@@ -324,13 +324,13 @@ async def test_a_call_that_begins_where_another_ends_knows_nothing_of_it():
 
 async def test_where_nothing_is_before_it_a_call_begins_without_anybody_being_woken(monkeypatch):
     seen: list[bool] = []
-    takes = Short.takes
+    take = CallTasks.take
 
-    def watched(self: Short, given: Any) -> bool:
-        seen.append(isinstance(given, Call))
-        return takes(self, given)
+    def watched(self: CallTasks, given: Any) -> bool:
+        seen.append(isinstance(given, ToolCall))
+        return take(self, given)
 
-    monkeypatch.setattr(Short, "takes", watched)
+    monkeypatch.setattr(CallTasks, "take", watched)
     async with connected(*TOOLS) as peer:
         await peer.ask(call(1, "add", True, a=1, b=1))  # whoever serves learns from the first which protocol it is
         await peer.ask(call(2, "add", True, a=1, b=2))
@@ -348,8 +348,8 @@ async def test_the_middleware_of_others_sees_every_call(way):
         return await call_next(ctx)
 
     server = gateway.mcp.server(Runtime(add))
-    assert server.quick is not None
+    assert server.direct_calls is not None
 
     server.middleware.append(look)
 
-    assert server.quick is None
+    assert server.direct_calls is None

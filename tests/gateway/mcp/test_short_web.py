@@ -17,9 +17,9 @@ from tests.gateway.mcp.standing import standing_still
 from tests.gateway.mcp.talking import OLD, visiting, within
 from tests.gateway.mcp.web_peer import LEGACY, MODERN, calling, listening, modern, request
 from toolwright import Context, Done, Image, Pending, Provider, Runtime, Tool, ToolError, tool
+from toolwright.gateway.mcp.direct_call import DirectCalls
 from toolwright.gateway.mcp.http import app as web
 from toolwright.gateway.mcp.http import reply
-from toolwright.gateway.mcp.quick import Quick
 from toolwright.gateway.mcp.runtime_server import RuntimeServer
 
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -132,7 +132,7 @@ class Ways:
         handle, post, made = (
             manager.handle_modern_request,
             StreamableHTTPServerTransport._handle_post_request,
-            Quick.call,
+            DirectCalls.call,
         )
 
         async def handled(*given: Any) -> None:
@@ -149,7 +149,7 @@ class Ways:
 
         monkeypatch.setattr(manager, "handle_modern_request", handled)
         monkeypatch.setattr(StreamableHTTPServerTransport, "_handle_post_request", posted)
-        monkeypatch.setattr(Quick, "call", called)
+        monkeypatch.setattr(DirectCalls, "call", called)
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ async def both(monkeypatch):
         async def ask(data: bytes) -> tuple[Any, Any]:
             answers = [await short.ask(data)]
             with monkeypatch.context() as without:
-                without.setattr(RuntimeServer, "quick", None)
+                without.setattr(RuntimeServer, "direct_calls", None)
                 answers.append(await long.ask(data))
             return tuple((each.status, each.headers.get("content-type"), known(each.body)) for each in answers)
 
@@ -376,7 +376,7 @@ async def test_a_bug_of_ours_is_told_as_the_library_would(monkeypatch, caplog):
     async def broken(*given: Any) -> Any:
         raise RuntimeError("/etc/secret")
 
-    monkeypatch.setattr(Quick, "call", broken)
+    monkeypatch.setattr(DirectCalls, "call", broken)
     async with listening(add) as site:
         answer = await site.ask(calling("add", a=1, b=2))
         known = await site.session()
@@ -404,7 +404,7 @@ async def test_in_a_session_the_short_way_says_what_the_library_does(monkeypatch
         before = ways.long
         short = [await site.calls(known_by, name, **arguments) for name, arguments in named.items()]
         assert (ways.short, ways.long - before) == (len(named), 1)  # what waits for somebody is told by the library
-        monkeypatch.setattr(RuntimeServer, "quick", None)
+        monkeypatch.setattr(RuntimeServer, "direct_calls", None)
         long = [await site.calls(known_by, name, **arguments) for name, arguments in named.items()]
 
     for mine, theirs in zip(short, long, strict=True):
@@ -422,7 +422,7 @@ async def test_clients_of_the_first_protocols_are_told_the_same_too(version, mon
         known_by = (("Mcp-Session-Id", answer.headers["mcp-session-id"]), ("MCP-Protocol-Version", version))
         assert (await site.ask(request(message("notifications/initialized"), *known_by))).status == 202
         short = [(await site.calls(known_by, name)).json for name in ("echo", "picture", "fail")]
-        monkeypatch.setattr(RuntimeServer, "quick", None)
+        monkeypatch.setattr(RuntimeServer, "direct_calls", None)
         long = [(await site.calls(known_by, name)).json for name in ("echo", "picture", "fail")]
 
     assert short == long

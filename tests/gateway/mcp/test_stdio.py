@@ -11,9 +11,7 @@ from tests.gateway.mcp.bare import eventually
 from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, connected, line, message
 from tests.gateway.mcp.standing import standing_still
 from toolwright import Context, Provider, Runtime, Tool, tool
-from toolwright.gateway.mcp.messages.frames import Overlong
-from toolwright.gateway.mcp.pipe.diversion import diverted
-from toolwright.gateway.mcp.pipe.lines import Lines
+from toolwright.gateway.mcp.stdio.standard_streams import reserved_standard_streams
 
 MODERN = [False, True]
 
@@ -185,7 +183,7 @@ async def test_nobody_is_told_where_something_crashed():
 )
 @pytest.mark.parametrize("last", [False, True])
 async def test_a_line_that_is_too_long_is_skipped_and_told_of_by_its_id(sent, last):
-    async with connected(say, limits={"most": 1000}) as peer:
+    async with connected(say, limits={"max_message_bytes": 1000}) as peer:
         await peer.shake_hands()
         told = await peer.ask({**{key: sent[key] for key in sent if key != "id"}, "id": sent["id"]} if last else sent)
 
@@ -203,19 +201,6 @@ async def test_a_hundred_megabytes_in_one_line_are_not_kept():
 
         assert told["error"]["code"] == INVALID_REQUEST
         assert result(await peer.ask(call(5, "say", text="short"))) == "short"
-
-
-def test_lines_that_are_too_long_take_no_room():
-    lines = Lines(100)
-
-    assert lines.split(b"x" * 90) == []
-    assert lines.split(b"y" * 10_000_000) == []
-    assert lines.split(b"z" * 10_000_000) == []
-    held = lines._begun, lines._skipped
-    assert lines.split(b"end\nnext\nbeg") == [Overlong(b"x" * 90 + b"y" * 422, b"z" * 509 + b"end", 100), b"next"]
-
-    assert held[0] == []
-    assert lines.split(b"un\n") == [b"begun"]
 
 
 @pytest.mark.parametrize("again", [1, "1"])
@@ -236,7 +221,7 @@ async def test_an_id_that_is_in_use_is_refused_and_the_first_request_is_still_an
 
 async def test_requests_beyond_what_may_run_wait_for_their_turn_in_order():
     gates = Gates()
-    async with connected(gates.tool, limits={"at_once": 2}) as peer:
+    async with connected(gates.tool, limits={"max_in_flight_requests": 2}) as peer:
         await peer.shake_hands()
         await peer.send(*(call(number, "wait", name=str(number)) for number in range(5)))
         await gates.until(lambda: len(gates.begun) == 2)
@@ -251,7 +236,7 @@ async def test_requests_beyond_what_may_run_wait_for_their_turn_in_order():
 
 async def test_a_request_that_waits_for_its_turn_can_be_cancelled_and_so_can_those_before_it():
     gates = Gates()
-    async with connected(gates.tool, add, limits={"at_once": 1}) as peer:
+    async with connected(gates.tool, add, limits={"max_in_flight_requests": 1}) as peer:
         await peer.shake_hands()
         await peer.send(*(call(number, "wait", name=str(number)) for number in range(3)), call("sum", "add", a=1, b=1))
         await gates.until(lambda: gates.begun)
@@ -269,7 +254,7 @@ async def test_answers_get_through_to_requests_that_take_all_the_room():
         """Delete a file."""
         return f"{name} is gone"
 
-    async with connected(delete, limits={"at_once": 1}) as peer:
+    async with connected(delete, limits={"max_in_flight_requests": 1}) as peer:
         await peer.shake_hands(elicitation={"form": {}})
         await peer.send(*(call(name, "delete", name=name) for name in "abc"))
         told = {}
@@ -301,7 +286,7 @@ async def test_an_answer_that_is_none_ends_the_question():
 
 async def test_requests_beyond_what_may_wait_are_refused():
     gates = Gates()
-    async with connected(gates.tool, limits={"at_once": 1, "held": 1000}) as peer:
+    async with connected(gates.tool, limits={"max_in_flight_requests": 1, "max_waiting_bytes": 1000}) as peer:
         await peer.shake_hands()
         await peer.send(*(call(number, "wait", name=str(number)) for number in range(50)))
         refused = await peer.receive()
@@ -316,7 +301,7 @@ async def test_requests_beyond_what_may_wait_are_refused():
 
 @pytest.mark.parametrize("asked", [call(1, "say", True, text="x" * 100_000), b"nonsense\n"])
 async def test_a_client_that_does_not_read_is_given_up(asked):
-    async with connected(say, limits={"patience": 0.3}) as peer:
+    async with connected(say, limits={"write_timeout_seconds": 0.3}) as peer:
         peer.reader._transport.pause_reading()  # type: ignore[attr-defined]
         talking = asyncio.create_task(on_and_on(peer, asked))
 
@@ -417,12 +402,12 @@ async def test_no_descriptor_is_left():
 
 
 def test_the_streams_of_a_process_are_served_once_at_a_time(capfd):
-    with diverted() as (reading, writing):
+    with reserved_standard_streams() as (reading, writing):
         os.write(writing, b"the protocol\n")
         os.write(1, b"a child\n")
         print("a handler")
         assert os.read(0, 10) == b""
-        with pytest.raises(RuntimeError, match="already"), diverted():
+        with pytest.raises(RuntimeError, match="already"), reserved_standard_streams():
             pass
     print("afterwards", flush=True)
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from toolwright.gateway.mcp.http.app import app as app
     from toolwright.gateway.mcp.http.server import bound as bound
     from toolwright.gateway.mcp.http.server import listen as listen
-    from toolwright.gateway.mcp.pipe.stdio import serve as serve
     from toolwright.gateway.mcp.runtime_server import server as server
+    from toolwright.gateway.mcp.stdio.serve import serve as serve
 
 __all__ = ["app", "bound", "listen", "serve", "server"]
 
@@ -20,7 +20,7 @@ _HOMES = {
     "app": "http.app",
     "bound": "http.server",
     "listen": "http.server",
-    "serve": "pipe.stdio",
+    "serve": "stdio.serve",
     "server": "runtime_server",
 }
 

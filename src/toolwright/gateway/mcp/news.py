@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourcesListChanged, ServerEvent, ToolsListChanged
+from starlette.requests import HTTPConnection
 
 from toolwright.gateway.mcp.caller import user_of
 from toolwright.gateway.mcp.ended import ended
 
 if TYPE_CHECKING:
-    from mcp.server.connection import Connection
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+    from mcp.server.session import ServerSession
 
     from toolwright.catalogue.catalogue import Catalogue
     from toolwright.runtime.outputs import Outputs
@@ -33,6 +34,10 @@ Change: TypeAlias = ToolsListChanged | OutputKept
 
 BUNDLE = 0.05
 """Seconds for which changes are gathered before they are told as one."""
+
+MAX_SESSIONS = 10_000
+"""Sessions that are told of changes. Beyond it the oldest is dropped: the SDK does not tell when a session ends."""
+SESSION_ID_HEADER = "mcp-session-id"
 
 _listener: ContextVar[str | None] = ContextVar("listener", default=None)
 """The user whose stream is about to begin: the library does not tell the bus who listens."""
@@ -57,7 +62,9 @@ class News:
 
     def __init__(self, user: str | None = None) -> None:
         self._user, self.bus = user, Bus()
-        self._sessions: dict[int, _Session] = {}
+        self._sessions: dict[str | int, _Session] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        """Tasks of ended sessions that have been cancelled."""
         self._changes: dict[Change, None] = {}
         self._telling: asyncio.Task[None] | None = None
 
@@ -89,56 +96,99 @@ class News:
                     session.tell(change)
 
     async def meet(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """A middleware that gets to know who may be told."""
+        """A middleware that registers sessions and listeners, which are told of changes."""
         if ctx.method == "notifications/initialized":
-            connection = ctx.session._connection
-            if id(connection) not in self._sessions:
-                self._sessions[id(connection)] = _Session(connection, user_of(ctx) or self._user)
-                connection.exit_stack.push_async_callback(self._part, id(connection))
+            self._begin_session(ctx)
         elif ctx.method == "subscriptions/listen":
             _listener.set(user_of(ctx) or self._user)
         return await call_next(ctx)
 
-    async def _part(self, key: int) -> None:
-        await self._sessions.pop(key).close()
+    def _begin_session(self, ctx: ServerRequestContext[Any, Any]) -> None:
+        key = _session_key(_http_session(ctx) or ctx.lifespan_context)
+        if key in self._sessions:
+            return
+        self._sessions[key] = _Session(ctx.session, user_of(ctx) or self._user)
+        if len(self._sessions) > MAX_SESSIONS:
+            self._close_session(next(iter(self._sessions)))
+
+    def end_session(self, key: object) -> None:
+        """Stop telling a session. Does nothing if no session is registered under the key.
+
+        Args:
+            key: the `mcp-session-id` of a session over HTTP; what the server's lifespan gave for all others, which
+                have a lifespan each.
+        """
+        self._close_session(_session_key(key))
+
+    def _close_session(self, key: str | int) -> None:
+        session = self._sessions.pop(key, None)
+        task = None if session is None else session.close()
+        if task is not None:
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
         """Tell nobody any more."""
         self._changes.clear()
-        await ended(self._telling)
+        for key in list(self._sessions):
+            self._close_session(key)
+        await ended(self._telling, *self._ending)
 
 
 class _Session:
-    """One session of the older protocol. What it is too slow to take in is told as one, once it does."""
+    """A session of the protocol with a handshake. Changes that come faster than its client reads are sent as one."""
 
-    def __init__(self, connection: Connection, user: str | None) -> None:
-        self._connection, self._user = connection, user
+    def __init__(self, session: ServerSession, user: str | None) -> None:
+        self._session = session
+        self._user = user
         self._changes: dict[Change, None] = {}
-        self._telling: asyncio.Task[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
 
     def tell(self, change: Change) -> None:
+        """Send a notification of the change, if it is on a list that the user of the session sees."""
         if not _concerns(self._user, change):
             return
         self._changes[change] = None
-        if self._telling is None or self._telling.done():
-            self._telling = asyncio.get_running_loop().create_task(self._tell(), name="mcp: list changed")
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.get_running_loop().create_task(self._send(), name="mcp: list changed")
 
-    async def _tell(self) -> None:
+    async def _send(self) -> None:
+        # Both go to the standalone channel of the connection, which outlives the request that `_session` is of.
         while self._changes:
             change = next(iter(self._changes))
             del self._changes[change]
             if isinstance(change, ToolsListChanged):
-                await self._connection.send_tool_list_changed()
+                await self._session.send_tool_list_changed()
             else:
-                await self._connection.send_resource_list_changed()
+                await self._session.send_resource_list_changed()
 
-    async def close(self) -> None:
+    def close(self) -> asyncio.Task[None] | None:
+        """Send nothing more. Gives the task that still has to notice its cancellation, if there is one."""
         self._changes.clear()
-        await ended(self._telling)
+        if self._sending is None or self._sending.done():
+            return None
+        self._sending.cancel()
+        return self._sending
+
+
+def _http_session(ctx: ServerRequestContext[Any, Any]) -> str | None:
+    return ctx.request.headers.get(SESSION_ID_HEADER) if isinstance(ctx.request, HTTPConnection) else None
+
+
+def _session_key(key: object) -> str | int:
+    # By identity: an application's own lifespan may give an object that cannot be hashed.
+    return key if isinstance(key, str) else id(key)
 
 
 def _on(loop: asyncio.AbstractEventLoop, tell: Callable[[Change], None], change: Change) -> None:
-    if asyncio._get_running_loop() is loop:
+    if _running_loop() is loop:
         tell(change)
     else:
         loop.call_soon_threadsafe(tell, change)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

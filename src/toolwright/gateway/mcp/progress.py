@@ -31,11 +31,7 @@ def following(ctx: ServerRequestContext[Any, Any], runtime: Runtime, call_id: st
 
 def _is_wanted(ctx: ServerRequestContext[Any, Any]) -> bool:
     """Whether the client asked to be told."""
-    if ctx.meta is not None and ctx.meta.get("progress_token") is not None:
-        return True
-    # In the same process the library hands over a function, and no token.
-    here = getattr(getattr(getattr(ctx, "session", None), "_request_outbound", None), "_inner", None)
-    return getattr(here, "_on_progress", None) is not None
+    return ctx.meta is not None and ctx.meta.get("progress_token") is not None
 
 
 @asynccontextmanager

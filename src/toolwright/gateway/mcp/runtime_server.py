@@ -16,11 +16,11 @@ from toolwright.core.quotas import Quota, QuotaLimits
 from toolwright.gateway.mcp.caller import TASKS
 from toolwright.gateway.mcp.calls import Calls
 from toolwright.gateway.mcp.contained import contained
+from toolwright.gateway.mcp.direct_call import DirectCalls
 from toolwright.gateway.mcp.life import Life
 from toolwright.gateway.mcp.news import News
 from toolwright.gateway.mcp.options import Options
 from toolwright.gateway.mcp.outputs import FOR_GOOD, Outputs
-from toolwright.gateway.mcp.quick import Quick
 from toolwright.gateway.mcp.result import legible
 from toolwright.gateway.mcp.served import Served
 from toolwright.gateway.mcp.tasks.listening import Listening
@@ -31,8 +31,6 @@ from toolwright.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from mcp.server.models import InitializationOptions
-    from mcp.shared._stream_protocols import ReadStream, WriteStream
-    from mcp.shared.message import SessionMessage
 
 MOST_LISTENERS = 256
 MOST_WAITS, WAITING_BYTES = 1_000, 64 << 20
@@ -75,9 +73,9 @@ class RuntimeServer(Server[Any]):
         self.add_request_handler("tasks/update", UpdateTask, self.tasks.update)
         self.add_request_handler("tasks/cancel", CancelTask, self.tasks.cancel)
         self.middleware = [self.news.meet, contained]  # spans are the runtime's own
-        self._quick = Quick(self)
-        self._looked_at: list[Any] = []
-        self._is_ours = True
+        self._direct_calls = DirectCalls(self)
+        self._checked_middleware: list[Any] = []
+        self._has_own_middleware_only = True
 
     @property
     def instructions(self) -> str | None:
@@ -89,17 +87,18 @@ class RuntimeServer(Server[Any]):
         """The library sets what it was given, which is nothing."""
 
     @property
-    def quick(self) -> Quick | None:
-        """The short way of a plain call; there is none where somebody has put something of their own in the way."""
-        if self.middleware != self._looked_at:  # it is a list that anybody may add to
-            self._looked_at, self._is_ours = [*self.middleware], all(map(_is_ours, self.middleware))
-        entry = self.get_request_handler("tools/call") if self._is_ours else None
-        return self._quick if entry is not None and entry.handler is self.calls else None
+    def direct_calls(self) -> DirectCalls | None:
+        """The direct path of `tools/call`; None if an application added middleware or a handler of its own."""
+        if self.middleware != self._checked_middleware:  # a public list, which applications append to
+            self._checked_middleware = [*self.middleware]
+            self._has_own_middleware_only = all(map(_is_ours, self.middleware))
+        entry = self.get_request_handler("tools/call") if self._has_own_middleware_only else None
+        return self._direct_calls if entry is not None and entry.handler is self.calls else None
 
     async def run(
         self,
-        read_stream: ReadStream[SessionMessage | Exception],
-        write_stream: WriteStream[SessionMessage],
+        read_stream: Any,  # the SDK has protocols for both streams, in a private module
+        write_stream: Any,
         initialization_options: InitializationOptions,
         raise_exceptions: bool = False,
     ) -> None:
@@ -133,10 +132,15 @@ def _our_version() -> str:
 
 
 @asynccontextmanager
-async def _lifespan(server: Server[Any]) -> AsyncIterator[None]:
+async def _lifespan(server: Server[Any]) -> AsyncIterator[object]:
+    """Entered once per connection, except over HTTP, where all sessions share one lifespan."""
     assert isinstance(server, RuntimeServer)
+    session_key = object()
     async with server.life:
-        yield
+        try:
+            yield session_key
+        finally:
+            server.news.end_session(session_key)
 
 
 def server(runtime: Runtime, **options: Any) -> RuntimeServer:

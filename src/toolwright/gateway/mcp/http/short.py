@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from starlette.types import Receive, Scope, Send
 
-    from toolwright.gateway.mcp.quick import Quick
+    from toolwright.gateway.mcp.direct_call import DirectCalls
     from toolwright.gateway.mcp.runtime_server import RuntimeServer
     from toolwright.gateway.mcp.served import Offered
 
@@ -42,7 +42,7 @@ class Short:
     """Answers plain calls."""
 
     def __init__(self, server: RuntimeServer, flights: Flights) -> None:
-        self._server, self._flights, self._shape = server, flights, Shape(server)
+        self._server, self._flights, self._shape = server, flights, Shape()
         self.sessions = Sessions(self.part)
         self.moments = Deadlines(Clock())
         self._running: dict[tuple[str, RequestId], tuple[RequestId, Reply]] = {}
@@ -55,10 +55,10 @@ class Short:
 
     async def modern(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> bool:
         """Whether what came was a plain call, and is answered."""
-        quick = self._server.quick if self.sessions.are_served else None
+        quick = self._server.direct_calls if self.sessions.are_served else None
         if quick is None or (message := modern_call(body, scope)) is None:
             return False
-        offered = quick.plain(message["params"], user := user_in(scope), modern=True)
+        offered = quick.match(message["params"], user := user_in(scope), modern=True)
         if offered is None or self._wants_headers(offered):
             return False
         reply = Reply(receive, send, self.moments)
@@ -69,14 +69,14 @@ class Short:
             del self._apart[reply]
         return True
 
-    async def _called(self, quick: Quick, message: dict[str, Any], offered: Offered, user: str | None) -> Said:
+    async def _called(self, quick: DirectCalls, message: dict[str, Any], offered: Offered, user: str | None) -> Said:
         id, params = message["id"], message["params"]
         version = params["_meta"][PROTOCOL_VERSION_META_KEY]
         try:
             outcome = await quick.call(offered, params, user)
             if isinstance(outcome, Pending):
-                return self._shape.result(id, await quick.waiting(outcome, offered, params, user), version)
-            return self._shape.result(id, quick.result(outcome, offered, version), version)
+                return self._shape.result(id, await quick.pending_result(outcome, offered, params, user))
+            return self._shape.result(id, quick.result(outcome, offered, version))
         except Exception as error:  # noqa: BLE001 - which goes to our log, if it is not for the client
             return self._shape.error(id, error)
 
@@ -96,9 +96,9 @@ class Short:
         self, message: JSONRPCRequest, session: str, scope: Scope, receive: Receive, send: Send
     ) -> Rest | None:
         """What is left for the library: all, or a question that a call has for its client; None if nothing is."""
-        quick = self._server.quick if message.method == "tools/call" else None
+        quick = self._server.direct_calls if message.method == "tools/call" else None
         user = user_in(scope)
-        offered = quick.plain(message.params or {}, user, modern=False) if quick is not None else None
+        offered = quick.match(message.params or {}, user, modern=False) if quick is not None else None
         begun = self.sessions.find(session, scope) if offered is not None else None
         if not (quick and offered and begun) or headers_of(scope) is None or not self._flights.has_room(session):
             return Rest(scope, send)
@@ -123,6 +123,7 @@ class Short:
 
     def part(self, session: str) -> None:
         """End every call of a session: it ends."""
+        self._server.news.end_session(session)
         for id, reply in [running for (each, _), running in self._running.items() if each == session]:
             reply.end(failed(id, PARTED)._replace(status=500))
 
@@ -139,13 +140,15 @@ class Short:
         call: _Call | None = scope.get(_HANDED) if ctx.method == "tools/call" else None
         if call is None or call.outcome is None:
             return await self.sessions(ctx, call_next)
-        return await call.quick.asking(ctx, call.outcome, call.offered, call.message.params or {})
+        return await call.quick.ask_in_request(ctx, call.outcome, call.offered, call.message.params or {})
 
 
 class _Call:
     """A call in a session."""
 
-    def __init__(self, quick: Quick, offered: Offered, message: JSONRPCRequest, begun: Begun, user: str | None) -> None:
+    def __init__(
+        self, quick: DirectCalls, offered: Offered, message: JSONRPCRequest, begun: Begun, user: str | None
+    ) -> None:
         self.quick, self.offered, self.message = quick, offered, message
         self._begun, self._user = begun, user
         self.outcome: Outcome | None = None
@@ -159,6 +162,6 @@ class _Call:
             if isinstance(outcome, Pending):
                 self.outcome = outcome
                 return None
-            return shape.older_result(id, self.quick.result(outcome, self.offered, version), version)
+            return shape.older_result(id, self.quick.result(outcome, self.offered, version))
         except Exception as error:  # noqa: BLE001 - as above
             return shape.error(id, error)._replace(status=200)

@@ -1,1 +1,1 @@
-"""Messages of clients, over a pipe or over HTTP: how they are read, and how large and how many they may be."""
+"""What is left of the codec of `web/`, which is replaced by `toolwright.jsonrpc`."""

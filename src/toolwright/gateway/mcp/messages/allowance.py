@@ -1,12 +1,10 @@
-"""Allowance: how much one client may ask for at one time."""
+"""The old names of `gateway.mcp.request_limits`, for `web/`."""
 
 from __future__ import annotations
 
-LARGEST = 4 << 20
-"""Bytes that one message may have."""
-AT_ONCE = 256
-"""Requests of one connection, or of one user, that run at the same time."""
-ROOM = 64 << 20
-"""Bytes of requests that run."""
-BUSY = -32000
-"""The code of a request that is refused because too many others wait: one that the protocol leaves to servers."""
+from toolwright.gateway.mcp.request_limits import MAX_IN_FLIGHT_BYTES as ROOM
+from toolwright.gateway.mcp.request_limits import MAX_IN_FLIGHT_REQUESTS as AT_ONCE
+from toolwright.gateway.mcp.request_limits import MAX_MESSAGE_BYTES as LARGEST
+from toolwright.gateway.mcp.request_limits import SERVER_BUSY_CODE as BUSY
+
+__all__ = ["AT_ONCE", "BUSY", "LARGEST", "ROOM"]

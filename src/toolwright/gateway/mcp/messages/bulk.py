@@ -1,29 +1,15 @@
-"""Bulk: how many values a message has, told before it is read: four megabytes of brackets take seconds to read."""
+"""The old names of `jsonrpc.limits`, for `web/`."""
 
 from __future__ import annotations
 
-MOST_VALUES = 50_000
-"""Values of one message, about; a text counts as one, however long it is."""
-EACH = 128
-"""Bytes that a value takes once it is read, about."""
-_SMALL = MOST_VALUES
+from toolwright.jsonrpc.limits import FROM_CLIENT, estimated_memory, has_too_many_values
 
 
 def too_bulky(data: bytes) -> bool:
-    """Whether a message has more values than are read."""
-    if len(data) <= _SMALL or _marks(data) <= MOST_VALUES:
-        return False
-    bare = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if bare.count(b'"') > 4 * MOST_VALUES:  # a key and a text for each value
-        return True
-    # Roughly what is outside of texts: what is no JSON is not read either.
-    return _marks(b"".join(bare.split(b'"')[::2])) > MOST_VALUES
+    """Whether a message of a client has too many values."""
+    return has_too_many_values(data, FROM_CLIENT.max_values)
 
 
 def weight(data: bytes) -> int:
-    """Bytes that a message takes as long as it is at work, about."""
-    return len(data) + EACH * min(_marks(data), MOST_VALUES)
-
-
-def _marks(data: bytes) -> int:
-    return data.count(b",") + data.count(b"[") + data.count(b"{")
+    """Bytes that a message of a client takes while it is being handled."""
+    return estimated_memory(data, FROM_CLIENT.max_values)

@@ -1,1 +1,0 @@
-"""Pipe: serving over stdin and stdout, message by message, with every wait bounded."""
