@@ -21,8 +21,9 @@ from tests.gateway.mcp.talking import ERAS
 from tests.gateway.mcp.web_peer import LEGACY, MODERN, Site, calling, listening, modern, on_port, request
 from toolwright import Context, DefinitionError, Runtime, gateway, tool
 from toolwright.gateway.mcp.http import app as web
+from toolwright.gateway.mcp.http import sessions
+from toolwright.gateway.mcp.http.admission import Admission
 from toolwright.gateway.mcp.http.connection import ClientConnection, ConnectionLimits
-from toolwright.gateway.mcp.http.flights import Flights
 from toolwright.gateway.mcp.http.server import bound
 
 
@@ -422,7 +423,7 @@ async def test_unknown_and_ended_sessions_are_not_found():
 
 
 async def test_there_are_only_so_many_sessions_and_room_again_once_one_has_ended(monkeypatch):
-    monkeypatch.setattr(web, "SESSIONS", 2)
+    monkeypatch.setattr(web, "MAX_SESSIONS", 2)
     about = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     async with listening(add) as site:
         first, second = await site.session(), await site.session()
@@ -436,7 +437,7 @@ async def test_there_are_only_so_many_sessions_and_room_again_once_one_has_ended
 
 
 async def test_a_session_that_nobody_uses_is_ended(monkeypatch):
-    monkeypatch.setattr(web, "IDLE", 3)
+    monkeypatch.setattr(sessions, "SESSION_IDLE_SECONDS", 3)
     async with listening(add) as site:
         with standing_still(monkeypatch) as time:
             known = await site.session()
@@ -483,7 +484,7 @@ async def test_an_id_that_is_in_use_in_a_session_is_refused():
 
 
 async def test_a_session_cannot_have_any_number_of_requests_run(monkeypatch):
-    monkeypatch.setattr(web, "Flights", partial(Flights, 3))
+    monkeypatch.setattr(web, "Admission", partial(Admission, max_requests_per_session=3))
     async with listening(wait, add) as site:
         known = await site.session()
         for number in range(3):

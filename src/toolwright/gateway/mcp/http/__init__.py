@@ -1,1 +1,1 @@
-"""Web: serving over HTTP, from the socket to the library, with every wait bounded."""
+"""A runtime served over HTTP: the ASGI app, and the server that runs it."""

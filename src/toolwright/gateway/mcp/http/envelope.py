@@ -1,4 +1,4 @@
-"""Envelope: whether all that stands around a call is as it should be. If not, the library says what is wrong."""
+"""The envelope of a call: whether headers and metadata are regular. If not, the MCP SDK answers what is wrong."""
 
 from __future__ import annotations
 
@@ -23,102 +23,92 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 from starlette.requests import Request
 
-from toolwright.gateway.mcp.messages.frames import is_brief
+from toolwright.gateway.mcp.direct_call import METHOD
+from toolwright.gateway.mcp.http.sessions import SESSION_ID_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from starlette.types import Scope
 
-_ROUTING = [each.encode() for each in (MCP_PROTOCOL_VERSION_HEADER, MCP_METHOD_HEADER, MCP_NAME_HEADER)]
-_VERSIONS = {each.encode() for each in MODERN_PROTOCOL_VERSIONS}
-_PLAIN = re.compile(r"[0-9A-Za-z_./-]+")
-_PARAM = MCP_PARAM_HEADER_PREFIX.lower().encode()
-_SESSION = b"mcp-session-id"
-_KEYS = {"jsonrpc", "id", "method", "params"}
-_CALL = "tools/call"
-_LONG = 4096
-"""Bytes of what a client says about itself that are remembered as good."""
+MAX_CACHED_METADATA_BYTES = 4096
+"""Bytes of a client's metadata whose validation is remembered: it sends the same with each request."""
+_VERSION = MCP_PROTOCOL_VERSION_HEADER.encode()
+_METHOD = MCP_METHOD_HEADER.encode()
+_NAME = MCP_NAME_HEADER.encode()
+_PARAM_PREFIX = MCP_PARAM_HEADER_PREFIX.lower().encode()
+_SESSION_ID = SESSION_ID_HEADER.encode()
+_MODERN_VERSIONS = {each.encode() for each in MODERN_PROTOCOL_VERSIONS}
+_CALL_METHOD = METHOD.encode()
+_MESSAGE_KEYS = {"jsonrpc", "id", "method", "params"}
+_PLAIN_TEXT = re.compile(r"[0-9A-Za-z_./-]+")
 
 
-def headers_of(scope: Scope) -> dict[bytes, bytes] | None:
-    """The headers of a request that can be answered in any way; None if one is there twice, or may mean more."""
+def regular_headers(scope: Scope) -> dict[bytes, bytes] | None:
+    """The headers of a JSON request that accepts any response; None if one is repeated or has parameters."""
     headers: dict[bytes, bytes] = dict(scope["headers"])
     if len(headers) != len(scope["headers"]) or headers.get(b"content-type") != b"application/json":
         return None
-    return headers if _takes_all(headers.get(b"accept", b"")) else None
+    return headers if _accepts_any_response(headers.get(b"accept", b"")) else None
 
 
 @lru_cache(maxsize=64)
-def _takes_all(accept: bytes) -> bool:
+def _accepts_any_response(accept: bytes) -> bool:
     return all(check_accept_headers(Request({"type": "http", "headers": [(b"accept", accept)]})))
 
 
-def modern_call(body: bytes, scope: Scope) -> dict[str, Any] | None:
-    """A call in the newer protocol, whose headers say what its body does."""
-    headers = headers_of(scope)
-    if headers is None or headers.get(b"mcp-method") != _CALL.encode() or _SESSION in headers:
-        return None
-    if b"\n" + _PARAM in b"\n".join(headers):
-        return None
-    message = _read(body)
-    if message is None or not _agree(message, headers):
-        return None
-    return message if _is_known(message["params"]["_meta"]) else None
+def is_regular_call(message: dict[str, Any], scope: Scope) -> bool:
+    """Whether a message is a call in the protocol without sessions whose headers agree with its body."""
+    headers = regular_headers(scope)
+    if headers is None or headers.get(_METHOD) != _CALL_METHOD or _SESSION_ID in headers:
+        return False
+    if b"\n" + _PARAM_PREFIX in b"\n".join(headers):
+        return False
+    return _is_call(message) and _headers_agree(message, headers) and _is_valid_metadata(message["params"]["_meta"])
 
 
-def _agree(message: dict[str, Any], headers: Mapping[bytes, bytes]) -> bool:
-    """Whether headers say what the message does: letter for letter, or in one of the ways that the library knows."""
+def _is_call(message: dict[str, Any]) -> bool:
+    if message.keys() != _MESSAGE_KEYS or message["jsonrpc"] != "2.0" or message["method"] != METHOD:
+        return False
+    return type(message["id"]) in (int, str)
+
+
+def _headers_agree(message: dict[str, Any], headers: Mapping[bytes, bytes]) -> bool:
+    """Whether the headers name the same version and tool as the body, verbatim or encoded as the SDK knows it."""
     params = message["params"]
     meta = params.get("_meta") if type(params) is dict else None
     if type(meta) is dict and CLIENT_CAPABILITIES_META_KEY in meta:
-        said = headers.get(_ROUTING[0]), headers.get(_ROUTING[2])
-        if said == (_letters(meta.get(PROTOCOL_VERSION_META_KEY)), _letters(params.get("name"))):
-            return said[0] in _VERSIONS
-    return isinstance(classify_inbound_request(message, headers=_routing(headers)), InboundModernRoute)
+        version = headers.get(_VERSION)
+        is_verbatim = version == _as_header(meta.get(PROTOCOL_VERSION_META_KEY))
+        if is_verbatim and headers.get(_NAME) == _as_header(params.get("name")):
+            return version in _MODERN_VERSIONS
+    routing = {name.decode(): headers[name].decode("latin-1") for name in (_VERSION, _METHOD, _NAME) if name in headers}
+    return isinstance(classify_inbound_request(message, headers=routing), InboundModernRoute)
 
 
-def _letters(text: Any) -> bytes:
-    """A text as a header says it, where that is plain; else what no header says."""
-    return text.encode() if type(text) is str and _PLAIN.fullmatch(text) else b"\0"
+def _as_header(text: Any) -> bytes:
+    """A text as it stands in a header without encoding; otherwise bytes that are in no header."""
+    return text.encode() if type(text) is str and _PLAIN_TEXT.fullmatch(text) else b"\0"
 
 
-def _read(body: bytes) -> dict[str, Any] | None:
-    """The request that came, if it is one."""
+def _is_valid_metadata(meta: dict[str, Any]) -> bool:
     try:
-        message = from_json(body, allow_inf_nan=False)
-    except ValueError:
-        return None
-    if type(message) is not dict or message.keys() != _KEYS or message["jsonrpc"] != "2.0":
-        return None
-    if type(message["id"]) not in (int, str) or message["method"] != _CALL or not is_brief(message):
-        return None
-    return message
-
-
-def _routing(headers: Mapping[bytes, bytes]) -> dict[str, str]:
-    return {name.decode(): headers[name].decode("latin-1") for name in _ROUTING if name in headers}
-
-
-def _is_known(meta: dict[str, Any]) -> bool:
-    """Whether what a client says about itself is well-formed; it says the same each time."""
-    try:
-        said = to_json(meta)
+        encoded = to_json(meta)
     except ValueError:
         return False
-    return len(said) <= _LONG and _is_sound(said)
+    return len(encoded) <= MAX_CACHED_METADATA_BYTES and _is_valid_encoded_metadata(encoded)
 
 
 @lru_cache(maxsize=256)
-def _is_sound(meta: bytes) -> bool:
-    told = from_json(meta)
+def _is_valid_encoded_metadata(encoded: bytes) -> bool:
+    meta = from_json(encoded)
     try:
-        validate_client_request(_CALL, told[PROTOCOL_VERSION_META_KEY], {"name": "any", "_meta": told})
+        validate_client_request(METHOD, meta[PROTOCOL_VERSION_META_KEY], {"name": "any", "_meta": meta})
     except ValidationError:
         return False
     return True
 
 
-def says_headers(schema: Any) -> bool:
-    """Whether a tool wants some of its arguments in headers too."""
+def has_header_parameters(schema: Any) -> bool:
+    """Whether a tool wants some of its arguments repeated in headers."""
     return X_MCP_HEADER_KEY.encode() in to_json(schema, fallback=str)

@@ -1,4 +1,4 @@
-"""Reply: what some work comes to, said over HTTP: in one body, or in a stream if that takes long."""
+"""The reply to one direct call over HTTP: a JSON body, or an event stream if the call takes long."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolwright.gateway.mcp.http.sessions import SESSION
+from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
+
+from toolwright.gateway.mcp.http.sessions import SESSION_ID_HEADER
+from toolwright.jsonrpc.codec import encode_error
 
 if TYPE_CHECKING:
+    from mcp_types import ErrorData, RequestId
     from starlette.types import Message, Receive, Send
 
     from toolwright.core.clock import Deadlines
 
-AT_ONCE = 0.05
-"""Seconds for which nobody looks whether the client is still there: most calls are over by then."""
-PING = 15.0
-"""Seconds after which something is sent, so that nobody between here and the client takes the connection for dead."""
-_JSON = [(b"content-type", b"application/json")]
-_STREAM = [
+UNWATCHED_SECONDS = 0.05
+"""For so long nothing watches whether the client is still connected: most calls are over by then."""
+PING_SECONDS = 15.0
+"""After so long a comment is sent, so that no proxy takes the connection for dead."""
+_JSON_HEADERS = [(b"content-type", b"application/json")]
+_STREAM_HEADERS = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
     (b"connection", b"keep-alive"),
@@ -26,92 +30,98 @@ _STREAM = [
 ]
 
 
-class Said(NamedTuple):
-    """An answer: one message, and the status that it has if that can still be chosen."""
+class EncodedMessage(NamedTuple):
+    """A JSON-RPC message, and the HTTP status that it has unless a stream has begun."""
 
     body: bytes
     status: int = 200
 
 
-class Reply:
-    """The answer to one request of the newer protocol; or of the older, in a session.
+def encoded_error(request_id: RequestId, error: ErrorData) -> EncodedMessage:
+    """An error response."""
+    return EncodedMessage(encode_error(request_id, error), ERROR_CODE_HTTP_STATUS.get(error.code, 200))
 
-    In a session a request runs on if its client leaves, and what takes more than a moment is a stream from then on.
+
+class Reply:
+    """The reply to a request of the protocol without sessions, or to a request in a session.
+
+    In a session a request runs on if its client disconnects, and its response is always an event stream.
     """
 
-    def __init__(self, receive: Receive, send: Send, moments: Deadlines, *, session: str | None = None) -> None:
-        self._receive, self._send, self._is_in_session = receive, send, session is not None
-        self._moments = moments
-        self._headers = [] if session is None else [(SESSION.encode(), session.encode("latin-1"))]
+    def __init__(self, receive: Receive, send: Send, deadlines: Deadlines, *, session_id: str | None = None) -> None:
+        self._receive = receive
+        self._send = send
+        self._deadlines = deadlines
+        self._is_in_session = session_id is not None
+        self._headers = [] if session_id is None else [(SESSION_ID_HEADER.encode(), session_id.encode("latin-1"))]
         self._task: asyncio.Task[Any] | None = None
-        self._beside: list[asyncio.Task[None]] = []
-        # Some clients of the older protocol do not bear a plain body while they are leaving.
-        self._is_in_events = session is not None
-        self._has_begun = False
-        self._instead: Said | None = None
+        self._watchers: list[asyncio.Task[None]] = []
+        # Some clients of the protocol with a handshake do not accept a JSON body while they are closing.
+        self._is_stream = session_id is not None
+        self._has_started = False
+        self._end_message: EncodedMessage | None = None
 
-    async def of(self, work: Coroutine[Any, Any, Said | None]) -> bool:
-        """Say what the work says, and whether it said anything; it is cancelled if it is to end before."""
+    async def send_result_of(self, call: Coroutine[Any, Any, EncodedMessage | None]) -> bool:
+        """Run the call and send the message that it returns. False if it returns none, so that nothing was sent."""
         self._task = task = asyncio.current_task()
         assert task is not None
-        timer = self._moments.start(AT_ONCE, self._look_after)
+        deadline = self._deadlines.start(UNWATCHED_SECONDS, self._start_watching)
         try:
-            said = await work
+            message = await call
         except asyncio.CancelledError:
-            if self._instead is None or task.cancelling() > 1:
-                raise  # it is the server that ends
-            said = self._instead
+            if self._end_message is None or task.cancelling() > 1:
+                raise  # not cancelled by `end`
+            message = self._end_message
         finally:
             self._task = None
-            if self._instead is not None:
+            if self._end_message is not None:
                 task.uncancel()
-            timer.cancel()
-            if self._beside:
-                await self._left_alone()
-        if said is not None:
-            await self._say(said)
-        return said is not None
+            deadline.cancel()
+            if self._watchers:
+                await self._stop_watching()
+        if message is not None:
+            await self._send_message(message)
+        return message is not None
 
-    def end(self, instead: Said) -> None:
-        """End the work, and say this instead."""
-        if self._task is not None and self._instead is None:
-            self._instead = instead
+    def end(self, message: EncodedMessage) -> None:
+        """Cancel the call, and send this message instead of its result."""
+        if self._task is not None and self._end_message is None:
+            self._end_message = message
             self._task.cancel()
 
-    async def more(self, message: Message) -> None:
-        """Send what somebody else has to say to the same request, who does not know that a stream has begun."""
-        if not (self._has_begun and message["type"] == "http.response.start"):
+    async def send_more(self, message: Message) -> None:
+        """The `send` for another app that answers the same request and does not know that a stream has begun."""
+        if not (self._has_started and message["type"] == "http.response.start"):
             await self._send(message)
 
-    async def _say(self, said: Said) -> None:
-        body = b"event: message\r\ndata: %b\r\n\r\n" % said.body if self._is_in_events else said.body
-        if not self._has_begun:
-            kind = _STREAM if self._is_in_events else _JSON
+    async def _send_message(self, message: EncodedMessage) -> None:
+        body = b"event: message\r\ndata: %b\r\n\r\n" % message.body if self._is_stream else message.body
+        if not self._has_started:
+            kind = _STREAM_HEADERS if self._is_stream else _JSON_HEADERS
             headers = [(b"content-length", b"%d" % len(body)), *kind, *self._headers]
-            await self._send({"type": "http.response.start", "status": said.status, "headers": headers})
+            await self._send({"type": "http.response.start", "status": message.status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
-    # While it takes long
+    def _start_watching(self) -> None:
+        watching = [self._ping()] if self._is_in_session else [self._ping(), self._watch_client()]
+        self._watchers = [asyncio.create_task(each, name="mcp: reply") for each in watching]
 
-    def _look_after(self) -> None:
-        watching = [self._ping()] if self._is_in_session else [self._ping(), self._watch()]
-        self._beside = [asyncio.create_task(each, name="mcp: reply") for each in watching]
-
-    async def _left_alone(self) -> None:
-        for task in self._beside:
+    async def _stop_watching(self) -> None:
+        for task in self._watchers:
             task.cancel()
-        await asyncio.gather(*self._beside, return_exceptions=True)
+        await asyncio.gather(*self._watchers, return_exceptions=True)
 
-    async def _watch(self) -> None:
+    async def _watch_client(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self.end(Said(b""))  # which nobody hears
+        self.end(EncodedMessage(b""))  # which is not sent: the client has disconnected
 
     async def _ping(self) -> None:
         if not self._is_in_session:
-            await asyncio.sleep(PING - AT_ONCE)
-        await self._send({"type": "http.response.start", "status": 200, "headers": [*_STREAM, *self._headers]})
-        self._has_begun = self._is_in_events = True
+            await asyncio.sleep(PING_SECONDS - UNWATCHED_SECONDS)
+        await self._send({"type": "http.response.start", "status": 200, "headers": [*_STREAM_HEADERS, *self._headers]})
+        self._has_started = True
+        self._is_stream = True
         while True:
             await self._send({"type": "http.response.body", "body": b": ping\r\n\r\n", "more_body": True})
-            await asyncio.sleep(PING)
+            await asyncio.sleep(PING_SECONDS)
