@@ -5,11 +5,11 @@ python mcp_front.py stdio|http URL|COMMAND...    over HTTP it prints its port, a
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import Any
 
 from toolwright import Runtime, gateway, mcp
+from toolwright.cli.run import fastest_loop, run
 
 
 def runtime(target: str, *arguments: str) -> Runtime:
@@ -33,4 +33,4 @@ async def over_http(app: Any) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1], runtime(*sys.argv[2:])))
+    run(serve(sys.argv[1], runtime(*sys.argv[2:])), fastest_loop() if sys.argv[1] == "http" else None)

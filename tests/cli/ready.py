@@ -34,7 +34,7 @@ os._exit(int(other.recv(100) or 1))
 """
 Order = dict[str, Any]
 SERVING = (
-    *(f"toolwright.gateway.mcp.{name}" for name in ("stdio.serve", "web.app", "web.port")),
+    *(f"toolwright.gateway.mcp.{name}" for name in ("stdio.serve", "http.app", "http.server")),
     *("mcp.server.auth.provider", "uvicorn.lifespan.off", "uvicorn.loops.asyncio", "sse_starlette"),
 )
 """What servers need besides, which takes a second."""

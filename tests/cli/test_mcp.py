@@ -9,8 +9,11 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from asyncio.subprocess import PIPE
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
@@ -20,6 +23,7 @@ from tests.gateway.mcp.lines_peer import SOON, call, line, message
 from tests.gateway.mcp.processes import INSIDE, PATIENCE, on_a_port, piped
 from tests.gateway.mcp.talking import ERAS
 from tests.gateway.mcp.web_peer import calling, request
+from tests.needs import needs
 from toolwright.cli.mcp import NO_STORE
 from toolwright.cli.place import Place
 
@@ -216,6 +220,54 @@ async def test_the_sample_workspace_can_be_worked_on(toolwright, tmp_path):
     assert "to the customers" in (tmp_path / "workspace/notes/plan.md").read_text()
 
 
+SEVERAL = """
+import asyncio
+from toolwright import tool
+
+@tool(effects={"read"})
+async def loop() -> str:
+    '''The kind of event loop that this runs on.'''
+    return type(asyncio.get_running_loop()).__module__
+"""
+SERVED = """
+workspace: workspace
+builtin:
+  files: true
+  shell: {network: false}
+mcp_servers:
+  time: {command: %s, args: [-m, mcp_server_time], effects: {"*": [read]}}
+policy:
+  - {effects: [read, write, execute, network], decision: allow}
+"""
+
+
+@needs("bubblewrap")
+async def test_commands_files_and_other_servers_work_on_the_event_loop_that_it_serves_on(toolwright, tmp_path):
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "served.yaml").write_text(SERVED % sys.executable)
+    (tmp_path / "several.py").write_text(SEVERAL)
+    convert = {"time": "12:00", "source_timezone": "UTC", "target_timezone": "Asia/Tokyo"}
+    options = ["--config", str(tmp_path / "served.yaml"), "--tools", str(tmp_path / "several.py")]
+    with on_a_port(toolwright, *options) as (site, _):
+
+        async def text(tool: str, **arguments: Any) -> str:
+            answer = await site.ask(calling(tool, **arguments))
+            return str(answer.json["result"]["content"][0]["text"])
+
+        kind = await text("loop")
+        written = await text("write", file_path="a.txt", content="from a file")
+        shown = await text("bash", command="cat a.txt; echo; sleep 0.1; echo done", description="Show a file")
+        late = await text("bash", command="sleep 60", description="Sleep", timeout=200)
+        times = await asyncio.gather(*(text("time__convert_time", **convert) for _ in range(5)))
+
+    assert kind == ("uvloop" if find_spec("uvloop") else "asyncio.unix_events")
+    assert "a.txt" in written
+    assert "from a file" in shown
+    assert "done" in shown
+    assert "200" in late or "timed out" in late.lower()
+    assert all("+9.0h" in each for each in times)
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -231,8 +283,8 @@ async def test_the_sample_workspace_can_be_worked_on(toolwright, tmp_path):
         (["--http", "--host", "203.0.113.7", "--token-env", "HOME"], "is no address of this machine"),
         (["--http", "--host", "no such host", "--token-env", "HOME"], "is no address of this machine"),
         (["--allow-host", "a", "--port", "1"], "--port, --allow-host mean something with --http only."),
-        (["--http", "--port", "0", "--allow-host", "https://a"], "hosts has 'https://a', which is none."),
-        (["--http", "--port", "0", "--allow-origin", "a b"], "origins has 'a b', which is none."),
+        (["--http", "--port", "0", "--allow-host", "https://a"], "hosts has 'https://a', which is malformed."),
+        (["--http", "--port", "0", "--allow-origin", "a b"], "origins has 'a b', which is malformed."),
         (["--toolset", "no_such"], "There is no toolset 'no_such'"),
         (["--toolset", "no_such"], "or give a glob of tools' names, as in 'git__*'"),
         (["--toolset", "no_such*"], "No tool matches 'no_such*'. Fix: there is add, state, wait, block, run, delete."),

@@ -10,11 +10,10 @@ import pytest
 
 from toolwright import Runtime, gateway
 from toolwright.gateway.mcp import calls, news, outputs, progress, request_limits, runtime_server, shown
+from toolwright.gateway.mcp.http import authentication, sessions
 from toolwright.gateway.mcp.options import Options
 from toolwright.gateway.mcp.stdio import limits as stdio_limits
 from toolwright.gateway.mcp.tasks import listening, promises, runs, task, tasks
-from toolwright.gateway.mcp.web import admission, token
-from toolwright.gateway.mcp.web import app as web
 from toolwright.jsonrpc.limits import BYTES_PER_VALUE, FROM_CLIENT
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "mcp-server.md").read_text(encoding="utf-8")
@@ -83,7 +82,7 @@ def test_the_statuses_of_a_task_are_those_of_the_code():
         ("bytes of an output", [outputs.LARGEST >> 20]),
         ("requests of a connection", [request_limits.MAX_IN_FLIGHT_REQUESTS, request_limits.MAX_IN_FLIGHT_BYTES >> 20]),
         ("bytes of one user's requests", [request_limits.MAX_IN_FLIGHT_BYTES >> 20]),
-        ("sessions", [web.SESSIONS, admission.SESSIONS_OF_USER, web.IDLE / 60]),
+        ("sessions", [sessions.MAX_SESSIONS, sessions.MAX_SESSIONS_PER_USER, sessions.SESSION_IDLE_SECONDS / 60]),
         ("streams", [runtime_server.MOST_LISTENERS, listening.MOST_OF_USER, listening.MOST_IDS]),
         ("tasks that run", [runs.MOST, runs.MOST_OF_USER]),
         ("tasks that are remembered", [promises.MOST, promises.MOST_OF_USER, promises.BYTES >> 20]),
@@ -93,7 +92,7 @@ def test_the_statuses_of_a_task_are_those_of_the_code():
         ("characters of a message", [shown.LONGEST]),
         ("characters of one argument", [shown.VALUE, shown.VALUES, shown.SIZES]),
         ("seconds in which a client", [stdio_limits.WRITE_TIMEOUT_SECONDS]),
-        ("seconds in which an async", [token.PATIENCE]),
+        ("seconds in which an async", [authentication.TOKEN_CHECK_SECONDS]),
     ],
 )
 def test_the_limits_are_those_of_the_code(start, numbers):

@@ -21,7 +21,7 @@ from toolwright.cli.opening import refusals
 from toolwright.cli.options import Given, with_tools_and_store
 from toolwright.cli.outcome import named
 from toolwright.cli.place import HOST, PATH, PORT, Place
-from toolwright.cli.run import run
+from toolwright.cli.run import fastest_loop, run
 from toolwright.cli.screen import is_person, one_line
 from toolwright.cli.whole import whole
 from toolwright.core.errors import Unavailable
@@ -70,7 +70,7 @@ def command(
         runtime = given.remembering()
         how = {**options, "on_wait": partial(_tell_of, given, runtime)}
         if over_http:
-            run(_over_http(runtime, place, token, how))
+            run(_over_http(runtime, place, token, how), fastest_loop())
         else:
             run(_over_stdio(given, runtime, options, how))
 
@@ -87,8 +87,8 @@ async def _over_stdio(given: Given, runtime: Runtime, options: dict[str, Any], h
 
 
 async def _over_http(runtime: Runtime, place: Place, token: str | None, how: dict[str, Any]) -> None:
-    from toolwright.gateway.mcp.web.app import app
-    from toolwright.gateway.mcp.web.port import listen
+    from toolwright.gateway.mcp.http.app import app
+    from toolwright.gateway.mcp.http.server import listen
 
     sockets = place.bound()
     port = sockets[0].getsockname()[1]

@@ -68,7 +68,7 @@ class Place:
 
     def bound(self) -> list[socket.socket]:
         """Its sockets."""
-        from toolwright.gateway.mcp.web.port import bound
+        from toolwright.gateway.mcp.http.server import bound
 
         try:
             return bound(self.host, self.port)

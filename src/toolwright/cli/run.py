@@ -6,18 +6,19 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from toolwright.cli.exits import INTERRUPTED, complain
 
 T = TypeVar("T")
+LoopFactory: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
+def run(work: Coroutine[Any, Any, T], loop_factory: LoopFactory | None = None) -> T:
     """What the coroutine gives. Ctrl-C cancels it, says so, and ends the process whatever else still runs in it."""
-    runner = asyncio.Runner()
+    runner = asyncio.Runner(loop_factory=loop_factory)
     try:
         result = runner.run(work)
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -31,6 +32,15 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         raise
     runner.close()
     return result
+
+
+def fastest_loop() -> LoopFactory | None:
+    """uvloop's event loop, if it is installed; otherwise asyncio's own."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return None
+    return uvloop.new_event_loop
 
 
 def _held_up() -> bool:

@@ -69,7 +69,7 @@ def within(seconds: float = SOON) -> AbstractAsyncContextManager[Any]:
 @asynccontextmanager
 async def over_http(runtime: Runtime, **options: Any) -> AsyncIterator[str]:
     """A runtime on a port of this machine; its address."""
-    from toolwright.gateway.mcp.web.port import bound, listen
+    from toolwright.gateway.mcp.http.server import bound, listen
 
     sockets, began = bound("127.0.0.1", 0), asyncio.Event()
     port = sockets[0].getsockname()[1]

@@ -12,9 +12,9 @@ from tests.gateway.mcp.processes import toolwright as toolwright
 from tests.gateway.mcp.web_peer import LEGACY, Connection, Site, calling, listening, modern, request
 from tests.leftovers import left_of
 from toolwright import Pending, Runtime, ToolError, tool
-from toolwright.gateway.mcp.web.patience import Limits
+from toolwright.gateway.mcp.http.connection import ConnectionLimits
 
-PROMPT = Limits(stopping=0.02)
+PROMPT = ConnectionLimits(stop_timeout=0.02)
 TOKEN = {"progressToken": "p"}
 """Whoever wants to hear of progress goes the long way, through the library."""
 

@@ -19,8 +19,7 @@ from tests.gateway.mcp.lines_peer import META, SOON, call, connected, line, mess
 from tests.gateway.mcp.processes import ROOT
 from tests.gateway.mcp.web_peer import LEGACY, MODERN, Connection, Header, Site, calling, listening, modern, request
 from toolwright import Runtime, tool
-from toolwright.gateway.mcp.web.admission import Admission
-from toolwright.gateway.mcp.web.flights import Flights
+from toolwright.gateway.mcp.http.admission import Admission
 from toolwright.jsonrpc.limits import FROM_CLIENT
 
 CAN = {
@@ -243,7 +242,7 @@ async def test_both_protocols_read_json_alike(body):
 
 @pytest.mark.parametrize("is_older", [True, False])
 async def test_requests_of_one_user_that_run_have_so_many_bytes(monkeypatch, is_older):
-    monkeypatch.setattr("toolwright.gateway.mcp.web.app.Admission", partial(Admission, room=100_000))
+    monkeypatch.setattr("toolwright.gateway.mcp.http.app.Admission", partial(Admission, max_bytes=100_000))
     async with served(hold, echo) as site:
         headers = await site.session(of("ann")) if is_older else ()
 
@@ -276,7 +275,7 @@ async def test_requests_of_one_user_that_run_have_so_many_bytes(monkeypatch, is_
 
 
 async def test_requests_of_one_user_that_run_leave_room_for_others(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.web.app.Admission", partial(Admission, at_once=2))
+    monkeypatch.setattr("toolwright.gateway.mcp.http.app.Admission", partial(Admission, max_requests=2))
     async with served(hold, echo) as site:
         running = [await begun(site, calling("hold", of("ann"), id=id)) for id in (1, 2)]
 
@@ -297,7 +296,7 @@ async def test_requests_of_one_user_that_run_leave_room_for_others(monkeypatch):
 
 
 async def test_a_body_that_has_begun_to_come_makes_room_for_those_of_others(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.web.app.Admission", partial(Admission, room=100_000))
+    monkeypatch.setattr("toolwright.gateway.mcp.http.app.Admission", partial(Admission, max_bytes=100_000))
     long = calling("echo", x="x" * 70_000)
     async with listening(echo) as site:
         slow = await begun(site, long[:-1])
@@ -317,7 +316,7 @@ async def test_a_body_that_has_begun_to_come_makes_room_for_those_of_others(monk
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_a_body_where_none_is_needed_takes_no_more_room_than_others(monkeypatch, method):
-    monkeypatch.setattr("toolwright.gateway.mcp.web.app.Admission", partial(Admission, room=100_000))
+    monkeypatch.setattr("toolwright.gateway.mcp.http.app.Admission", partial(Admission, max_bytes=100_000))
     needless = request(b"x" * 70_000, method=method)
     async with listening(echo) as site:
         first = await begun(site, needless[:-1])
@@ -354,7 +353,7 @@ async def test_over_a_pipe_requests_that_run_have_so_many_bytes_and_others_wait_
 
 
 async def test_requests_of_the_newer_protocol_are_of_no_session(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.web.app.Flights", partial(Flights, 2))
+    monkeypatch.setattr("toolwright.gateway.mcp.http.app.Admission", partial(Admission, max_requests_per_session=2))
     async with served(hold, echo) as site:
         bobs = await site.session(of("bob"))
         [session] = [each for each in bobs if each[0] == "Mcp-Session-Id"]
@@ -413,7 +412,7 @@ async def test_what_waits_has_so_many_bytes_and_is_kept_once(monkeypatch):
 
 
 async def test_one_user_has_so_many_sessions(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.web.admission.SESSIONS_OF_USER", 2)
+    monkeypatch.setattr("toolwright.gateway.mcp.http.sessions.MAX_SESSIONS_PER_USER", 2)
     hello = message("initialize", 0, protocolVersion=LEGACY, capabilities={}, clientInfo={"name": "a", "version": "1"})
     async with served(echo) as site:
         anns = [await site.ask(request(hello, of("ann"))) for _ in range(3)]
@@ -486,7 +485,7 @@ async def test_no_more_tasks_are_begun_than_can_be_remembered(monkeypatch):
 
 
 async def test_a_token_that_nobody_can_check_in_time_is_refused(monkeypatch, caplog):
-    monkeypatch.setattr("toolwright.gateway.mcp.web.token.PATIENCE", 0.05)
+    monkeypatch.setattr("toolwright.gateway.mcp.http.authentication.TOKEN_CHECK_SECONDS", 0.05)
 
     async def ask(shown: str) -> str:
         await asyncio.sleep(60)

@@ -18,9 +18,9 @@ from tests.gateway.mcp.talking import OLD, visiting, within
 from tests.gateway.mcp.web_peer import LEGACY, MODERN, calling, listening, modern, request
 from toolwright import Context, Done, Image, Pending, Provider, Runtime, Tool, ToolError, tool
 from toolwright.gateway.mcp.direct_call import DirectCalls
+from toolwright.gateway.mcp.http import app as web
+from toolwright.gateway.mcp.http import reply, sessions
 from toolwright.gateway.mcp.runtime_server import RuntimeServer
-from toolwright.gateway.mcp.web import app as web
-from toolwright.gateway.mcp.web import reply
 
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 FORM = {"elicitation": {"form": {}}}
@@ -173,8 +173,13 @@ async def both(monkeypatch):
 
 
 def known(body: bytes) -> bytes:
-    """The same without what differs from call to call."""
-    return _VARIES.sub(b"ID", body)
+    """The same without what differs from call to call, and with all characters beyond ASCII escaped."""
+    return _VARIES.sub(b"ID", b"\n".join(escaped(each) for each in body.split(b"\n")))
+
+
+def escaped(line: bytes) -> bytes:
+    start, brace, rest = line.partition(b"{")
+    return start + json.dumps(json.loads(brace + rest)).encode() if brace else line
 
 
 _VARIES = re.compile(
@@ -344,7 +349,7 @@ async def test_a_client_that_leaves_ends_its_call(after):
 
 
 async def test_what_takes_long_becomes_a_stream_as_that_of_the_library(monkeypatch):
-    monkeypatch.setattr(reply, "PING", 1)
+    monkeypatch.setattr(reply, "PING_SECONDS", 1)
     monkeypatch.setattr(library, "_SSE_PING_INTERVAL", 1)
     async with both(monkeypatch) as ask:
         asking = asyncio.create_task(ask(calling("wait", name="é", seconds=3.5)))
@@ -362,7 +367,7 @@ async def test_what_takes_long_becomes_a_stream_as_that_of_the_library(monkeypat
 
 
 async def test_a_client_that_leaves_a_stream_ends_its_call(monkeypatch):
-    monkeypatch.setattr(reply, "PING", 0.1)
+    monkeypatch.setattr(reply, "PING_SECONDS", 0.1)
     async with listening(wait) as site:
         connection = await site.connect()
         await connection.send(calling("wait", name="streamed"))
@@ -472,7 +477,7 @@ async def test_a_session_that_ends_takes_its_calls_with_it():
 
 
 async def test_a_session_that_is_called_is_not_idle(monkeypatch):
-    monkeypatch.setattr(web, "IDLE", 3)
+    monkeypatch.setattr(sessions, "SESSION_IDLE_SECONDS", 3)
     async with listening(add, wait) as site:
         with standing_still(monkeypatch) as time:
             known_by = await site.session()

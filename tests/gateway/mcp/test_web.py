@@ -20,10 +20,11 @@ from tests.gateway.mcp.standing import Standing, standing_still
 from tests.gateway.mcp.talking import ERAS
 from tests.gateway.mcp.web_peer import LEGACY, MODERN, Site, calling, listening, modern, on_port, request
 from toolwright import Context, DefinitionError, Runtime, gateway, tool
-from toolwright.gateway.mcp.web import app as web
-from toolwright.gateway.mcp.web.flights import Flights
-from toolwright.gateway.mcp.web.patience import Limits, Patient
-from toolwright.gateway.mcp.web.port import bound
+from toolwright.gateway.mcp.http import app as web
+from toolwright.gateway.mcp.http import sessions
+from toolwright.gateway.mcp.http.admission import Admission
+from toolwright.gateway.mcp.http.connection import ClientConnection, ConnectionLimits
+from toolwright.gateway.mcp.http.server import bound
 
 
 @tool
@@ -308,7 +309,7 @@ async def test_a_body_that_is_nonsense_where_none_is_read_is_no_error_of_ours(ha
         ended = await connection.ends()
         await connection.close()
 
-    assert answer.status == (401 if has_answer else 400)
+    assert answer.status == 401
     assert ended
     assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
@@ -321,13 +322,15 @@ async def test_other_paths_and_methods_are_told_apart():
         }
         methods = {
             method: await site.ask(request(b"", method=method, path="/tools/mcp"))
-            for method in ("PUT", "PATCH", "OPTIONS", "TRACE", "NONSENSE")
+            for method in ("PUT", "PATCH", "OPTIONS", "TRACE")
         }
+        nonsense = await site.ask(request(b"", method="NONSENSE", path="/tools/mcp"))
 
     assert statuses == dict.fromkeys(
         ("/", "/mcp", "/tools/mcp/x", "/tools/../mcp", "//tools/mcp"), 404
     ) | dict.fromkeys(("/tools/mcp/", "/tools/mcp?x=1"), 400)
     assert {each.status for each in methods.values()} == {405}
+    assert nonsense.status == 400
     assert methods["PUT"].headers["allow"] == "GET, POST, DELETE"
 
 
@@ -360,7 +363,7 @@ async def test_what_is_no_message_is_refused_without_a_word_about_this_machine(e
 
 
 async def test_what_is_too_large_is_refused_however_it_comes():
-    async with listening(add, limits=Limits(linger=60, stopping=0.2)) as site:
+    async with listening(add, limits=ConnectionLimits(linger_timeout=60, stop_timeout=0.2)) as site:
         large = await site.ask(request(b"x" * (4 << 20) + b"x"))
         claimed = await site.ask(request(b"", ("Content-Length", str(10**15))))
         chunks = request(b"", ("Transfer-Encoding", "chunked")).replace(b"Content-Length: 0\r\n", b"")
@@ -420,7 +423,7 @@ async def test_unknown_and_ended_sessions_are_not_found():
 
 
 async def test_there_are_only_so_many_sessions_and_room_again_once_one_has_ended(monkeypatch):
-    monkeypatch.setattr(web, "SESSIONS", 2)
+    monkeypatch.setattr(web, "MAX_SESSIONS", 2)
     about = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     async with listening(add) as site:
         first, second = await site.session(), await site.session()
@@ -434,7 +437,7 @@ async def test_there_are_only_so_many_sessions_and_room_again_once_one_has_ended
 
 
 async def test_a_session_that_nobody_uses_is_ended(monkeypatch):
-    monkeypatch.setattr(web, "IDLE", 3)
+    monkeypatch.setattr(sessions, "SESSION_IDLE_SECONDS", 3)
     async with listening(add) as site:
         with standing_still(monkeypatch) as time:
             known = await site.session()
@@ -481,7 +484,7 @@ async def test_an_id_that_is_in_use_in_a_session_is_refused():
 
 
 async def test_a_session_cannot_have_any_number_of_requests_run(monkeypatch):
-    monkeypatch.setattr(web, "Flights", partial(Flights, 3))
+    monkeypatch.setattr(web, "Admission", partial(Admission, max_requests_per_session=3))
     async with listening(wait, add) as site:
         known = await site.session()
         for number in range(3):
@@ -497,7 +500,7 @@ async def test_a_session_cannot_have_any_number_of_requests_run(monkeypatch):
         assert (await site.ask(calling("add", a=1, b=1))).status == 200
 
 
-PROMPT = Limits(head=2, body=3, linger=2, keep_alive=2, stopping=0.2)
+PROMPT = ConnectionLimits(head_timeout=2, body_timeout=3, linger_timeout=2, keep_alive_timeout=2, stop_timeout=0.2)
 
 
 async def dribble(site: Site, data: bytes, time: Standing) -> bool:
@@ -541,13 +544,13 @@ async def test_clients_that_take_their_time_are_not_waited_for(monkeypatch):
 
 
 async def test_a_client_that_does_not_read_its_answer_is_given_up(monkeypatch):
-    given_up, end = threading.Event(), Patient._end
+    given_up, end = threading.Event(), ClientConnection.abort
 
-    def ending(self: Patient) -> None:
+    def ending(self: ClientConnection) -> None:
         end(self)
         given_up.set()
 
-    monkeypatch.setattr(Patient, "_end", ending)
+    monkeypatch.setattr(ClientConnection, "abort", ending)
 
     @tool
     async def much() -> str:
@@ -565,7 +568,7 @@ async def test_a_client_that_does_not_read_its_answer_is_given_up(monkeypatch):
                     got += len(data)
         return got
 
-    limits = Limits(unread=0.3, stopping=0.2)
+    limits = ConnectionLimits(write_timeout=0.3, stop_timeout=0.2)
     async with listening(Runtime(much, defaults={"max_output": 2 * MUCH}), limits=limits) as site:
         assert 0 < await asyncio.to_thread(asked, site.port) < MUCH
 
@@ -574,7 +577,7 @@ MUCH = 20_000_000
 
 
 async def test_when_all_connections_are_taken_the_longest_idle_one_makes_room():
-    limits = Limits(connections=3, stopping=0.2)
+    limits = ConnectionLimits(max_connections=3, stop_timeout=0.2)
     async with listening(add, wait, limits=limits) as site:
         busy = await site.connect()
         await busy.send(calling("wait"))
@@ -589,7 +592,7 @@ async def test_when_all_connections_are_taken_the_longest_idle_one_makes_room():
 
 
 async def test_when_all_connections_wait_for_answers_no_more_are_taken():
-    async with listening(wait, limits=Limits(connections=2, stopping=0.2)) as site:
+    async with listening(wait, limits=ConnectionLimits(max_connections=2, stop_timeout=0.2)) as site:
         busy = [await site.connect() for _ in range(2)]
         for each in busy:
             await each.send(calling("wait"))

@@ -11,8 +11,8 @@ from typing import Any
 
 from tests.gateway.mcp.lines_peer import META, SOON, call, message
 from toolwright import Runtime, gateway
-from toolwright.gateway.mcp.web.patience import Limits
-from toolwright.gateway.mcp.web.port import bound, listen
+from toolwright.gateway.mcp.http.connection import ConnectionLimits
+from toolwright.gateway.mcp.http.server import bound, listen
 
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
@@ -160,7 +160,7 @@ class Site:
 
 
 @asynccontextmanager
-async def listening(*tools: Any, limits: Limits | None = None, **options: Any) -> AsyncIterator[Site]:
+async def listening(*tools: Any, limits: ConnectionLimits | None = None, **options: Any) -> AsyncIterator[Site]:
     """A runtime with these tools, served on a free port."""
     runtime = tools[0] if tools and isinstance(tools[0], Runtime) else Runtime(*tools)
     async with on_port(gateway.mcp.app(runtime, **options), limits) as site:
@@ -168,10 +168,10 @@ async def listening(*tools: Any, limits: Limits | None = None, **options: Any) -
 
 
 @asynccontextmanager
-async def on_port(app: Any, limits: Limits | None = None) -> AsyncIterator[Site]:
+async def on_port(app: Any, limits: ConnectionLimits | None = None) -> AsyncIterator[Site]:
     """An app on a free port."""
     sockets, ready = bound("127.0.0.1", 0), asyncio.Event()
-    limits = limits or Limits(stopping=0.2)
+    limits = limits or ConnectionLimits(stop_timeout=0.2)
     task = asyncio.create_task(listen(app, sockets, ready=ready.set, limits=limits))
     waiting = asyncio.create_task(ready.wait())
     await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)

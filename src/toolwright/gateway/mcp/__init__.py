@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 from toolwright.core.errors import DefinitionError
 
 if TYPE_CHECKING:
+    from toolwright.gateway.mcp.http.app import app as app
+    from toolwright.gateway.mcp.http.server import bound as bound
+    from toolwright.gateway.mcp.http.server import listen as listen
     from toolwright.gateway.mcp.runtime_server import server as server
     from toolwright.gateway.mcp.stdio.serve import serve as serve
-    from toolwright.gateway.mcp.web.app import app as app
-    from toolwright.gateway.mcp.web.port import bound as bound
-    from toolwright.gateway.mcp.web.port import listen as listen
 
 __all__ = ["app", "bound", "listen", "serve", "server"]
 
 _HOMES = {
-    "app": "web.app",
-    "bound": "web.port",
-    "listen": "web.port",
+    "app": "http.app",
+    "bound": "http.server",
+    "listen": "http.server",
     "serve": "stdio.serve",
     "server": "runtime_server",
 }

@@ -1,4 +1,4 @@
-"""Token: whom a request is for, as its bearer token says; requests without a good one are refused."""
+"""Authentication: the user of a request by its bearer token. Requests without a valid token are refused."""
 
 from __future__ import annotations
 
@@ -20,70 +20,72 @@ if TYPE_CHECKING:
 
 User: TypeAlias = str | None
 Token: TypeAlias = str | Callable[[str], User | Awaitable[User]]
-"""The token itself; or a function from the token that was shown to the user whom it stands for, None for nobody."""
+"""The token itself; or a function from a presented token to its user, or to None if the token is not valid."""
 
-PATIENCE = 5.0
-"""Seconds in which a token has to be checked."""
+TOKEN_CHECK_SECONDS = 5.0
+"""Time for the function to check a token."""
 log = logging.getLogger("toolwright")
 _REFUSED = {"error": "A valid bearer token is needed."}
 
 
-class Guarded:
-    """Lets requests with a good token through to an app, and says in their scope for whom they are."""
+class BearerAuthentication:
+    """Lets requests with a valid token through to an app, with their user in the scope."""
 
     def __init__(self, app: ASGIApp, token: Token) -> None:
         if isinstance(token, str) and not (token.isascii() and token.isprintable() and token.strip() == token != ""):
-            told = "The token is empty, or no text that a header could hold."
-            raise DefinitionError(told, fix="give some letters and digits.")
-        self._app, self._token, self._seldom = app, token, Seldom()
+            problem = "The token is empty, or has characters that a header cannot hold."
+            raise DefinitionError(problem, fix="give some letters and digits.")
+        self._app = app
+        self._token = token
+        self._warnings = Seldom()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or refuse it: 401 says no more than that, 503 that nobody could be asked."""
-        presented = _presented(scope)
+        """Serve a request, or refuse it: 401 without a reason, 503 if the token could not be checked."""
+        presented = _presented_token(scope)
         try:
-            good, user = await self._judged(presented) if presented else (False, None)
+            is_valid, user = await self._check(presented) if presented else (False, None)
         except Exception:
             log.exception("A token could not be checked")
             await JSONResponse({"error": "Tokens cannot be checked now."}, 503)(scope, receive, send)
             return
-        if not good:
-            self._seldom.warn("401", "A request without a good token was refused (401).")
+        if not is_valid:
+            self._warnings.warn("401", "A request without a good token was refused (401).")
             await JSONResponse(_REFUSED, 401, headers={"WWW-Authenticate": "Bearer"})(scope, receive, send)
             return
-        await self._app(scope if user is None else _known(scope, user), receive, send)
+        await self._app(scope if user is None else _with_user(scope, user), receive, send)
 
-    async def _judged(self, presented: str) -> tuple[bool, User]:
-        """Whether it is good, and for whom: the one token is nobody's in particular."""
+    async def _check(self, presented: str) -> tuple[bool, User]:
+        """Whether the token is valid, and its user. A token that was given as text belongs to no user."""
         if isinstance(self._token, str):
-            # Digests, so that not even their length takes a different time.
+            # Digests, so that not even the length of the token can be measured.
             return compare_digest(*(sha256(each.encode()).digest() for each in (presented, self._token))), None
         found = self._token(presented)
-        user: Any = await asyncio.wait_for(found, PATIENCE) if isawaitable(found) else found
+        user: Any = await asyncio.wait_for(found, TOKEN_CHECK_SECONDS) if isawaitable(found) else found
         if user is not None and not isinstance(user, str):
             kind = type(user).__name__
             raise TypeError(f"The function `token` gave a {kind}, and neither a user's name nor None.")
         if user is not None and ("\0" in user or not user.isascii()):
-            _check(user)
+            _check_user(user)
         return bool(user), user
 
 
-def _check(user: str) -> None:
-    """No store can hold every text; what goes wrong there would look like a fault of the call."""
+def _check_user(user: str) -> None:
+    """Stores cannot hold every text. What fails there would look like a failure of the call."""
     if "\0" in user or any("\ud800" <= each <= "\udfff" for each in user):
         raise ValueError("The function `token` gave a name that no store can hold: it has a NUL or a lone surrogate.")
 
 
-def _presented(scope: Scope) -> str | None:
+def _presented_token(scope: Scope) -> str | None:
     given = [value for name, value in scope["headers"] if name == b"authorization"]
     kind, _, token = given[0].decode("latin-1").partition(" ") if len(given) == 1 else ("", "", "")
     return token.strip() if kind.lower() == "bearer" else None
 
 
-def _known(scope: Scope, user: str) -> Scope:
-    """Sessions of the older protocol are then their user's alone, and the library refuses them to others."""
+def _with_user(scope: Scope, user: str) -> Scope:
+    """The scope with its user. Sessions then belong to that user alone, and the MCP SDK refuses them to others."""
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
     from mcp.server.auth.provider import AccessToken
 
-    # Not the token itself: nobody behind this needs it.
+    # Without the token itself: no code behind this needs it.
     token = AccessToken(token="", client_id=user, subject=user, scopes=[])
     return {**scope, "user": AuthenticatedUser(token)}

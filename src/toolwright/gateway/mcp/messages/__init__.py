@@ -1,1 +1,0 @@
-"""What is left of the codec of `web/`, which is replaced by `toolwright.jsonrpc`."""

@@ -1,1 +1,0 @@
-"""Web: serving over HTTP, from the socket to the library, with every wait bounded."""
