@@ -12,14 +12,14 @@ from tests.http.test_addresses import FORMS
 from tests.http.test_bombs import MIB, bomb
 from toolwright.core.errors import DefinitionError, Denied
 from toolwright.http.settings import Settings
-from toolwright.http.transport import guarded
+from toolwright.http.transport import GuardedClient
 
 
 def using(answer, options=None, **settings):
     """A server, and a client of httpx2 that can reach it."""
 
     def make(**reach):
-        return guarded(Settings(**reach), **(options or {}))
+        return GuardedClient(Settings(**reach), **(options or {}))
 
     return online(answer, make=make, **settings)
 
@@ -43,7 +43,7 @@ async def test_a_library_is_given_answers_as_usual():
 @pytest.mark.parametrize("host", FORMS)
 async def test_no_denied_address_is_dialled(host):
     dials = Dials()
-    async with guarded(Settings(resolver=Names(), dialer=dials)) as client:
+    async with GuardedClient(Settings(resolver=Names(), dialer=dials)) as client:
         with pytest.raises((httpx2.ConnectError, httpx2.InvalidURL)):
             await client.get(f"http://{host}/")
 
@@ -94,7 +94,7 @@ async def test_keys_stay_with_their_origin():
 @pytest.mark.parametrize("option", ["proxy", "mounts", "transport", "cookies", "trust_env", "verify"])
 def test_no_option_leads_past_the_guard(option):
     with pytest.raises(DefinitionError, match=option):
-        guarded(**{option: None})
+        GuardedClient(**{option: None})
 
 
 async def test_more_than_was_asked_for_is_not_the_answer_to_the_next_request():
@@ -137,7 +137,7 @@ async def test_a_stream_of_events_has_no_end():
 @pytest.mark.parametrize("url", ["http://site.test:22/", "ws://site.test/", "ftp://site.test/"])
 async def test_other_ports_and_schemes_are_refused(url):
     dials = Dials()
-    async with guarded(Settings(resolver=Names(site_test=PUBLIC), dialer=dials)) as client:
+    async with GuardedClient(Settings(resolver=Names(site_test=PUBLIC), dialer=dials)) as client:
         with pytest.raises((httpx2.ConnectError, httpx2.UnsupportedProtocol)):
             await client.get(url)
 
@@ -147,7 +147,7 @@ async def test_other_ports_and_schemes_are_refused(url):
 @pytest.mark.parametrize("url", ["http://8.8.8.8/", "http://134744072/", "http://010.8.8.8/", "http://bad.test./"])
 async def test_a_denied_host_is_denied_in_every_spelling(url):
     names, dials = Names(), Dials()
-    async with guarded(Settings(resolver=names, dialer=dials, deny_hosts=["8.8.8.*", "bad.test"])) as client:
+    async with GuardedClient(Settings(resolver=names, dialer=dials, deny_hosts=["8.8.8.*", "bad.test"])) as client:
         with pytest.raises((httpx2.ConnectError, httpx2.InvalidURL)):
             await client.get(url)
 

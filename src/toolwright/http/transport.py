@@ -88,7 +88,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 _UNPACKED = frozenset({b"content-encoding", b"content-length"})
 """They describe what came over the wire, and the library is given what was in it."""
 _KEPT = frozenset({"http_version", "reason_phrase"})
-_PAST = frozenset(
+_BYPASSING_OPTIONS = frozenset(
     {"transport", "mounts", "proxy", "cookies", "trust_env", "verify", "cert", "http1", "http2", "limits"}
 )
 _NEEDED = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
@@ -113,24 +113,37 @@ class _Body(httpx2.AsyncByteStream):
             await release(self._answer)
 
 
-def guarded(settings: Settings | None = None, **options: Any) -> httpx2.AsyncClient:
-    """A client of `httpx2` that reaches what the outgoing client may reach, and keeps no cookies.
+class GuardedClient(httpx2.AsyncClient):
+    """An `httpx2.AsyncClient` that sends through a `GuardedTransport` and keeps no cookies.
 
-    `options` are those of `httpx2.AsyncClient`, but for those that would lead past the guard.
+    For code that wants an `httpx2` client: the MCP SDK and OAuth. Redirects are followed by `httpx2` and checked by a
+    response hook.
+
+    Args:
+        options: those of `httpx2.AsyncClient`, except the ones that would bypass the guard.
     """
-    settings = settings or Settings()
-    if past := _PAST & options.keys():
-        raise DefinitionError(f"{', '.join(sorted(past))} would lead past the guard.", fix="say it in `Settings`.")
-    hooks = {name: list(given) for name, given in (options.pop("event_hooks", None) or {}).items()}
-    hooks["response"] = [partial(_redirected, settings), *hooks.get("response", ())]
-    headers = httpx2.Headers({"User-Agent": settings.user_agent})
-    headers.update(options.pop("headers", None))
-    headers["Accept-Encoding"] = OFFERED
-    options.setdefault("timeout", httpx2.Timeout(settings.read_timeout, connect=settings.connect_timeout))
-    options.setdefault("max_redirects", settings.max_redirects)
-    nobodys = CookieJar(policy=DefaultCookiePolicy(allowed_domains=()))
-    fixed: dict[str, Any] = {"transport": GuardedTransport(settings), "cookies": nobodys, "trust_env": False}
-    return httpx2.AsyncClient(**options, **fixed, headers=headers, event_hooks=hooks)
+
+    def __init__(self, settings: Settings | None = None, **options: Any) -> None:
+        settings = settings or Settings()
+        if forbidden := _BYPASSING_OPTIONS & options.keys():
+            raise DefinitionError(
+                f"{', '.join(sorted(forbidden))} would bypass the address guard.", fix="set it in `Settings`."
+            )
+        hooks = {name: list(given) for name, given in (options.pop("event_hooks", None) or {}).items()}
+        hooks["response"] = [partial(_check_redirect, settings), *hooks.get("response", ())]
+        headers = httpx2.Headers({"User-Agent": settings.user_agent})
+        headers.update(options.pop("headers", None))
+        headers["Accept-Encoding"] = OFFERED
+        options.setdefault("timeout", httpx2.Timeout(settings.read_timeout, connect=settings.connect_timeout))
+        options.setdefault("max_redirects", settings.max_redirects)
+        super().__init__(
+            **options,
+            transport=GuardedTransport(settings),
+            cookies=CookieJar(policy=DefaultCookiePolicy(allowed_domains=())),  # refuses every cookie
+            trust_env=False,
+            headers=headers,
+            event_hooks=hooks,
+        )
 
 
 def transport_of(client: httpx2.AsyncClient) -> GuardedTransport:
@@ -138,8 +151,8 @@ def transport_of(client: httpx2.AsyncClient) -> GuardedTransport:
     return cast(GuardedTransport, client._transport)
 
 
-async def _redirected(settings: Settings, response: httpx2.Response) -> None:
-    """The library follows redirects itself: here it is told what may not be followed, and what may not go along."""
+async def _check_redirect(settings: Settings, response: httpx2.Response) -> None:
+    """Refuse an https to http redirect, and remove headers that must not travel to another origin."""
     if not response.has_redirect_location:
         return
     asked = response.request.url

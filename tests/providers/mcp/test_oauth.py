@@ -22,7 +22,7 @@ from tests.providers.mcp.authority import browser, running, texts_in
 from toolwright.core.errors import DefinitionError, Denied, TimedOut, Unavailable
 from toolwright.http.connector import dial
 from toolwright.http.settings import Settings
-from toolwright.http.transport import guarded
+from toolwright.http.transport import GuardedClient
 from toolwright.providers.mcp.auth.oauth import STEPS, client_credentials, identity_assertion, oauth
 from toolwright.providers.mcp.routes.route import Who
 from toolwright.providers.mcp.routes.trouble import NotSignedIn, inmost
@@ -80,7 +80,7 @@ def nobody(folder):
 async def connected(auth, authority, user=None, settings=HERE):
     signs = auth.auth_for(Who(user), authority.url)
     async with (
-        guarded(settings, auth=signs, max_redirects=STEPS) as http,
+        GuardedClient(settings, auth=signs, max_redirects=STEPS) as http,
         Client(streamable_http_client(authority.url, http_client=http)) as client,
     ):
         yield client
@@ -273,7 +273,7 @@ async def test_a_sign_in_that_fails_is_asked_for_once_and_not_by_every_call(auth
 
     async def call():
         signs = ours.auth_for(Who(), authority.url)
-        async with guarded(HERE, auth=signs, max_redirects=STEPS, event_hooks=hooks) as http:
+        async with GuardedClient(HERE, auth=signs, max_redirects=STEPS, event_hooks=hooks) as http:
             await http.post(authority.url, json={})
 
     found = await asyncio.gather(*(call() for _ in range(5)), return_exceptions=True)
@@ -302,7 +302,7 @@ async def test_where_nobody_can_give_more_the_call_says_what_is_missing(authorit
     await whoami(person(), authority)
 
     auth = nobody().auth_for(Who(), authority.url)
-    async with guarded(HERE, auth=auth, max_redirects=STEPS) as http:
+    async with GuardedClient(HERE, auth=auth, max_redirects=STEPS) as http:
         with pytest.raises(Denied, match=r"does not cover this\. It asks for 'admin'.*toolwright login") as refused:
             await http.post(authority.url, json={"params": {"name": "admin"}})
 
@@ -500,13 +500,13 @@ _CHILD = """
 import asyncio, sys
 from toolwright.http.connector import dial
 from toolwright.http.settings import Settings
-from toolwright.http.transport import guarded
+from toolwright.http.transport import GuardedClient
 from toolwright.providers.mcp.auth.oauth import oauth
 from toolwright.providers.mcp.routes.route import Who
 folder, url = sys.argv[1:]
 auth = oauth(tokens=folder, interactive=False).auth_for(Who(), url)
 async def main():
-    async with guarded(Settings(allow_private=["127.0.0.1"]), auth=auth, max_redirects=20) as client:
+    async with GuardedClient(Settings(allow_private=["127.0.0.1"]), auth=auth, max_redirects=20) as client:
         print("ready", flush=True)
         sys.stdin.readline()
         print((await client.post(url, json={})).status_code)

@@ -47,12 +47,12 @@ async def log_in(auth: OAuth, server: Http, user: str | None) -> SignIn:
 
 async def _knock(auth: OAuth, server: Http, who: Who) -> None:
     """Ask for something, so that the server asks who we are: in the newer way, and else in the older."""
-    from toolwright.http.transport import guarded
+    from toolwright.http.transport import GuardedClient
 
     headers = {**await resolved(server.headers, who), **_HEADERS}
     signs = auth.asking().auth_for(who, server.url)
     kept = auth.tokens.of(server.url, who.user)
-    async with guarded(server.settings, auth=signs, headers=headers, max_redirects=STEPS) as client:
+    async with GuardedClient(server.settings, auth=signs, headers=headers, max_redirects=STEPS) as client:
         for method, hello in (("POST", _HELLO), ("GET", None)):
             if (answer := await _heard(client, method, server.url, hello)) is not None:
                 await client.delete(server.url, headers={_SESSION: answer})

@@ -19,7 +19,7 @@ from anyio import BrokenResourceError, ClosedResourceError, WouldBlock
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import HEADER_MISMATCH, ErrorData, JSONRPCError, JSONRPCNotification, jsonrpc_message_adapter
 
-from toolwright.http.transport import ANSWERED, guarded, transport_of
+from toolwright.http.transport import ANSWERED, GuardedClient, transport_of
 from toolwright.providers.mcp.auth.oauth import STEPS
 from toolwright.providers.mcp.prose import line
 from toolwright.providers.mcp.routes.bulk import bulky, too_bulky
@@ -55,7 +55,7 @@ async def client_for(route: Http, who: Who, *, spared: int = 0) -> httpx2.AsyncC
     settings = replace(route.settings, max_connections=route.settings.max_connections - spared)
     timeout = httpx2.Timeout(settings.read_timeout, connect=settings.connect_timeout, pool=settings.connect_timeout)
     most = max(settings.max_redirects, STEPS)  # each step of a sign-in counts as a redirect
-    return guarded(settings, headers=headers, auth=auth, timeout=timeout, max_redirects=most)
+    return GuardedClient(settings, headers=headers, auth=auth, timeout=timeout, max_redirects=most)
 
 
 class Streamed:
