@@ -13,13 +13,13 @@ import pytest
 import trustme
 from opentelemetry import context, trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
+from toolwright.providers.mcp.routes import pieces, posts
 
 import toolwright.providers.mcp.talk  # noqa: F401 - it takes a second, which is no test's own
 from tests.providers.mcp.peers.bare import bare
 from tests.providers.mcp.steady import until
 from toolwright import Runtime, mcp
 from toolwright.http import prompt
-from toolwright.providers.mcp.routes import pieces, posts
 
 pytestmark = pytest.mark.timeout(30, func_only=True)
 TOOLS = [{"name": "look", "inputSchema": {"type": "object"}}]

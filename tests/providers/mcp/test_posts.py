@@ -12,6 +12,7 @@ from itertools import product
 import httpx2
 import pytest
 import trustme
+from toolwright.providers.mcp.routes import exchange, posts
 
 import toolwright.providers.mcp.talk  # noqa: F401 - it takes a second, which is no test's own
 from tests.providers.mcp.peers.bare import LISTENING, bare
@@ -22,7 +23,6 @@ from toolwright.core.errors import Denied
 from toolwright.http.answer import Answer, Unusual
 from toolwright.http.settings import Settings
 from toolwright.http.transport import GuardedTransport
-from toolwright.providers.mcp.routes import exchange, posts
 
 pytestmark = pytest.mark.timeout(30, func_only=True)
 ERAS = ("2026-07-28", "legacy")

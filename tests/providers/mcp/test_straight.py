@@ -12,10 +12,10 @@ import pytest
 
 import toolwright.providers.mcp.talk  # noqa: F401 - it takes a second, which is no test's own
 from toolwright import Runtime, mcp
-from toolwright.providers.mcp.calls import Calls
-from toolwright.providers.mcp.plain import LIGHT
-from toolwright.providers.mcp.routes.lines import Lines
-from toolwright.providers.mcp.routes.wire import Wire
+from toolwright.providers.mcp.direct_call import Calls
+from toolwright.providers.mcp.plain_result import MAX_DIRECT_BYTES
+from toolwright.providers.mcp.transports.message_pump import Wire
+from toolwright.providers.mcp.transports.stdio import Lines
 from toolwright.sandbox.pipes import Reader
 
 pytestmark = pytest.mark.timeout(30, func_only=True)
@@ -81,7 +81,7 @@ def progress(done: int) -> str:
     return f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}\n'
 
 
-LARGE = '{"content":[{"type":"text","text":"' + "x" * 2 * LIGHT + '"}],$LAST}'
+LARGE = '{"content":[{"type":"text","text":"' + "x" * 2 * MAX_DIRECT_BYTES + '"}],$LAST}'
 SAID: dict[str, list[str]] = {
     "plain": [answer()],
     "plain with white space": [answer().replace(":", " :\t").replace("\n", "\r\n")],
@@ -184,7 +184,7 @@ async def test_what_was_said_before_an_answer_is_heard_before_it(server):
 def fed():
     """What a child writes, as it is fed; lines that begin with an `a` are taken the moment they come."""
     child: Any = SimpleNamespace(stdout=Reader())
-    made = Lines(child, 2 * LIGHT, SimpleNamespace(last_words=None))
+    made = Lines(child, 2 * MAX_DIRECT_BYTES, SimpleNamespace(last_words=None))
     told: list[bytes] = []
     made.straight_to(lambda line: line.startswith(b"a") and not told.append(line))
     return made, child.stdout.feed_data, told
@@ -235,7 +235,7 @@ async def test_a_large_line_waits_for_its_turn():
     reading = asyncio.create_task(made.take())
     await asyncio.sleep(0)
 
-    large = b"a" * LIGHT
+    large = b"a" * MAX_DIRECT_BYTES
     feed(large + b"\n")
     feed(large + b"a\n")
 

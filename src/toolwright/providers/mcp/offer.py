@@ -14,10 +14,10 @@ from toolwright.core.errors import Denied, NotFound
 from toolwright.core.facets import Cache
 from toolwright.core.outcome import Failed
 from toolwright.core.tool import Tool
+from toolwright.providers.mcp.addresses.address import EVERYONE, Who
 from toolwright.providers.mcp.manifest import Manifest, Manifests, place_of
 from toolwright.providers.mcp.options import Options
-from toolwright.providers.mcp.routes.escaped import escaped
-from toolwright.providers.mcp.routes.route import EVERYONE, Who
+from toolwright.providers.mcp.transports.escaped import escaped
 from toolwright.providers.mcp.trust.change import Change
 from toolwright.providers.mcp.trust.lock import Lock
 from toolwright.providers.mcp.trust.said import INSTRUCTIONS, PROMPTS, SAID, instructions_in, prompts_in, said

@@ -12,7 +12,7 @@ from toolwright.core.errors import DefinitionError, InvalidArguments
 from toolwright.core.explain import preview
 from toolwright.core.jsontext import check_plain
 from toolwright.core.rawschema import RawParameters
-from toolwright.providers.mcp.plain import LIGHT
+from toolwright.providers.mcp.plain_result import MAX_DIRECT_BYTES
 from toolwright.providers.mcp.prose import line
 from toolwright.providers.mcp.walk import compared, from_elsewhere, patterns, size, without_patterns
 
@@ -132,7 +132,7 @@ class Schema(RawParameters):
         """Whether nothing is wrong with a value that is known to be plain JSON, and light; if not, ask `complaint`."""
         if self._validator is None:
             self.compile()
-        if LIGHT * self._steps > MOST_STEPS or LIGHT * self._patterns > MOST_MATCHES:
+        if MAX_DIRECT_BYTES * self._steps > MOST_STEPS or MAX_DIRECT_BYTES * self._patterns > MOST_MATCHES:
             return False
         try:
             return bool(self._validator.is_valid(value))
