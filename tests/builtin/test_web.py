@@ -256,7 +256,7 @@ async def test_a_failure_that_cannot_be_read_is_still_the_failure_it_is():
     assert (outcome.code, outcome.message) == ("not_found", "http://site.test/ answered 404 No.")
 
 
-@pytest.mark.parametrize("missing", ["httpcore2", "html_to_markdown"])
+@pytest.mark.parametrize("missing", ["httpx2", "html_to_markdown"])
 async def test_a_package_that_is_missing_is_named(monkeypatch, missing):
     def find(name, *args):
         return None if name == missing else find_spec(name, *args)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.http.server import PUBLIC, Dials, Names, internet, redirect, reply, serving
 from toolwright.core.errors import Denied, InvalidArguments, ToolError
-from toolwright.http.addresses import embedded, parsed, why_denied
+from toolwright.http.addresses import embedded_addresses, parse_address, why_denied
 from toolwright.http.client import Client
 
 # How a host is written in a URL, and the address that a resolver would give for it.
@@ -156,13 +156,13 @@ async def test_one_denied_address_among_good_ones_refuses_them_all(address):
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "93.184.216.34", "2606:4700::1111", "2001:4860:4860::8888"])
 def test_public_addresses_are_none_of_these(address):
-    assert why_denied(parsed(address)) is None
+    assert why_denied(parse_address(address)) is None
 
 
 @pytest.mark.parametrize("address", ["::ffff:8.8.8.8", "64:ff9b::8.8.8.8"])
 def test_a_public_address_inside_a_gateways_form_stays_public(address):
-    assert why_denied(parsed(address)) is None
-    assert list(embedded(parsed(address))) == [ip_address("8.8.8.8")]
+    assert why_denied(parse_address(address)) is None
+    assert list(embedded_addresses(parse_address(address))) == [ip_address("8.8.8.8")]
 
 
 @pytest.mark.parametrize(
@@ -199,18 +199,18 @@ def test_a_public_address_inside_a_gateways_form_stays_public(address):
     }.items(),
 )
 def test_an_address_is_of_its_narrowest_kind(address, kind):
-    assert why_denied(parsed(address)) == kind
+    assert why_denied(parse_address(address)) == kind
 
 
 @pytest.mark.parametrize(
     "edge", ["9.255.255.255", "11.0.0.0", "126.255.255.255", "128.0.0.0", "172.15.255.255", "172.32.0.0"]
 )
 def test_what_lies_beside_a_denied_network_is_not_denied(edge):
-    assert why_denied(parsed(edge)) is None
+    assert why_denied(parse_address(edge)) is None
 
 
 def test_a_zone_changes_nothing():
-    assert why_denied(parsed("fe80::1%eth0")) == "link-local"
+    assert why_denied(parse_address("fe80::1%eth0")) == "link-local"
 
 
 NETWORKS = "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.168.0.0/16"

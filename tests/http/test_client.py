@@ -38,6 +38,23 @@ async def test_an_answer_is_a_value():
         response.status = 200
 
 
+@pytest.mark.parametrize("path", ["/a/../b", "/a//b", "/a|b^c`{d}", "/%7Ea%2fb", "/?a=b|c&d=[e]", "/?a=%20+b'"])
+async def test_a_path_is_sent_as_it_was_given(path):
+    async with online(lambda asked: reply("x")) as (server, client):
+        await client.request("GET", f"http://site.test{path}")
+
+    assert server.asked[0].path == path
+
+
+async def test_a_url_that_encoding_makes_too_long_is_refused():
+    async with Client(dialer=(dials := Dials())) as client:
+        with pytest.raises(InvalidArguments, match="shorter") as refused:
+            await client.request("GET", "http://1.1.1.1/" + "\N{GRINNING FACE}" * 8000)
+
+    assert refused.value.executed is False
+    assert dials.dialled == []
+
+
 async def test_private_addresses_are_reached_by_permission_alone():
     async with serving(lambda asked: reply("inside")) as server:
         url = f"http://127.0.0.1:{server.port}/"
@@ -321,7 +338,7 @@ async def test_a_stream_that_is_left_early_closes_its_connection():
         async with client.stream("GET", "http://site.test/") as incoming:
             async for _ in incoming.chunks():
                 break
-        assert client._pool.connections == []
+        assert not client._transport._pool.connections
 
 
 async def test_answers_without_a_body_are_read():
@@ -379,7 +396,7 @@ async def test_a_server_that_never_answers_ends_at_the_time_limit():
             await client.request("GET", "http://site.test/", timeout=0.2)
         with pytest.raises(TimedOut, match="did not answer in time"):
             await client.request("GET", "http://site.test/", read_timeout=0.1)
-        assert client._pool.connections == []
+        assert not client._transport._pool.connections
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -396,7 +413,7 @@ async def test_a_server_that_never_reads_ends_at_the_time_limit(scheme):
     async with Client(allow_private=True, ports=[port], connect_timeout=0.2, read_timeout=0.2) as client:
         with pytest.raises((TimedOut, NotStarted), match="in time"):
             await client.request("POST", f"{scheme}://127.0.0.1:{port}/", body=bytes(20_000_000))
-        assert client._pool.connections == []
+        assert not client._transport._pool.connections
     ended.set()
     await asyncio.gather(*tasks)
     server.close()
@@ -509,7 +526,7 @@ async def test_a_client_that_is_cancelled_leaves_no_connection():
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert client._pool.connections == []
+        assert not client._transport._pool.connections
 
 
 async def test_many_at_once_share_the_connections_there_are():

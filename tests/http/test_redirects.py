@@ -197,6 +197,14 @@ async def test_redirects_that_are_not_to_be_followed_are_answers():
     assert len(server.asked) == 1
 
 
+@pytest.mark.parametrize("location", ["http://[", "file:///etc/passwd", "http://user:x@127.0.0.1/", "\xff"])
+async def test_a_redirect_that_is_not_to_be_followed_may_lead_anywhere(location):
+    async with online(leading(start=location)) as (_, client):
+        response = await client.request("GET", "http://site.test/start", max_redirects=0)
+
+    assert (response.status, response.header("location")) == (302, location)
+
+
 @pytest.mark.parametrize("status", [300, 304, 305, 306, 399])
 async def test_other_statuses_are_answers_even_with_a_location(status):
     async with online(lambda asked: redirect("http://127.0.0.1/", status)) as (_, client):

@@ -53,7 +53,7 @@ async def _page(incoming: Incoming) -> Response:
 async def _beginning(incoming: Incoming) -> Response:
     """Of an answer that is no success; where even that cannot be read, its status still counts."""
     try:
-        return await incoming.read(cut=True, most=EXCERPT_FROM)
+        return await incoming.read(cut=True, max_bytes=EXCERPT_FROM)
     except ToolError:
         head = incoming.head
         return Response(head.method, head.url, head.status, head.reason, head.headers)

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator
 from toolwright.builtin.web_text import cleaned, decoded, is_text
 from toolwright.core.errors import InvalidArguments
 from toolwright.http.client import Client
-from toolwright.http.headers import OURS
+from toolwright.http.headers import CONNECTION_HEADERS
 from toolwright.http.response import Response
 
 Method: TypeAlias = Annotated[
@@ -78,7 +78,7 @@ def _headers(response: Response) -> dict[str, str]:
     shown = dict[str, str]()
     for name, value in response.headers:
         known = name.lower()
-        if known not in _SECRET and known not in OURS - {"content-length"}:
+        if known not in _SECRET and known not in CONNECTION_HEADERS - {"content-length"}:
             shown[known] = f"{shown[known]}, {cleaned(value)}" if known in shown else cleaned(value)
     return shown
 

@@ -1,1 +1,5 @@
-"""The one outgoing HTTP client: which addresses may be reached, redirects, limits."""
+"""Outgoing HTTP for the whole package: `httpx2` over one guarded transport.
+
+`client.Client` serves the web tools, `transport.GuardedClient` the MCP SDK and OAuth. Both permit only some addresses,
+check every redirect, and limit the size of what they read.
+"""

@@ -1,7 +1,7 @@
-"""Addresses: which of them are not the public internet's, judged by a table of our own.
+"""Which IP addresses are not on the public internet; used by the guard.
 
-`ipaddress.is_global` is no such table: it calls the NAT64 form of loopback, 6to4, site-local and multicast addresses
-global, and knows nothing of the addresses where clouds hand out credentials.
+`ipaddress.is_global` does not answer that: it is true for the NAT64 form of loopback, and for 6to4, site-local and
+multicast addresses, and it does not know the addresses at which clouds hand out credentials.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TypeAlias
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 
-OWN = frozenset({"loopback", "private", "shared", "unique local"})
-"""What somebody runs himself, and `allow_private=True` opens; the rest is opened by naming its network."""
+PRIVATE_KINDS = frozenset({"loopback", "private", "shared", "unique local"})
+"""Kinds that `allow_private=True` permits; the others are permitted only by naming their network."""
 
-# The first row that fits gives the name, so what is narrower comes first.
+# The first row that matches gives the kind, so narrower networks come first.
 _TABLE: tuple[tuple[str, str], ...] = (
     ("metadata", "169.254.169.254/32 169.254.170.2/32 169.254.170.23/32 100.100.100.200/32 192.0.0.192/32"),
     ("metadata", "168.63.129.16/32 fd00:ec2::/32 fd20:ce::254/128"),
@@ -47,21 +47,21 @@ _V4_MAPPED = IPv6Network("::ffff:0:0/96")
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
-def parsed(text: str) -> Address:
-    """An address as a resolver gives it; a zone (`fe80::1%eth0`) says where to look and changes nothing here."""
+def parse_address(text: str) -> Address:
+    """Parse an address from a resolver; its zone (`fe80::1%eth0`) does not matter here. Raises `ValueError`."""
     return ip_address(text.partition("%")[0])
 
 
 def why_denied(address: Address) -> str | None:
-    """The kind of a special address, or None for one of the public internet; one inside another is judged too."""
-    for judged in (address, *embedded(address)):
-        if (kind := _kind(judged)) is not None:
+    """The kind of a special address, also of one embedded in it; None for an address on the public internet."""
+    for candidate in (address, *embedded_addresses(address)):
+        if (kind := _kind(candidate)) is not None:
             return kind
     return None
 
 
-def embedded(address: Address) -> Iterator[IPv4Address]:
-    """The IPv4 addresses that an IPv6 address stands for: what a gateway on the way would make of it."""
+def embedded_addresses(address: Address) -> Iterator[IPv4Address]:
+    """The IPv4 addresses inside an IPv6 address, which a gateway on the way would send the packets to."""
     if isinstance(address, IPv4Address):
         return
     number = int(address)
@@ -81,9 +81,9 @@ def _kind(address: Address) -> str | None:
             return kind
     if isinstance(address, IPv4Address) or address in _GLOBAL_UNICAST or address in _V4_MAPPED or address in _NAT64:
         return None
-    return "reserved"  # nothing else has been given out yet
+    return "reserved"  # not assigned yet
 
 
-def dialled(address: Address) -> Address:
-    """The address that the system would reach in the end: a mapped one is plain IPv4."""
+def without_mapping(address: Address) -> Address:
+    """The address to connect to: plain IPv4 for an IPv4-mapped IPv6 address."""
     return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address

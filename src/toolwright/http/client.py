@@ -1,4 +1,9 @@
-"""The outgoing client: every HTTP request of the package goes through here."""
+"""`Client`, the HTTP client of the web tools and search engines: it follows redirects by its own rules.
+
+Each request is an `httpx2.Request` that goes through the `GuardedTransport`, as those of `GuardedClient` do. There is
+no `httpx2.AsyncClient` in between because that logs whole URLs, which may hold secrets, and builds a request from every
+redirect, also from one that must be refused.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +11,25 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from toolwright.core.errors import NotStarted, TimedOut, ToolError
-from toolwright.http.connector import Connector
-from toolwright.http.failures import told
-from toolwright.http.pool import pool_of
-from toolwright.http.redirects import following
+from toolwright.http.redirects import redirected_request
 from toolwright.http.request import Request, request_of
-from toolwright.http.response import Head, Incoming, Response, head_of, release
+from toolwright.http.response import Incoming, Response
 from toolwright.http.settings import Limits, Reach, Settings
 
 if TYPE_CHECKING:
-    import httpcore2
+    from toolwright.http.transport import GuardedTransport
 
 
 class Client:
-    """Makes requests, follows redirects by hand, and keeps connections; no cookie is ever kept."""
+    """Sends requests, follows redirects, and keeps connections open for later requests; it keeps no cookies."""
 
     def __init__(self, settings: Settings | None = None, **changes: Unpack[Reach]) -> None:
         self.settings = replace(settings or Settings(), **changes)
-        self._guard = self.settings.guard()
-        self._connector: Connector | None = None
-        self._pool: httpcore2.AsyncConnectionPool | None = None
-        self._closed = False
+        self._transport: GuardedTransport | None = None
+        self._is_closed = False
 
     async def request(
         self,
@@ -42,9 +42,9 @@ class Client:
         cut: bool = False,
         **limits: Unpack[Limits],
     ) -> Response:
-        """Make a request and read all of the answer; `cut` keeps the beginning of one that is too large.
+        """Send a request and read the whole response; `cut` keeps the beginning of one that is too large.
 
-        The idempotency key is sent along unless the method changes nothing, or the headers hold one already.
+        The idempotency key is sent unless the method is safe, or the headers hold one already.
         """
         async with self.stream(
             method, url, headers=headers, body=body, idempotency_key=idempotency_key, **limits
@@ -62,70 +62,74 @@ class Client:
         idempotency_key: str | None = None,
         **limits: Unpack[Limits],
     ) -> AsyncIterator[Incoming]:
-        """Make a request, and read the answer while it arrives; the time limit covers that too."""
-        if wrong := limits.keys() - Limits.__annotations__.keys():
-            raise TypeError(f"One request cannot change {', '.join(sorted(wrong))}: that takes a client of its own.")
-        settings = replace(self.settings, **limits)
+        """Send a request and read the response while it arrives; the timeout covers the block too."""
+        if unknown := limits.keys() - Limits.__annotations__.keys():
+            raise TypeError(f"One request cannot change {', '.join(sorted(unknown))}: that takes a client of its own.")
+        settings = replace(self.settings, **limits) if limits else self.settings
         request = request_of(method, url, headers, body, idempotency_key)
         try:
             async with asyncio.timeout(settings.timeout) as deadline:
-                async with self._answered(request, settings) as incoming:
+                incoming = await self._final_response(request, settings)
+                try:
                     yield incoming
+                finally:
+                    await incoming.aclose()
         except TimeoutError as error:
             if not deadline.expired():
                 raise
             raise TimedOut(f"{request.target.host} took longer than {settings.timeout:g} s.") from error
 
-    @asynccontextmanager
-    async def _answered(self, request: Request, settings: Settings) -> AsyncIterator[Incoming]:
-        """Follow redirects to the answer; every hop is judged like the first."""
+    async def _final_response(self, request: Request, settings: Settings) -> Incoming:
+        """Follow redirects; every request is judged like the first."""
         seen = set[tuple[str, str]]()
         for hop in range(settings.max_redirects + 1):
-            if (step := (request.method, request.target.url)) in seen:
+            step = (request.method, request.target.url)
+            if step in seen:
                 raise ToolError(f"{request.target.host} redirects in a circle.")
             seen.add(step)
-            async with self._sent(request, settings, hop) as (head, stream):
-                moved = following(request, head, downgrade=settings.allow_downgrade) if settings.max_redirects else None
-                if moved is None:
-                    yield Incoming(head, stream, max_bytes=settings.max_bytes, max_ratio=settings.max_ratio)
-                    return
-            request = moved
+            incoming = await self._send(request, settings, is_redirected=hop > 0)
+            if not settings.max_redirects:
+                return incoming
+            try:
+                redirected = redirected_request(request, incoming.head, allow_downgrade=settings.allow_downgrade)
+            except BaseException:
+                await incoming.aclose()
+                raise
+            if redirected is None:
+                return incoming
+            await incoming.aclose()
+            request = redirected
         raise ToolError(f"{request.target.host} is more than {settings.max_redirects} redirects away.")
 
-    @asynccontextmanager
-    async def _sent(self, request: Request, settings: Settings, hop: int) -> AsyncIterator[tuple[Head, Any]]:
-        target = request.target
+    async def _send(self, request: Request, settings: Settings, *, is_redirected: bool) -> Incoming:
         try:
-            self._guard.check_host(target.host, target.port)
-            pool = self._opened()
-            with told(target.host):
-                answer = await pool.handle_async_request(request.on_the_wire(settings))
+            transport = self._open_transport()
+            return await transport.open(request.as_httpx2(settings), request.target, max_bytes=settings.max_bytes)
         except ToolError as error:
-            if hop:
-                error.executed = True  # what came before it has been sent
+            if is_redirected:
+                error.executed = True  # the request before the redirect has been sent
             raise
-        try:
-            yield head_of(request.method, target, answer, settings.max_header_bytes), answer.stream
-        finally:
-            await release(answer)
 
-    def _opened(self) -> httpcore2.AsyncConnectionPool:
-        if self._closed:
+    def _open_transport(self) -> GuardedTransport:
+        if self._is_closed:
             raise NotStarted("The outgoing client is closed.")
-        if self._pool is None:
-            settings = self.settings
-            self._connector = Connector(self._guard, resolver=settings.resolver, dialer=settings.dialer)
-            self._pool = pool_of(self._connector, settings)
-        return self._pool
+        if self._transport is None:
+            try:
+                import httpx2  # noqa: F401 - an extra, which the transport needs
+            except ImportError:
+                raise NotStarted("HTTP needs the package httpx2: pip install 'toolwright[http]'") from None
+            from toolwright.http.transport import GuardedTransport  # loads httpx2
+
+            self._transport = GuardedTransport(self.settings)
+        return self._transport
 
     async def aclose(self) -> None:
         """Close every connection."""
-        self._closed = True
-        pool, connector, self._pool, self._connector = self._pool, self._connector, None, None
-        if connector is not None:
-            connector.close()
-        if pool is not None:
-            await pool.aclose()
+        self._is_closed = True
+        transport = self._transport
+        self._transport = None
+        if transport is not None:
+            await transport.aclose()
 
     async def __aenter__(self) -> Self:
         return self

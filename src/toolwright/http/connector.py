@@ -1,4 +1,7 @@
-"""Connector: looks a host up once for each connection, judges every address, and dials what it has judged."""
+"""`Connector` resolves a host once for each connection, checks every address, and connects to what it has checked.
+
+Used by the connection pool of `transport.py`, and by WebSocket connections to MCP servers with a dialer of their own.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from toolwright.core.errors import Denied, NotStarted
-from toolwright.http.addresses import Address, parsed
+from toolwright.http.addresses import Address, parse_address
 from toolwright.http.failures import unsent
 from toolwright.http.guard import Guard
 from toolwright.http.resolver import Resolver, SystemResolver, unknown_host
@@ -17,23 +20,26 @@ if TYPE_CHECKING:
     from httpcore2 import AsyncNetworkStream
 
 Dialer: TypeAlias = Callable[[str, int, float | None], Awaitable["AsyncNetworkStream"]]
-"""Opens a connection to an address and a port within some seconds."""
+"""Opens a connection to an address and a port within a timeout in seconds."""
 
-MOST_TRIED = 8
-MOST_JUDGED = 256
+MAX_ADDRESSES_TRIED = 8
+MAX_ADDRESSES_CHECKED = 256
+"""Of one host; one that has more is refused."""
+MAX_REMEMBERED = 256
 
 
 class Connector:
-    """A network backend of `httpcore2` that reaches only what its guard permits.
+    """A network backend for `httpcore2` that connects only to what its guard permits.
 
-    The name of the host stays in the Host header and in the TLS handshake; only the dialling goes by address.
+    The host name stays in the Host header and in the TLS handshake; only the connection is made by address.
     """
 
     def __init__(self, guard: Guard, *, resolver: Resolver | None = None, dialer: Dialer | None = None) -> None:
         self._guard = guard
         self._resolve: Resolver = SystemResolver() if resolver is None else resolver
         self._dial = dialer or dial
-        self._judged: dict[tuple[str, int], Sequence[Address]] = {}
+        self._permitted_literals: dict[tuple[str, int], Sequence[Address]] = {}
+        """Hosts that are addresses and were permitted: no resolver can change what they stand for."""
 
     async def connect_tcp(
         self,
@@ -43,11 +49,11 @@ class Connector:
         local_address: str | None = None,
         socket_options: Any = None,
     ) -> AsyncNetworkStream:
-        """Resolve, judge, dial; `httpcore2` calls this for each new connection."""
+        """Resolve, check, connect; `httpcore2` calls this for each new connection."""
         try:
             async with asyncio.timeout(timeout):
-                addresses = self._judged.get((host, port)) or await self._permitted(host, port)
-                return await self._first(addresses, port, timeout)
+                addresses = self._permitted_literals.get((host, port)) or await self._permitted(host, port)
+                return await self._connect_to_first(addresses, port, timeout)
         except TimeoutError as error:
             raise NotStarted(f"{host} could not be reached in time. Try again later.") from error
 
@@ -55,39 +61,41 @@ class Connector:
         name = host_of(f"[{host}]" if ":" in host else host)
         self._guard.check_host(name, port)
         found = await self._addresses(name, port)
-        addresses = self._guard.check_addresses(name, port, found)[:MOST_TRIED]
-        if host == str(found[0]) and len(self._judged) < MOST_JUDGED:
-            self._judged[host, port] = addresses  # an address, and no name: what is said of it holds the next time, too
+        addresses = self._guard.check_addresses(name, port, found)[:MAX_ADDRESSES_TRIED]
+        if host == str(found[0]) and len(self._permitted_literals) < MAX_REMEMBERED:
+            self._permitted_literals[host, port] = addresses
         return addresses
 
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Any = None
     ) -> NoReturn:
-        """Never: a socket file is not the internet."""
+        """Refuse: a socket file is not on the internet."""
         raise NotStarted("Socket files cannot be reached from here.")
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, as `httpcore2` does between attempts."""
+        """Wait between two attempts of `httpcore2`."""
         await asyncio.sleep(seconds)
 
     def close(self) -> None:
-        """Let the resolver's threads end."""
+        """End the resolver's threads."""
         if isinstance(self._resolve, SystemResolver):
             self._resolve.close()
 
     async def _addresses(self, host: str, port: int) -> list[Address]:
         try:
-            return [parsed(host)]
+            return [parse_address(host)]
         except ValueError:
-            found = [parsed(text) for text in await self._resolve(host, port)]
+            found = [parse_address(text) for text in await self._resolve(host, port)]
         if not found:
             raise unknown_host(host)
-        if len(found) > MOST_JUDGED:
+        if len(found) > MAX_ADDRESSES_CHECKED:
             raise unsent(Denied(f"{host} has {len(found)} addresses, and none has been tried. Use another source."))
         return list(dict.fromkeys(found))
 
-    async def _first(self, addresses: Sequence[Address], port: int, timeout: float | None) -> AsyncNetworkStream:
-        """The first that answers; none may use up the time of those after it."""
+    async def _connect_to_first(
+        self, addresses: Sequence[Address], port: int, timeout: float | None
+    ) -> AsyncNetworkStream:
+        """Connect to the first address that responds; each has an equal share of the timeout."""
         from httpcore2 import ConnectError, ConnectTimeout
 
         share = None if timeout is None else timeout / len(addresses)
@@ -100,7 +108,7 @@ class Connector:
 
 
 async def dial(address: str, port: int, timeout: float | None) -> AsyncNetworkStream:
-    """Open a TCP connection to an address that has been judged."""
+    """Open a TCP connection to an address that has been checked; asyncio sets TCP_NODELAY on it."""
     from httpcore2 import AnyIOBackend
 
     return await AnyIOBackend().connect_tcp(address, port, timeout=timeout)

@@ -1,4 +1,4 @@
-"""Decoding: a compressed body is unpacked piece by piece, and never further than somebody wants to read."""
+"""Unpacks gzip and deflate bodies piece by piece, so that a small response cannot fill the memory."""
 
 from __future__ import annotations
 
@@ -8,80 +8,84 @@ from typing import Protocol
 
 from toolwright.core.errors import ToolError, Unavailable
 
-OFFERED = "gzip, deflate"
-PIECE = 65_536
-UNSUSPICIOUS = 1 << 20
-"""So much may come out of however little: a short page of blanks is no attack."""
+ACCEPT_ENCODING = "gzip, deflate"
+MAX_PIECE_BYTES = 65_536
+MIN_BOMB_BYTES = 1 << 20
+"""The ratio is not checked below this size: a short page of blanks is no attack."""
 
 
 class Decoder(Protocol):
-    """Turns what comes over the wire into the body, in bounded pieces."""
+    """Turns the bytes of a response into its body, in pieces of at most `MAX_PIECE_BYTES`."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What these bytes stand for."""
+        """The next pieces of the body."""
         ...
 
     def finish(self) -> None:
-        """Nothing more will come: raises where more was expected."""
+        """Raise if the body is incomplete; called at its end."""
         ...
 
 
-class Plain:
-    """A body that is sent as it is."""
+class IdentityDecoder:
+    """A body that is not compressed."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The same bytes."""
-        for start in range(0, len(data), PIECE):
-            yield data[start : start + PIECE]
+        """The same bytes, in pieces."""
+        for start in range(0, len(data), MAX_PIECE_BYTES):
+            yield data[start : start + MAX_PIECE_BYTES]
 
     def finish(self) -> None:
-        """The connection itself knows where such a body ends."""
+        """Do nothing: HTTP itself says where such a body ends."""
 
 
-class Inflating:
-    """gzip or deflate; a body that swells beyond `max_ratio` of what was sent is a bomb."""
+class InflatingDecoder:
+    """gzip or deflate; refuses a body that unpacks to more than `max_ratio` times its size."""
 
     def __init__(self, encoding: str, max_ratio: float) -> None:
-        self._encoding, self._max_ratio = encoding, max_ratio
+        self._encoding = encoding
+        self._max_ratio = max_ratio
         self._inflate = zlib.decompressobj(wbits=31 if encoding == "gzip" else 15)
-        self._taken = self._given = 0
-        self._start: bytes | None = b"" if encoding == "deflate" else None
+        self._received_bytes = 0
+        self._unpacked_bytes = 0
+        self._undecided: bytes | None = b"" if encoding == "deflate" else None
+        """The first bytes of a deflate body, until there are enough to tell whether it has a zlib header."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Unpack, at most a piece at a time."""
-        self._taken += len(data)
-        data, more = self._begun(data), False
-        while data or more:
+        """Unpack one piece after another."""
+        self._received_bytes += len(data)
+        data = self._without_undecided(data)
+        has_more = False
+        while data or has_more:
             if self._inflate.eof:
                 if self._encoding != "gzip" or not data.startswith(b"\x1f"):
-                    return  # padding, which others do not read either
-                self._inflate = zlib.decompressobj(wbits=31)  # gzip files may be put one after another
+                    return  # padding, which other clients ignore too
+                self._inflate = zlib.decompressobj(wbits=31)  # a gzip body may consist of several gzip files
             piece = self._piece(data)
             data = self._inflate.unconsumed_tail or self._inflate.unused_data
-            more = len(piece) == PIECE  # the rest of it may wait inside, with nothing left to feed
+            has_more = len(piece) == MAX_PIECE_BYTES  # zlib may hold more output although all input is consumed
             if piece:
                 yield piece
 
-    def _begun(self, data: bytes) -> bytes:
-        """Some servers leave the wrapper of deflate away, which its first two bytes show."""
-        if self._start is None:
+    def _without_undecided(self, data: bytes) -> bytes:
+        """Choose zlib or raw deflate by the first two bytes: some servers leave the zlib header away."""
+        if self._undecided is None:
             return data
-        data = self._start + data
+        data = self._undecided + data
         if len(data) < 2:
-            self._start = data
+            self._undecided = data
             return b""
-        self._start = None
+        self._undecided = None
         if not _has_zlib_header(data):
             self._inflate = zlib.decompressobj(wbits=-15)
         return data
 
     def _piece(self, data: bytes) -> bytes:
         try:
-            piece = self._inflate.decompress(data, PIECE)
+            piece = self._inflate.decompress(data, MAX_PIECE_BYTES)
         except zlib.error as error:
             raise ToolError(f"The answer claims to be {self._encoding}, and is not.") from error
-        self._given += len(piece)
-        if self._given > max(UNSUSPICIOUS, self._taken * self._max_ratio):
+        self._unpacked_bytes += len(piece)
+        if self._unpacked_bytes > max(MIN_BOMB_BYTES, self._received_bytes * self._max_ratio):
             raise ToolError(
                 f"The answer unpacks to more than {self._max_ratio:g} times its size and was not read any further.",
                 code="too_large",
@@ -89,21 +93,21 @@ class Inflating:
         return piece
 
     def finish(self) -> None:
-        """A body that was cut off in the middle must not look whole."""
-        if self._taken and not self._inflate.eof:
+        """Raise if the body was cut off: it must not look complete."""
+        if self._received_bytes and not self._inflate.eof:
             raise Unavailable("The answer broke off in the middle. Try again.")
 
 
 def decoder_of(encodings: str, max_ratio: float) -> Decoder:
-    """The decoder for a Content-Encoding; raises for what was not offered."""
+    """The decoder for a Content-Encoding header; raises for an encoding that the request did not accept."""
     named = [word.strip().lower().removeprefix("x-") for word in encodings.split(",")]
     named = [word for word in named if word not in ("", "identity")]
     if not named:
-        return Plain()
+        return IdentityDecoder()
     if len(named) > 1 or named[0] not in ("gzip", "deflate"):
         shown = ", ".join(named)[:60]
         raise ToolError(f"The answer is encoded as {shown!r}, which was not asked for and is not read.")
-    return Inflating(named[0], max_ratio)
+    return InflatingDecoder(named[0], max_ratio)
 
 
 def _has_zlib_header(data: bytes) -> bool:

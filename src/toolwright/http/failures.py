@@ -1,4 +1,4 @@
-"""Failures: what goes wrong on the network, told so that somebody can act on it, and without a secret."""
+"""Translates errors of the network and of `httpcore2` into `ToolError`s that name the host and no secret."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ E = TypeVar("E", bound=ToolError)
 
 
 def unsent(error: E) -> E:
-    """An error from before anything was sent: whoever called may be sure that nothing has happened."""
+    """Mark an error as raised before anything was sent, so that the caller knows that nothing has happened."""
     error.executed = False
     return error
 
 
 @contextmanager
-def told(host: str) -> Iterator[None]:
-    """Turn the errors of `httpcore2` into those that a model is shown; they name the host and nothing else."""
+def http_errors_as_tool_errors(host: str) -> Iterator[None]:
+    """Raise errors of `httpcore2` inside the block as `ToolError`s; they name the host and nothing else of the URL."""
     import httpcore2 as http
 
     try:
@@ -51,7 +51,7 @@ def _unreachable(host: str, error: BaseException) -> ToolError:
     return unsent(ToolError(f"No secure connection to {host}: {reason}."))
 
 
-_WHY = {
+_REASONS = {
     errno.ECONNREFUSED: "connection refused",
     errno.EHOSTUNREACH: "no route to it",
     errno.ENETUNREACH: "no network leads there",
@@ -60,19 +60,19 @@ _WHY = {
 
 
 def why(error: BaseException | None) -> str:
-    """What the system says of a connection that did not come about, in brackets; nothing where it is not known."""
+    """The system's reason for a connection that failed, in brackets; empty if it is not known."""
     while error is not None:
         if isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        told = _WHY.get(error.errno or 0) if isinstance(error, OSError) else None
-        if told is not None:
-            return f" ({told})"
+        reason = _REASONS.get(error.errno or 0) if isinstance(error, OSError) else None
+        if reason is not None:
+            return f" ({reason})"
         error = error.__cause__ or error.__context__
     return ""
 
 
 def _tls_reason(error: BaseException | None) -> str | None:
-    """What is wrong with the certificate or the handshake; None where it is something else."""
+    """What is wrong with the certificate or the handshake; None if TLS did not fail."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return f"its certificate is not valid ({error.verify_message})"

@@ -1,4 +1,4 @@
-"""Guard: which hosts, ports and addresses may be reached."""
+"""`Guard` decides which hosts, ports and addresses may be reached; `guard_of` makes one from settings."""
 
 from __future__ import annotations
 
@@ -9,34 +9,42 @@ from ipaddress import ip_network
 from typing import Any, Literal, TypeAlias
 
 from toolwright.core.errors import DefinitionError, Denied
-from toolwright.http.addresses import OWN, Address, Network, dialled, embedded, why_denied
+from toolwright.http.addresses import (
+    PRIVATE_KINDS,
+    Address,
+    Network,
+    embedded_addresses,
+    why_denied,
+    without_mapping,
+)
 from toolwright.http.failures import unsent
 
 Ports: TypeAlias = Collection[int] | Literal["any"]
 Private: TypeAlias = bool | Collection[str]
-"""Whether private addresses may be reached: no, one's own kinds, or only these hosts and networks."""
+"""Whether private addresses may be reached: no, yes, or only those of the named hosts and networks."""
 
 PORTS: frozenset[int] = frozenset({80, 443, 8080, 8443})
+"""The ports that may be reached on the public internet by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What may be reached: the public internet on the web's ports, unless more or less is said."""
+    """What may be reached; by default the public internet on the ports of the web."""
 
-    own: bool = False
+    allow_private: bool = False
     private_hosts: tuple[str, ...] = ()
     private_networks: tuple[Network, ...] = ()
     allow_hosts: tuple[str, ...] = ()
     deny_hosts: tuple[str, ...] = ()
     deny_networks: tuple[Network, ...] = ()
     ports: Ports | None = None
-    """None: the web's ports on the public internet, and any port where a private address may be reached."""
+    """None: `PORTS` on the public internet, and any port of a permitted private address."""
 
     def check_host(self, host: str, port: int) -> None:
-        """Refuse a host or a port by its name; raises `Denied`."""
+        """Raise `Denied` for a host name or port that may not be reached whatever its address is."""
         if _matches(host, self.deny_hosts) or (self.allow_hosts and not _matches(host, self.allow_hosts)):
             raise unsent(Denied(f"{host} is not among the hosts that may be reached. Use another source."))
-        may_be_private = self.own or self.private_hosts or self.private_networks
+        may_be_private = self.allow_private or self.private_hosts or self.private_networks
         if not (self.ports is None and may_be_private):
             self._check_port(host, port)
 
@@ -47,10 +55,10 @@ class Guard:
             raise unsent(Denied(f"Port {port} of {host} may not be reached, only: {known}."))
 
     def check_addresses(self, host: str, port: int, addresses: Iterable[Address]) -> list[Address]:
-        """The addresses to dial; one that may not be reached refuses them all."""
-        found = [dialled(address) for address in addresses]
+        """The addresses to connect to; raises `Denied` if one of them may not be reached."""
+        found = [without_mapping(address) for address in addresses]
         if not all(self._permits(host, address) for address in found):
-            # Which address it is, and of which kind, would tell whoever asks how the network inside is laid out.
+            # The error names neither the address nor its kind: that would reveal the layout of the internal network.
             raise unsent(
                 Denied(f"{host} is not on the public internet, and private addresses may not be reached from here.")
             )
@@ -59,13 +67,13 @@ class Guard:
         return found
 
     def _permits(self, host: str, address: Address) -> bool:
-        meant = (address, *embedded(address))
-        if any(_within(each, self.deny_networks) for each in meant):
+        candidates = (address, *embedded_addresses(address))
+        if any(_within(each, self.deny_networks) for each in candidates):
             return False
         kind = why_denied(address)
-        if kind is None or any(_within(each, self.private_networks) for each in meant):
+        if kind is None or any(_within(each, self.private_networks) for each in candidates):
             return True
-        return kind in OWN and (self.own or _matches(host, self.private_hosts))
+        return kind in PRIVATE_KINDS and (self.allow_private or _matches(host, self.private_hosts))
 
 
 def guard_of(
@@ -74,44 +82,45 @@ def guard_of(
     deny_hosts: Iterable[str] = (),
     ports: Ports | None = None,
 ) -> Guard:
-    """A guard from a developer's settings."""
-    given = () if isinstance(allow_private, bool) else _words(allow_private, "allow_private")
-    private_hosts, private_networks = _apart(given)
-    denied_names, denied_networks = _apart(_words(deny_hosts, "deny_hosts"))
+    """Make a guard from a developer's settings; raises `DefinitionError`."""
+    given = () if isinstance(allow_private, bool) else _patterns(allow_private, "allow_private")
+    private_hosts, private_networks = _hosts_and_networks(given)
+    denied_hosts, denied_networks = _hosts_and_networks(_patterns(deny_hosts, "deny_hosts"))
     return Guard(
         allow_private is True,
         private_hosts,
         private_networks,
-        tuple(map(_plain, _words(allow_hosts, "allow_hosts"))),
-        denied_names,
+        tuple(map(_normalized, _patterns(allow_hosts, "allow_hosts"))),
+        denied_hosts,
         denied_networks,
         _ports(ports),
     )
 
 
-def _words(given: Any, name: str) -> tuple[str, ...]:
+def _patterns(given: Any, name: str) -> tuple[str, ...]:
     fix = "give host names, as in '*.example.com', or networks."
     if not isinstance(given, Iterable):
         raise DefinitionError(f"{name}={given!r} cannot be used.", fix=fix)
-    words = (given,) if isinstance(given, str) else tuple(given)
-    for word in words:
-        if not isinstance(word, str) or not word:
-            raise DefinitionError(f"{name} holds {word!r}.", fix=fix)
-    return words
+    patterns = (given,) if isinstance(given, str) else tuple(given)
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not pattern:
+            raise DefinitionError(f"{name} holds {pattern!r}.", fix=fix)
+    return patterns
 
 
-def _apart(given: Iterable[str]) -> tuple[tuple[str, ...], tuple[Network, ...]]:
-    """Names and networks; an address is a network of one."""
-    names, networks = list[str](), list[Network]()
-    for word in given:
+def _hosts_and_networks(patterns: Iterable[str]) -> tuple[tuple[str, ...], tuple[Network, ...]]:
+    """Host names and networks apart; an address is a network of one."""
+    hosts = list[str]()
+    networks = list[Network]()
+    for pattern in patterns:
         try:
-            networks.append(ip_network(word.strip("[]"), strict=False))
+            networks.append(ip_network(pattern.strip("[]"), strict=False))
         except ValueError:
-            names.append(_plain(word))
-    return tuple(names), tuple(networks)
+            hosts.append(_normalized(pattern))
+    return tuple(hosts), tuple(networks)
 
 
-def _plain(name: str) -> str:
+def _normalized(name: str) -> str:
     return name.lower().removesuffix(".").strip("[]")
 
 

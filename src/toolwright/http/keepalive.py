@@ -1,4 +1,4 @@
-"""Keep-alive: the kernel asks now and then whether the other side of a quiet connection is still there."""
+"""TCP keep-alive: the kernel probes an idle connection, so that a dead peer is noticed. Used by MCP connections."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from httpcore2 import AsyncNetworkStream
 
 _OPTIONS = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""Seconds of quiet, seconds between questions, and how many may go unanswered."""
+"""Idle seconds before the first probe, seconds between probes, and how many may go unanswered."""
 
 
 async def kept_alive(address: str, port: int, timeout: float | None) -> AsyncNetworkStream:
-    """Open a connection that breaks off within a minute of the other side's going silent for good."""
+    """Open a connection that fails within about a minute after the peer has disappeared; a `Dialer`."""
     stream = await dial(address, port, timeout)
     keep_alive(stream.get_extra_info("socket"))
     return stream
 
 
 def keep_alive(opened: Any) -> None:
-    """Have the kernel ask, on a socket that is open."""
-    with suppress(OSError, AttributeError, TypeError):  # not every event loop gives the socket away
+    """Turn keep-alive on for an open socket."""
+    with suppress(OSError, AttributeError, TypeError):  # not every event loop exposes the socket
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _OPTIONS.items():
             opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,42 +1,46 @@
-"""Pool: the connections of a client, all of them made by its connector."""
+"""The connection pool of the guarded transport: it connects only through a `Connector`.
+
+Imported on first use: `httpcore2` is an extra.
+"""
 
 from __future__ import annotations
 
 import ssl
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from toolwright.core.errors import NotStarted
+from httpcore2 import AsyncConnectionPool, AsyncNetworkStream, default_ssl_context
+
 from toolwright.http.connector import Connector
 from toolwright.http.settings import Settings
+from toolwright.http.surplus import SurplusDetectingStream
 
-if TYPE_CHECKING:
-    import httpcore2
+MAX_IDLE_CONNECTIONS = 16
+IDLE_SECONDS = 3.0
+"""An idle connection is not used after that: many servers close theirs after five seconds, and a request that is sent
+at the same moment would be lost."""
 
 
-def pool_of(connector: Connector, settings: Settings) -> httpcore2.AsyncConnectionPool:
-    """Connections that are made by the connector alone: no proxy, no socket file, no HTTP/2."""
-    try:
-        from httpcore2 import AsyncConnectionPool
-    except ImportError:
-        raise NotStarted("HTTP needs the package httpx2: pip install 'toolwright[http]'") from None
+class PoolConnector(Connector):
+    """A connector whose connections are not used again after a server has sent too much."""
+
+    async def connect_tcp(self, *args: Any, **options: Any) -> AsyncNetworkStream:
+        """Connect as `Connector` does; `httpcore2` calls this for each new connection."""
+        return SurplusDetectingStream(await super().connect_tcp(*args, **options))
+
+
+def connection_pool(connector: PoolConnector, settings: Settings) -> AsyncConnectionPool:
+    """Create a pool for HTTP/1.1 without proxies and socket files."""
     return AsyncConnectionPool(
-        ssl_context=trust_of(settings),
-        network_backend=cast(Any, connector),  # it is one in all but its base class, which is loaded on first use
+        ssl_context=settings.verify or _system_certificates(),
+        network_backend=cast(Any, connector),  # has all methods of a network backend, but not its base class
         max_connections=settings.max_connections,
-        max_keepalive_connections=16,
-        keepalive_expiry=5.0,
+        max_keepalive_connections=MAX_IDLE_CONNECTIONS,
+        keepalive_expiry=IDLE_SECONDS,
     )
 
 
-def trust_of(settings: Settings) -> ssl.SSLContext:
-    """Whose certificates are believed."""
-    return settings.verify or _system_trust()
-
-
 @cache
-def _system_trust() -> ssl.SSLContext:
-    """Reading the certificates takes a while, and they are the same for all."""
-    from httpcore2 import default_ssl_context
-
+def _system_certificates() -> ssl.SSLContext:
+    """Loaded once: reading them takes a while."""
     return default_ssl_context()

@@ -1,4 +1,4 @@
-"""Redirects: where an answer sends us, and what of the request goes there."""
+"""Redirect rules of the web client: where a redirect leads, and what of the request is sent there."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from toolwright.http.request import Request
 from toolwright.http.response import Head
 from toolwright.http.target import Target
 
-STATUSES = frozenset({301, 302, 303, 307, 308})
+REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 
 
-def following(request: Request, head: Head, *, downgrade: bool) -> Request | None:
-    """The request that a redirect asks for; None where the answer is none."""
+def redirected_request(request: Request, head: Head, *, allow_downgrade: bool) -> Request | None:
+    """The request that a redirect asks for; None if the response is no redirect. Raises `Denied`."""
     location = head.header("location")
-    if head.status not in STATUSES or not location:
+    if head.status not in REDIRECT_STATUSES or not location:
         return None
-    here, there = request.target, _joined(request.target, location)
-    if here.scheme == "https" and there.scheme == "http" and not downgrade:
+    here = request.target
+    there = _joined(here, location)
+    if here.scheme == "https" and there.scheme == "http" and not allow_downgrade:
         raise Denied(f"{here.host} redirects from https to http on {there.host}, which is not followed.")
     moved = replace(request, target=there)
     if _becomes_get(request.method, head.status):
         moved = replace(moved, method="GET", body=None, headers=without_body(moved.headers))
     if there.origin != here.origin:
-        if moved.body is not None:  # whoever agreed to what is sent agreed to one host
+        if moved.body is not None:  # who approved the request approved sending this body to one host
             raise Denied(
                 f"{here.host} asks to send the same to {there.host}. Send it there by itself if that is meant."
             )
@@ -34,7 +35,7 @@ def following(request: Request, head: Head, *, downgrade: bool) -> Request | Non
 
 
 def _becomes_get(method: str, status: int) -> bool:
-    """As RFC 9110 has it: 303 asks for another thing, and everybody reads 301 and 302 so for a POST."""
+    """RFC 9110: 303 turns all but HEAD into GET, and clients turn a POST into GET on 301 and 302 as well."""
     return (status == 303 and method not in ("GET", "HEAD")) or (status in (301, 302) and method == "POST")
 
 

@@ -1,4 +1,4 @@
-"""Resolver: how the addresses of a host are found."""
+"""Resolvers find the addresses of a host; `SystemResolver` is the default one."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from toolwright.core.threads import Threads
 from toolwright.http.failures import unsent
 
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Gives the addresses of a host, as text; the port is for resolvers that care."""
+"""Returns the addresses of a host as text; it is given the host and the port."""
 
 
 class SystemResolver:
-    """The system's own. It blocks and cannot be interrupted, so its threads are left behind when nobody waits."""
+    """The resolver of the system. `getaddrinfo` blocks and cannot be cancelled, so it runs in threads."""
 
     def __init__(self) -> None:
         self._threads = Threads(size=8)
 
     async def __call__(self, host: str, port: int) -> list[str]:
-        """Ask for the addresses of a host."""
+        """Look up the addresses of a host."""
         try:
             found = await self._threads.run(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         except (socket.gaierror, UnicodeError) as error:
@@ -31,10 +31,10 @@ class SystemResolver:
         return [str(entry[4][0]) for entry in found]
 
     def close(self) -> None:
-        """Let its threads end."""
+        """End its threads."""
         self._threads.close()
 
 
 def unknown_host(host: str) -> NotFound:
-    """What somebody is told who asks for a host that does not exist."""
+    """The error for a host that does not exist."""
     return unsent(NotFound(f"There is no host {host}. Check the spelling of the URL."))

@@ -1,4 +1,7 @@
-"""Response: what came back, whole as a value or piece by piece while it arrives."""
+"""Responses of the outgoing client: `Head`, the whole `Response`, and `Incoming`, whose body is still arriving.
+
+Bodies are unpacked and limited here, for `client.py` and for `transport.py` alike.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from toolwright.core.errors import ToolError
-from toolwright.http.decoding import PIECE, Decoder, decoder_of
-from toolwright.http.failures import told
+from toolwright.http.decoding import MAX_PIECE_BYTES, Decoder, decoder_of
+from toolwright.http.failures import http_errors_as_tool_errors
 from toolwright.http.headers import Headers
 from toolwright.http.target import Target
 
@@ -21,18 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The first part of what came back."""
+    """Status line and headers of a response."""
 
     method: str
     url: str
-    """Where it came from in the end, after redirects."""
+    """The URL that responded, after redirects."""
     status: int
     reason: str
     headers: Headers
 
     @property
     def host(self) -> str:
-        """Whose answer it is."""
+        """The host that responded."""
         return urlsplit(self.url).hostname or ""
 
     @property
@@ -48,7 +51,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Response(Head):
-    """What came back, whole."""
+    """A response that was read to its end, or to a limit."""
 
     body: bytes = b""
     truncated: bool = False
@@ -56,29 +59,37 @@ class Response(Head):
 
 
 class Incoming:
-    """An answer whose body is still arriving."""
+    """A response whose body is still arriving.
 
-    def __init__(self, head: Head, stream: Any, *, max_bytes: int | None, max_ratio: float) -> None:
+    Args:
+        max_bytes: of the unpacked body; None for no limit.
+        max_ratio: how many times its size a compressed body may unpack to.
+    """
+
+    def __init__(self, head: Head, response: httpcore2.Response, *, max_bytes: int | None, max_ratio: float) -> None:
         self.head = head
-        self._stream, self._max_bytes = stream, max_bytes
+        self.response = response
+        """The response of `httpcore2`, with the headers as bytes."""
+        self._max_bytes = max_bytes
         self._decoder: Decoder = decoder_of(head.header("content-encoding"), max_ratio)
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The body in pieces of at most 64 KiB, unpacked; raises `too_large` beyond the limit."""
-        read = 0
+        """The unpacked body in pieces of at most 64 KiB; raises `too_large` beyond the limit."""
+        size = 0
         async with aclosing(self._pieces()) as pieces:
             async for piece in pieces:
-                read += len(piece)
-                if self._max_bytes is not None and read > self._max_bytes:
+                size += len(piece)
+                if self._max_bytes is not None and size > self._max_bytes:
                     raise too_large(self._max_bytes)
                 yield piece
 
-    async def read(self, *, cut: bool = False, most: int | None = None) -> Response:
-        """The whole body; where it is larger than the limit, an error or, with `cut`, its beginning."""
-        limit = self._max_bytes if most is None else most
-        if not cut and limit is not None and self._announced() > limit:
+    async def read(self, *, cut: bool = False, max_bytes: int | None = None) -> Response:
+        """Read the whole body; if it is larger than the limit, raise, or return its beginning if `cut`."""
+        limit = self._max_bytes if max_bytes is None else max_bytes
+        if not cut and limit is not None and self._announced_size() > limit:
             raise too_large(limit)
-        body, truncated = bytearray(), False
+        body = bytearray()
+        truncated = False
         async with aclosing(self._pieces()) as pieces:
             async for piece in pieces:
                 body += piece
@@ -91,66 +102,56 @@ class Incoming:
         head = self.head
         return Response(head.method, head.url, head.status, head.reason, head.headers, bytes(body), truncated)
 
-    def _announced(self) -> int:
+    async def aclose(self) -> None:
+        """Return the connection to the pool, which keeps it only if the response has been read to its end."""
+        await cast(Any, self.response.stream).aclose()
+
+    def _announced_size(self) -> int:
         length = self.head.header("content-length")
         return int(length) if length.isascii() and length.isdigit() and self.head.method != "HEAD" else 0
 
     async def _pieces(self) -> AsyncGenerator[bytes, None]:
-        taken = count = 0
-        with told(self.head.host):
-            async with aclosing(aiter(self._stream)) as raw:
+        """The unpacked body, with a limit on what comes over the wire."""
+        received = 0
+        count = 0
+        with http_errors_as_tool_errors(self.head.host):
+            async with aclosing(aiter(cast(Any, self.response.stream))) as raw:
                 async for data in raw:
-                    taken, count = taken + len(data), count + 1
-                    if self._max_bytes is not None and taken > self._max_bytes * 1.01 + PIECE:
-                        raise too_large(self._max_bytes)  # unpacks to next to nothing, and does not end
+                    received += len(data)
+                    count += 1
+                    # An endless body may unpack to next to nothing.
+                    if self._max_bytes is not None and received > self._max_bytes * 1.01 + MAX_PIECE_BYTES:
+                        raise too_large(self._max_bytes)
+                    # Thousands of chunks may come in one packet, and reading them does not suspend: let others run.
                     if count % 64 == 0:
-                        await asyncio.sleep(0)  # thousands of chunks may come in one packet, and others want a turn
+                        await asyncio.sleep(0)
                     for piece in self._decoder.feed(data):
                         yield piece
             self._decoder.finish()
 
 
-def head_of(method: str, target: Target, answer: httpcore2.Response, max_header_bytes: int) -> Head:
-    """The head of an answer, within bounds."""
-    size = sum(len(name) + len(value) + 4 for name, value in answer.headers)
+def head_of(method: str, target: Target, response: httpcore2.Response, max_header_bytes: int) -> Head:
+    """The head of a response; raises if its headers are too large, or if it is no final response."""
+    size = sum(len(name) + len(value) + 4 for name, value in response.headers)
     if size > max_header_bytes:
         raise ToolError(f"{target.host} answered with {size} bytes of headers; at most {max_header_bytes} are read.")
-    if answer.status < 200:
-        raise ToolError(f"{target.host} answered with status {answer.status}, which nobody asked for.")
-    headers = tuple((_text(name), _text(value)) for name, value in answer.headers)
-    reason = _text(answer.extensions.get("reason_phrase", b""))[:200]
-    return Head(method, target.url, answer.status, reason, headers)
-
-
-async def release(answer: httpcore2.Response) -> None:
-    """Give a connection back, or end it where more has come in than was asked for.
-
-    What is left over would be read as the answer to the next request, which may be somebody else's.
-    """
-    if _has_surplus(answer):
-        await answer.extensions["network_stream"].aclose()
-    await cast(Any, answer.stream).aclose()
-
-
-def _has_surplus(answer: httpcore2.Response) -> bool:
-    """No public name leads to what was received and not read; where the private ones are gone, expect the worst."""
-    stream: Any = answer.stream
-    try:
-        return bool(stream._stream._connection._h11_state.trailing_data[0])
-    except AttributeError:
-        return True
+    if response.status < 200:
+        raise ToolError(f"{target.host} answered with status {response.status}, which nobody asked for.")
+    headers = tuple((_decoded(name), _decoded(value)) for name, value in response.headers)
+    reason = _decoded(response.extensions.get("reason_phrase", b""))[:200]
+    return Head(method, target.url, response.status, reason, headers)
 
 
 def too_large(limit: int) -> ToolError:
-    """What somebody is told whose answer is larger than it may be."""
+    """The error for a response that is larger than the limit."""
     return ToolError(
         f"The answer is larger than {limit} bytes and was not read any further. Ask for less, or for a part of it.",
         code="too_large",
     )
 
 
-def _text(raw: bytes) -> str:
-    """Servers send UTF-8 where only Latin-1 was foreseen."""
+def _decoded(raw: bytes) -> str:
+    """Header text: UTF-8, which servers send although the standard says Latin-1, or Latin-1."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Settings: what a client may reach, and within which limits."""
+"""`Settings` of a client: what it may reach, and its limits."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _TIMES = ("timeout", "connect_timeout", "read_timeout")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a client may reach, and within which limits; times are in seconds."""
+    """What a client may reach, and its limits; times are in seconds."""
 
     allow_private: Private = False
-    """False, True for addresses of one's own (loopback, private networks), or the hosts and networks that are meant."""
+    """False, True for loopback and private networks, or the hosts and networks that are permitted."""
     allow_hosts: Iterable[str] = ()
-    """Patterns such as `*.example.com`; where there are some, nothing else is reached."""
+    """Patterns such as `*.example.com`; if there are any, only these hosts are reached."""
     deny_hosts: Iterable[str] = ()
     """Patterns, or networks, that are never reached."""
     ports: Ports | None = None
-    """Which may be reached, or `any`. None: 80, 443, 8080 and 8443, and any port of a permitted private address."""
+    """Ports that may be reached, or `any`. None: 80, 443, 8080, 8443, and any port of a permitted private address."""
     allow_downgrade: bool = False
     """Whether a redirect may lead from https to http."""
     timeout: float | None = 30.0
-    """For all of it: every redirect, and the last byte."""
+    """For a whole request, with redirects and to the last byte of the response."""
     connect_timeout: float = 10.0
     read_timeout: float = 30.0
-    """Between two pieces of an answer."""
+    """Between two pieces of a response."""
     max_bytes: int | None = 5 * 1024 * 1024
     max_ratio: float = 200.0
-    """How many times its size a compressed answer may unpack to, once it is larger than a mebibyte."""
+    """How many times its size a compressed response may unpack to, if that is more than 1 MiB."""
     max_header_bytes: int = 65_536
     max_redirects: int = 5
     max_connections: int = 64
@@ -50,7 +50,7 @@ class Settings:
     dialer: Dialer | None = None
 
     def __post_init__(self) -> None:
-        self._read()
+        self._parse_units()
         for name in ("connect_timeout", "read_timeout", "max_ratio", "max_header_bytes", "max_connections"):
             if not getattr(self, name) > 0:
                 raise DefinitionError(f"{name}={getattr(self, name)!r} is no limit.", fix="give a number above zero.")
@@ -58,14 +58,14 @@ class Settings:
             raise DefinitionError("timeout and max_bytes are above zero.", fix="give a number, or None for no limit.")
         if self.max_redirects < 0:
             raise DefinitionError(f"max_redirects={self.max_redirects} is no number.", fix="give zero or more.")
-        # Something that can be read only once would be empty, and so permit everything, the second time.
+        # An iterator would be empty, and so permit everything, when it is read a second time.
         for name in ("allow_private", "allow_hosts", "deny_hosts", "ports"):
             if isinstance(given := getattr(self, name), Iterator):
                 object.__setattr__(self, name, tuple(given))
         self.guard()
 
-    def _read(self) -> None:
-        """Durations and sizes as people write them: `5s`, `1MB`."""
+    def _parse_units(self) -> None:
+        """Turn `5s` and `1MB` into numbers."""
         for name, read in (*((name, seconds) for name in _TIMES), ("max_bytes", size), ("max_header_bytes", size)):
             if isinstance(given := getattr(self, name), str):
                 try:
@@ -74,12 +74,12 @@ class Settings:
                     raise DefinitionError(str(error), fix="write 5, '5s' or '1MB'.") from None
 
     def guard(self) -> Guard:
-        """What may be reached."""
+        """The guard for these settings."""
         return guard_of(self.allow_private, self.allow_hosts, self.deny_hosts, self.ports)
 
 
 class Reach(TypedDict, total=False):
-    """The same by name, for those who change some of them."""
+    """The fields of `Settings` as keyword arguments."""
 
     allow_private: Private
     allow_hosts: Iterable[str]

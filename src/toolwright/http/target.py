@@ -1,4 +1,4 @@
-"""Target: a URL taken apart once, strictly, so that nobody else reads another host into it."""
+"""`Target` is a URL that was parsed once, strictly: what is checked is what is connected to."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Target:
     """In lower case and ASCII, without a dot at its end; an IPv6 address without its brackets."""
     port: int
     path: str
-    """What follows the host, with the query: what is asked for on the first line of the request."""
+    """Path and query, percent-encoded, as they stand in the request line."""
 
     @property
     def origin(self) -> Origin:
-        """What must stay the same for credentials to travel on."""
+        """Scheme, host and port: credentials are sent to the same origin only."""
         return self.scheme, self.host, self.port
 
     @property
@@ -50,19 +50,19 @@ class Target:
 
     @property
     def url(self) -> str:
-        """The whole, normalised."""
+        """The whole URL, normalised."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
     def join(self, location: str) -> Target:
-        """Where a redirect from here leads."""
+        """The target of a redirect from here."""
         try:
             return target_of(urljoin(self.url, location))
-        except ValueError:  # brackets that hold no address
+        except ValueError:  # brackets without an address
             raise unsent(InvalidArguments("The URL has no host that could be read.")) from None
 
 
 def target_of(url: str) -> Target:
-    """Take a URL apart; raises `InvalidArguments` for what is none, `Denied` for another scheme."""
+    """Parse a URL; raises `InvalidArguments`, or `Denied` for a scheme other than http and https."""
     url = url.strip(" ")
     if len(url) > MAX_LENGTH:
         raise unsent(InvalidArguments(f"The URL has {len(url)} characters; at most {MAX_LENGTH} are sent."))
@@ -85,7 +85,7 @@ def _scheme(scheme: str) -> Scheme:
 
 
 def _host_and_port(authority: str) -> tuple[str, int | None]:
-    # Browsers read a backslash as a slash, others as part of a user name: one of them would be wrong.
+    # Browsers read a backslash as a slash, other parsers as part of a user name: the host would be ambiguous.
     if "\\" in authority:
         raise unsent(InvalidArguments("The host of the URL holds a backslash."))
     if "@" in authority:
@@ -104,7 +104,7 @@ def _host_and_port(authority: str) -> tuple[str, int | None]:
 
 
 def host_of(text: str) -> str:
-    """A host name or address in the one form in which it is looked up, compared and sent."""
+    """Normalise a host name or address: this form is looked up, compared and sent."""
     if text.startswith("["):
         return _v6(text[1:-1])
     name = _ascii(text).lower().removesuffix(".")
@@ -127,7 +127,7 @@ def _v6(text: str) -> str:
 
 
 def _v4(name: str) -> str:
-    """Decimal, octal, hexadecimal and short forms are the same address to the system: it is named by its plain form."""
+    """Normalise an IPv4 address: the system accepts decimal, octal, hexadecimal and short forms as well."""
     try:
         return socket.inet_ntoa(socket.inet_aton(name))
     except OSError:
@@ -135,7 +135,7 @@ def _v4(name: str) -> str:
 
 
 def _ascii(host: str) -> str:
-    """Other scripts as the Domain Name System has them; full-width digits and other dots become plain ones."""
+    """Encode a host name for DNS (IDNA); full-width digits and other dots become ASCII."""
     if host.isascii():
         return host
     try:

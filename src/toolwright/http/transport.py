@@ -1,83 +1,88 @@
-"""Transport: the same guard for libraries that bring their own requests and want a client of `httpx2`."""
+"""The one way out over HTTP: `GuardedTransport`, and `GuardedClient`, an `httpx2.AsyncClient` over it.
+
+`client.py` sends the requests of the web tools through the transport, the MCP SDK and OAuth those of theirs through
+`GuardedClient`. Here every address is judged (by the connector), every body is unpacked within limits, and errors are
+translated. Imported on first use: `httpx2` is an extra and takes a while to load.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import httpcore2
 import httpx2
 
 from toolwright.core.errors import DefinitionError, Denied, TimedOut, ToolError
-from toolwright.http.connector import Connector
-from toolwright.http.decoding import OFFERED
-from toolwright.http.failures import told
+from toolwright.http.decoding import ACCEPT_ENCODING
+from toolwright.http.failures import http_errors_as_tool_errors
 from toolwright.http.headers import for_another_origin
-from toolwright.http.pool import pool_of, trust_of
-from toolwright.http.response import Incoming, head_of, release
+from toolwright.http.pool import PoolConnector, connection_pool
+from toolwright.http.response import Incoming, head_of
 from toolwright.http.settings import Settings
-from toolwright.http.target import target_of
+from toolwright.http.target import Target, target_of
 
-ANSWERED = "answered"
-"""The extension of a request that was sent already: an `Answered`, from which its answer is taken."""
-Answered: TypeAlias = Callable[[httpcore2.Request], Awaitable[httpcore2.Response] | None]
-"""What comes of a request that was sent already; None once it was taken."""
+_WIRE_HEADERS = frozenset({b"content-encoding", b"content-length"})
+"""Headers that describe the body as it was sent, before it was unpacked."""
+_KEPT_EXTENSIONS = frozenset({"http_version", "reason_phrase"})
+_BYPASSING_OPTIONS = frozenset(
+    {"transport", "mounts", "proxy", "cookies", "trust_env", "verify", "cert", "http1", "http2", "limits"}
+)
+_REQUIRED_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Judges every request as the outgoing client does, and unpacks answers within the same limits.
-
-    What it refuses is an `httpx2.ConnectError`, as a library expects, whose cause is the `ToolError`.
-    """
+    """Connects only to permitted addresses, and unpacks responses within the limits of `Settings`."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self._settings = settings or Settings()
-        guard = self._settings.guard()
-        self._connector = Connector(guard, resolver=self._settings.resolver, dialer=self._settings.dialer)
-        self._pool = pool_of(self._connector, self._settings)
+        self._connector = PoolConnector(
+            self._settings.guard(), resolver=self._settings.resolver, dialer=self._settings.dialer
+        )
+        self._pool = connection_pool(self._connector, self._settings)
+
+    async def open(
+        self, request: httpx2.Request, target: Target, *, max_bytes: int | None, endless_events: bool = False
+    ) -> Incoming:
+        """Send one request, follow no redirect, and return once the head of the response has arrived.
+
+        Raises `ToolError`, and no error of `httpx2`. The caller closes the `Incoming`.
+
+        Args:
+            target: the parsed URL of the request.
+            endless_events: whether a stream of server-sent events may be larger than `max_bytes`.
+        """
+        with http_errors_as_tool_errors(target.host):
+            response = await self._pool.handle_async_request(_httpcore2_request(request, target))
+        try:
+            head = head_of(request.method, target, response, self._settings.max_header_bytes)
+            if endless_events and head.header("content-type").startswith("text/event-stream"):
+                max_bytes = None
+            return Incoming(head, response, max_bytes=max_bytes, max_ratio=self._settings.max_ratio)
+        except ToolError:
+            await cast(Any, response.stream).aclose()
+            raise
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request; redirects come here again, one by one."""
+        """Send one request for an `httpx2.AsyncClient`, which calls this again for each redirect.
+
+        A refusal or failure is an `httpx2.RequestError`, as `httpx2` expects, and its cause is the `ToolError`.
+        """
         try:
             target = target_of(str(request.url))
-            with told(target.host):
-                answer = await self._answer(request)
+            incoming = await self.open(request, target, max_bytes=self._settings.max_bytes, endless_events=True)
         except ToolError as error:
-            raise _as_httpx2(error, request) from error
-        try:
-            head = head_of(request.method, target, answer, self._settings.max_header_bytes)
-            endless = head.header("content-type").startswith("text/event-stream")  # read event by event, never whole
-            most = None if endless else self._settings.max_bytes
-            incoming = Incoming(head, answer.stream, max_bytes=most, max_ratio=self._settings.max_ratio)
-        except ToolError as error:
-            await release(answer)
-            raise _as_httpx2(error, request) from error
+            raise _as_httpx2_error(error, request) from error
+        response = incoming.response
         return httpx2.Response(
-            answer.status,
-            headers=[pair for pair in answer.headers if pair[0].lower() not in _UNPACKED],
-            stream=_Body(incoming, answer, request),
-            extensions={name: answer.extensions[name] for name in _KEPT & answer.extensions.keys()},
+            response.status,
+            headers=[pair for pair in response.headers if pair[0].lower() not in _WIRE_HEADERS],
+            stream=_Body(incoming, request),
+            extensions={name: response.extensions[name] for name in _KEPT_EXTENSIONS & response.extensions.keys()},
         )
-
-    async def _answer(self, request: httpx2.Request) -> httpcore2.Response:
-        asked = _request(request)
-        answered: Answered | None = request.extensions.get(ANSWERED)
-        if answered is not None and (answer := answered(asked)) is not None:
-            return await answer
-        return await self._pool.handle_async_request(asked)
-
-    async def dial(self, url: httpx2.URL, timeout: float | None) -> httpcore2.AsyncNetworkStream:
-        """A connection of one's own to where a URL leads: judged as any other, and in secret where the URL says so."""
-        target, host = target_of(str(url)), url.raw_host.decode("ascii")
-        stream = await self._connector.connect_tcp(host, target.port, timeout)
-        if target.scheme == "http":
-            return stream
-        trust = trust_of(self._settings)
-        trust.set_alpn_protocols(["http/1.1"])
-        return await stream.start_tls(trust, host, timeout)
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -85,19 +90,12 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         await self._pool.aclose()
 
 
-_UNPACKED = frozenset({b"content-encoding", b"content-length"})
-"""They describe what came over the wire, and the library is given what was in it."""
-_KEPT = frozenset({"http_version", "reason_phrase"})
-_BYPASSING_OPTIONS = frozenset(
-    {"transport", "mounts", "proxy", "cookies", "trust_env", "verify", "cert", "http1", "http2", "limits"}
-)
-_NEEDED = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
-
-
 class _Body(httpx2.AsyncByteStream):
-    def __init__(self, incoming: Incoming, answer: httpcore2.Response, request: httpx2.Request) -> None:
-        self._incoming, self._answer, self._request = incoming, answer, request
-        self._released = False
+    """The unpacked body of a response, with errors of `httpx2`."""
+
+    def __init__(self, incoming: Incoming, request: httpx2.Request) -> None:
+        self._incoming = incoming
+        self._request = request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
@@ -105,12 +103,10 @@ class _Body(httpx2.AsyncByteStream):
                 async for chunk in chunks:
                     yield chunk
         except ToolError as error:
-            raise _as_httpx2(error, self._request, httpx2.ReadError) from error
+            raise _as_httpx2_error(error, self._request, httpx2.ReadError) from error
 
     async def aclose(self) -> None:
-        if not self._released:  # a second time, the connection may be somebody else's
-            self._released = True
-            await release(self._answer)
+        await self._incoming.aclose()
 
 
 class GuardedClient(httpx2.AsyncClient):
@@ -133,7 +129,7 @@ class GuardedClient(httpx2.AsyncClient):
         hooks["response"] = [partial(_check_redirect, settings), *hooks.get("response", ())]
         headers = httpx2.Headers({"User-Agent": settings.user_agent})
         headers.update(options.pop("headers", None))
-        headers["Accept-Encoding"] = OFFERED
+        headers["Accept-Encoding"] = ACCEPT_ENCODING
         options.setdefault("timeout", httpx2.Timeout(settings.read_timeout, connect=settings.connect_timeout))
         options.setdefault("max_redirects", settings.max_redirects)
         super().__init__(
@@ -146,38 +142,35 @@ class GuardedClient(httpx2.AsyncClient):
         )
 
 
-def transport_of(client: httpx2.AsyncClient) -> GuardedTransport:
-    """What a client that was made here sends its requests through."""
-    return cast(GuardedTransport, client._transport)
-
-
 async def _check_redirect(settings: Settings, response: httpx2.Response) -> None:
     """Refuse an https to http redirect, and remove headers that must not travel to another origin."""
     if not response.has_redirect_location:
         return
-    asked = response.request.url
-    there = asked.join(response.headers["location"])
-    if asked.scheme == "https" and there.scheme != "https" and not settings.allow_downgrade:
-        error = Denied(f"{asked.host} redirects from https to http, which is not followed.")
-        raise _as_httpx2(error, response.request) from error
-    if there.origin != asked.origin:
+    here = response.request.url
+    there = here.join(response.headers["location"])
+    if here.scheme == "https" and there.scheme != "https" and not settings.allow_downgrade:
+        error = Denied(f"{here.host} redirects from https to http, which is not followed.")
+        raise _as_httpx2_error(error, response.request) from error
+    if there.origin != here.origin:
         headers = response.request.headers
-        for name in headers.keys() - {name for name, _ in for_another_origin(tuple(headers.items()))} - _NEEDED:
+        harmless = {name for name, _ in for_another_origin(tuple(headers.items()))}
+        for name in headers.keys() - harmless - _REQUIRED_HEADERS:
             del headers[name]
 
 
-def _request(request: httpx2.Request) -> httpcore2.Request:
-    url = request.url
+def _httpcore2_request(request: httpx2.Request, target: Target) -> httpcore2.Request:
+    """The request for the pool; it goes to the target that was parsed by us, however `httpx2` reads the same URL."""
     return httpcore2.Request(
         request.method,
-        httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+        httpcore2.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path),
         headers=request.headers.raw,
         content=cast(Any, request.stream),
-        extensions={"timeout": request.extensions.get("timeout", {})},  # and none that names another server
+        # Other extensions could name another server for the TLS handshake, or another request target.
+        extensions={"timeout": request.extensions.get("timeout", {})},
     )
 
 
-def _as_httpx2(
+def _as_httpx2_error(
     error: ToolError, request: httpx2.Request, otherwise: type[httpx2.RequestError] = httpx2.ConnectError
 ) -> httpx2.RequestError:
     kind: type[httpx2.RequestError] = httpx2.ReadTimeout if isinstance(error, TimedOut) else otherwise

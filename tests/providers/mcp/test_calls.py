@@ -2,24 +2,23 @@
 
 import asyncio
 import json
-import socket
-import ssl
 import sys
 from collections import Counter
 from pathlib import Path
 
-import httpcore2
 import pytest
-import trustme
 from opentelemetry import context, trace
-from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
-from toolwright.providers.mcp.routes import pieces, posts
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, StatusCode, TraceFlags
 
 import toolwright.providers.mcp.talk  # noqa: F401 - it takes a second, which is no test's own
 from tests.providers.mcp.peers.bare import bare
 from tests.providers.mcp.steady import until
 from toolwright import Runtime, mcp
-from toolwright.http import prompt
+from toolwright.providers.mcp import direct_call
+from toolwright.providers.mcp.transports import http_client
 
 pytestmark = pytest.mark.timeout(30, func_only=True)
 TOOLS = [{"name": "look", "inputSchema": {"type": "object"}}]
@@ -69,35 +68,8 @@ def provider(url, **options):
     return mcp.http(url, namespace="web", manifest=False, protocol="legacy", **options)
 
 
-@pytest.fixture
-def given_back(monkeypatch):
-    """The connections that have become free."""
-    streams, give_back = [], posts.Posts.give_back
-
-    def noted(self, stream, keeps):
-        give_back(self, stream, keeps)
-        streams.append(stream)
-
-    monkeypatch.setattr(posts.Posts, "give_back", noted)
-    monkeypatch.setattr(prompt, "FRESH", 60.0)  # however slow the machine
-    monkeypatch.setattr(pieces, "REST", 60.0)
-    return streams
-
-
-async def test_a_connection_is_used_again_once_its_answer_has_ended(given_back):
-    web = Web()
-
-    async with bare(web) as url, Runtime(provider(url)) as runtime:
-        for _ in range(4):
-            assert (await runtime.call("web__look")).text == "seen"
-            await until(lambda: given_back)
-            given_back.clear()
-
-    assert list(web.calls.values()) == [4]
-
-
 async def test_an_answer_does_not_wait_for_the_end_of_its_stream(monkeypatch):
-    monkeypatch.setattr(pieces, "REST", 0.05)
+    monkeypatch.setattr(http_client, "REST_SECONDS", 0.05)
     web = Web(ends=False)
 
     async with bare(web) as url, Runtime(provider(url)) as runtime:
@@ -106,18 +78,6 @@ async def test_an_answer_does_not_wait_for_the_end_of_its_stream(monkeypatch):
             await asyncio.sleep(0.1)
 
     assert list(web.calls.values()) == [1, 1, 1]  # each stream that does not end is broken off, with its connection
-
-
-async def test_a_connection_that_has_been_quiet_is_not_trusted(monkeypatch):
-    monkeypatch.setattr(prompt, "FRESH", 0.05)
-    web = Web()
-
-    async with bare(web) as url, Runtime(provider(url)) as runtime:
-        for _ in range(2):
-            assert (await runtime.call("web__look")).text == "seen"
-            await asyncio.sleep(0.15)
-
-    assert list(web.calls.values()) == [1, 1]
 
 
 async def test_a_connection_that_the_server_has_closed_is_not_used():
@@ -138,100 +98,6 @@ async def test_a_connection_that_the_server_has_closed_is_not_used():
     assert closed["times"] == 3
 
 
-async def test_a_request_goes_out_in_one_piece_and_what_the_server_s_kernel_keeps_back_is_called_for():
-    """That kernel sends the second piece of an answer when ours has confirmed the first."""
-    come, left = [], asyncio.Event()
-
-    async def serve(reader, writer):
-        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
-        while data := await reader.read(1 << 16):
-            come.append(data)
-            writer.write(b"HTTP/1.1 200 X\r\nContent-Length: 4\r\n\r\n")
-            writer.write(b"seen")
-        writer.close()
-        left.set()
-
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        stream = await prompt.prompt("127.0.0.1", server.sockets[0].getsockname()[1], 20.0)
-        took = [await exchanged(stream) for _ in range(20)]
-        await stream.aclose()
-        await left.wait()
-
-    assert come == [b"headbody"] * 20
-    assert sorted(took)[5] < 0.03  # it would be 0.04 for each but the first
-
-
-async def test_a_connection_can_be_secured_and_carries_more_than_it_holds():
-    authority, left = trustme.CA(), asyncio.Event()
-    there, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
-    authority.issue_cert("localhost").configure_cert(there)
-    authority.configure_trust(trusting)
-
-    async def echo(reader, writer):
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-        writer.close()
-        left.set()
-
-    async with await asyncio.start_server(echo, "127.0.0.1", 0, ssl=there) as server:
-        port = server.sockets[0].getsockname()[1]
-        stream = await (await prompt.prompt("127.0.0.1", port, 20.0)).start_tls(trusting, "localhost", 20.0)
-        come, large = b"", b"x" * (4 * prompt.HELD)
-        sending = asyncio.create_task(sent(stream, large))
-        while len(come) < len(large):
-            come += await stream.read(1 << 16, 20.0)
-        await sending
-        known = stream.get_extra_info("ssl_object"), stream.get_extra_info("is_readable")
-        await stream.aclose()
-        await left.wait()
-        with pytest.raises(httpcore2.ConnectError) as refused:
-            await (await prompt.prompt("127.0.0.1", port, 20.0)).start_tls(trusting, "other.test", 20.0)
-        while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - the server's own, which has seen the refusal in a moment
-            await asyncio.sleep(0.01)
-
-    assert come == large
-    assert known[0] is not None
-    assert known[1] is False
-    assert isinstance(refused.value.__cause__, ssl.SSLCertVerificationError)
-
-
-async def sent(stream, data):
-    await stream.write(data)
-    await stream.write(b"")
-
-
-async def test_a_connection_says_why_nothing_more_comes():
-    async def serve(reader, writer):
-        await reader.read(1)
-        writer.write(b"some")
-        writer.close()
-
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        stream = await prompt.prompt("127.0.0.1", port, 20.0)
-        with pytest.raises(httpcore2.ReadTimeout):
-            await stream.read(10, 0.05)
-        await sent(stream, b"x")
-        assert [await stream.read(10, 20.0), await stream.read(10, 20.0)] == [b"some", b""]
-        assert stream.get_extra_info("is_readable") is True
-        with pytest.raises(httpcore2.WriteError):
-            await sent(stream, b"x")
-        await stream.aclose()
-    with pytest.raises(httpcore2.ConnectError):
-        await prompt.prompt("127.0.0.1", port, 20.0)
-
-
-async def exchanged(stream):
-    clock = asyncio.get_running_loop().time
-    began, come = clock(), b""
-    await stream.write(b"head")
-    await stream.write(b"body")
-    while not come.endswith(b"seen"):
-        come += await stream.read(1 << 16)
-    return clock() - began
-
-
 # Over stdin and stdout
 
 SERVER = """
@@ -245,7 +111,7 @@ for line in sys.stdin:
         about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
         tell({"id": message["id"], "result": {"protocolVersion": "2025-11-25", **about}})
     elif method == "tools/list":
-        names = ("meta", "text_id", "newer", "deaf", "hold", "seen")
+        names = ("meta", "text_id", "newer", "deaf", "hold", "seen", "bad")
         tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
         tell({"id": message["id"], "result": {"tools": tools}})
     elif method == "notifications/cancelled":
@@ -257,6 +123,9 @@ for line in sys.stdin:
         if name == "hold":
             held = message["id"]
             open(sys.argv[0] + ".held", "w").close()
+            continue
+        if name == "bad":
+            tell({"id": message["id"], "error": {"code": -32602, "message": "bad"}})
             continue
         if name == "seen":
             answer = json.dumps(held == cancelled)
@@ -301,6 +170,29 @@ async def test_the_trace_that_a_call_belongs_to_goes_along(stdio):
 
     assert within["traceparent"] == f"00-{1:032x}-{2:016x}-01"
     assert "traceparent" not in without
+
+
+async def test_a_traced_call_has_a_span_of_its_own_which_the_server_is_told(stdio, monkeypatch):
+    spans = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    monkeypatch.setattr(direct_call, "tracer", provider.get_tracer("test"))
+
+    async with Runtime(stdio()) as runtime:
+        with provider.get_tracer("test").start_as_current_span("outer") as outer:
+            told = json.loads((await runtime.call("x__meta")).text)
+        assert not (await runtime.call("x__bad")).ok
+
+    sent, _, failed = spans.get_finished_spans()
+    assert (sent.name, sent.kind, sent.parent) == (
+        "MCP send tools/call meta",
+        SpanKind.CLIENT,
+        outer.get_span_context(),
+    )
+    assert sent.attributes["mcp.method.name"] == "tools/call"
+    assert told["traceparent"].split("-")[2] == f"{sent.context.span_id:016x}"
+    assert failed.attributes["error.type"] == "-32602"
+    assert failed.status.status_code is StatusCode.ERROR
 
 
 async def test_a_cancelled_call_is_cancelled_at_the_server_under_its_own_number(stdio, tmp_path):

@@ -1,4 +1,4 @@
-"""Calls that go straight: over connections of their own, and with the outcome that they have through the library."""
+"""Calls over streamable HTTP: posted by us, with the outcome that they have through the MCP SDK's transport."""
 
 import asyncio
 import gzip
@@ -9,20 +9,17 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from itertools import product
 
-import httpx2
 import pytest
 import trustme
-from toolwright.providers.mcp.routes import exchange, posts
 
 import toolwright.providers.mcp.talk  # noqa: F401 - it takes a second, which is no test's own
 from tests.providers.mcp.peers.bare import LISTENING, bare
 from tests.providers.mcp.steady import until
-from tests.providers.mcp.test_calls import given_back as given_back
 from toolwright import Pending, Runtime, mcp
-from toolwright.core.errors import Denied
-from toolwright.http.answer import Answer, Unusual
+from toolwright.http.connector import Connector
 from toolwright.http.settings import Settings
-from toolwright.http.transport import GuardedTransport
+from toolwright.providers.mcp.transports import http_client, streamable_http
+from toolwright.providers.mcp.transports.streamable_http import StreamableHttpTransport
 
 pytestmark = pytest.mark.timeout(30, func_only=True)
 ERAS = ("2026-07-28", "legacy")
@@ -181,7 +178,7 @@ def result(value):
 
 
 SIZED = f"200 OK\r\n{JSON}Content-Length: LENGTH\r\n"
-STRAIGHT = {
+PLAIN_RESULTS = {
     "a value": result(SAID),
     "a text": result({"content": [{"type": "text", "text": "x" * 100_000}]}),
     "an error of the tool": result({"content": [{"type": "text", "text": "bad"}], "isError": True}),
@@ -194,8 +191,8 @@ STRAIGHT = {
     "an answer and the end": ending(raw(f"{SIZED}Connection: close\r\n", answer_to)),
     "more than the answer": ending(raw(SIZED, lambda asked: answer_to(asked) + "   ")),
 }
-"""What is read here."""
-OTHERWISE = {
+"""Results that are delivered at once."""
+OTHERS = {
     "an error": refusal(200, -32602),
     "an error with a status": refusal(400, -32602),
     "headers of an older list": refusal(400, -32020),
@@ -242,20 +239,26 @@ OTHERWISE = {
     "another host": partial(elsewhere, where="http://other.test/"),
     **{f"status {number}": status(number) for number in (202, 204, 400, 401, 403, 404, 408, 410, 429, 500, 503)},
 }
-"""What is read by the library."""
+"""What is read as messages, or fails."""
 
 
 @pytest.fixture
-def straight(monkeypatch):
-    """Which calls went straight."""
-    sent, send = [], posts.Posts.send
+def direct(monkeypatch):
+    """Whether each call was posted by us."""
+    posted, post_call = [], StreamableHttpTransport.post_call
 
     def noted(self, *call):
-        sent.append(send(self, *call))
-        return sent[-1]
+        posted.append(post_call(self, *call))
+        return posted[-1]
 
-    monkeypatch.setattr(posts.Posts, "send", noted)
-    return sent
+    monkeypatch.setattr(StreamableHttpTransport, "post_call", noted)
+    return posted
+
+
+async def connections_are_idle():
+    """Wait until no response is being read any more."""
+    names = ("mcp: tools/call", "mcp: rest of an event stream")
+    await until(lambda: not any(task.get_name() in names for task in asyncio.all_tasks()))
 
 
 def provider(url, era, **options):
@@ -282,39 +285,28 @@ async def seen(call, era, session=None):
 @pytest.mark.parametrize(
     ("name", "era"),
     [
-        *product((*STRAIGHT, *OTHERWISE), ("2026-07-28",)),
-        *product(STRAIGHT, ("legacy",)),
-        *(pytest.param(name, "legacy", marks=pytest.mark.long) for name in OTHERWISE),
+        *product((*PLAIN_RESULTS, *OTHERS), ("2026-07-28",)),
+        *product(PLAIN_RESULTS, ("legacy",)),
+        *(pytest.param(name, "legacy", marks=pytest.mark.long) for name in OTHERS),
     ],
 )
-async def test_a_call_has_the_outcome_that_it_has_through_the_library(name, era, straight, monkeypatch):
-    call = (STRAIGHT | OTHERWISE)[name]
+async def test_a_call_has_the_outcome_that_it_has_through_the_sdk(name, era, direct, monkeypatch):
+    call = (PLAIN_RESULTS | OTHERS)[name]
     session = "one" if era == "legacy" else None
     here = await seen(call, era, session)
-    went = list(straight)
-    monkeypatch.setattr(exchange, "may_go_straight", lambda client, url: False)
+    assert direct[0] is True
+    monkeypatch.setattr(StreamableHttpTransport, "post_call", lambda *call: False)
     there = await seen(call, era, session)
 
     assert here == there
-    assert went[0] is True
-    assert len(straight) == len(went)
-
-
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("name", STRAIGHT)
-async def test_what_is_plain_is_not_handed_over(name, era, monkeypatch):
-    monkeypatch.setattr(posts.Posts, "hand_over", None)
-
-    outcomes, _ = await seen(STRAIGHT[name], era)
-
-    assert len(outcomes) == 2
 
 
 # How they go
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_one_connection_serves_one_call_after_another_whoever_reads_the_answers(era, given_back):
+async def test_one_connection_serves_one_call_after_another_whatever_the_answers(era, monkeypatch):
+    monkeypatch.setattr(http_client, "REST_SECONDS", 60.0)  # however slow the machine
     calls = iter([result(SAID), chunked(event), chunked(progress, event), packed, refusal(400, -1), result(SAID)])
 
     async def call(asked):
@@ -324,8 +316,7 @@ async def test_one_connection_serves_one_call_after_another_whoever_reads_the_an
     async with bare(web) as url, Runtime(provider(url, era)) as runtime:
         for _ in range(6):
             await runtime.call("web__look")
-            await until(lambda: given_back)
-            given_back.clear()
+            await connections_are_idle()
 
     assert len(web.calls) == 6
     assert len(set(web.ways)) == 1
@@ -397,27 +388,28 @@ async def test_a_call_that_nobody_wants_is_told_as_the_protocol_has_it(era, how)
 
 
 async def test_a_call_that_nobody_wants_before_there_is_a_connection_is_not_sent(monkeypatch):
-    dialling, go_on = asyncio.Event(), asyncio.Event()
-    dial = GuardedTransport.dial
+    dialling, go_on, connect_tcp = asyncio.Event(), asyncio.Event(), Connector.connect_tcp
 
-    async def slow(self, url, timeout):
+    async def slow(self, *address, **options):
         dialling.set()
         await go_on.wait()
-        return await dial(self, url, timeout)
+        return await connect_tcp(self, *address, **options)
 
-    monkeypatch.setattr(GuardedTransport, "dial", slow)
     web = Web(result(SAID))
-    async with bare(web) as url, Runtime(provider(url, "legacy")) as runtime:
-        task = asyncio.create_task(runtime.call("web__look", {"region": "one"}))
-        await dialling.wait()
-        task.cancel()
-        await asyncio.wait({task})
-        await asyncio.sleep(0.02)
-        go_on.set()
-        assert (await runtime.call("web__look", {"region": "two"})).ok
+    async with bare(web) as url:
+        given = mcp.http(url, namespace="web", manifest=False, protocol="legacy", headers={"Connection": "close"})
+        async with Runtime(given) as runtime:
+            monkeypatch.setattr(Connector, "connect_tcp", slow)
+            task = asyncio.create_task(runtime.call("web__look", {"region": "one"}))
+            await dialling.wait()
+            task.cancel()
+            await asyncio.wait({task})
+            await connections_are_idle()
+            go_on.set()
+            assert (await runtime.call("web__look", {"region": "two"})).ok
 
     assert [json.loads(body)["params"]["arguments"]["region"] for _, _, body in web.calls] == ["two"]
-    assert not web.others[1:]  # but for the one that says that the connection is there
+    assert [method for method, _ in web.others] == ["notifications/initialized"]
 
 
 async def test_a_server_may_ask_in_the_middle_of_an_answer():
@@ -451,40 +443,103 @@ async def test_a_server_may_ask_in_the_middle_of_an_answer():
 @pytest.mark.parametrize("where", ["before", "between"])
 async def test_a_server_that_is_not_there_was_sent_nothing(where):
     web = Web(ending(raw(f"{SIZED}Connection: close\r\n", answer_to)))
-    async with bare(web) as url, Runtime(provider(url, "2026-07-28")) as runtime:
-        if where == "between":
-            assert (await runtime.call("web__look")).ok
-        LISTENING[url].close()
-        outcome = await runtime.call("web__look")
+    closing = {"Connection": "close"}  # no connection is left from before
+    async with bare(web) as url:
+        given = mcp.http(url, namespace="web", manifest=False, protocol="2026-07-28", headers=closing)
+        async with Runtime(given) as runtime:
+            if where == "between":
+                assert (await runtime.call("web__look")).ok
+            LISTENING[url].close()
+            outcome = await runtime.call("web__look")
 
     assert (outcome.ok, outcome.executed) == (False, False)
 
 
-async def test_whoever_signs_in_or_speaks_of_the_protocol_himself_goes_through_the_library(straight):
+@pytest.mark.parametrize(
+    "options", [{"auth": True}, {"headers": {"Mcp-Name": "x"}}, {"headers": {"Connection": "close"}}]
+)
+async def test_a_login_and_headers_of_the_developer_go_along(direct, options):
     class Known:
         def auth_for(self, who, url):
             return ("me", "word")
 
-    for options in ({"auth": Known()}, {"headers": {"Mcp-Name": "x"}}, {"headers": {"Connection": "close"}}):
-        async with bare(Web(result(SAID))) as url:
-            given = mcp.http(f"{url}/mcp", namespace="web", manifest=False, protocol="legacy", **options)
-            async with Runtime(given) as runtime:
-                assert (await runtime.call("web__look")).ok
+    if "auth" in options:
+        options = {"auth": Known()}
+    web = Web(result(SAID))
+    async with bare(web) as url:
+        given = mcp.http(f"{url}/mcp", namespace="web", manifest=False, protocol="legacy", **options)
+        async with Runtime(given) as runtime:
+            assert (await runtime.call("web__look")).ok
 
-    assert straight == []
+    [(_, headers, _)] = web.calls
+    assert direct == [True]
+    assert headers.get("authorization") == ("Basic bWU6d29yZA==" if "auth" in options else None)
 
 
-async def test_what_leads_elsewhere_is_followed_by_the_library_from_then_on(straight):
+async def test_what_leads_elsewhere_is_followed():
     web = Web(elsewhere)
 
     async with bare(web) as url, Runtime(provider(url, "legacy")) as runtime:
         assert [(await runtime.call("web__look")).ok for _ in range(2)] == [True, True]
 
-    assert straight == [True, False]
     assert [path for path, _, _ in web.calls] == ["/mcp", "/there"] * 2
 
 
-async def test_calls_go_straight_in_secret_too(straight):
+class Resuming(Web):
+    """A server whose streams break off after an event, and go on where the client says."""
+
+    def __init__(self, *, status=200):
+        super().__init__(self.begin, session="one")
+        self.status, self.resumed = status, []
+
+    async def begin(self, asked):
+        self.asked = asked
+        await chunked("id: e1\nretry: 1\ndata:\n\n", progress)(asked)
+
+    async def __call__(self, asked):
+        if asked.method == "GET" and "last-event-id" in asked.headers:
+            self.resumed.append(asked.headers["last-event-id"])
+            await (chunked(event(self.asked))(asked) if self.status == 200 else asked.answer(self.status))
+        else:
+            await super().__call__(asked)
+
+
+@pytest.mark.parametrize("direct_path", [True, False])
+async def test_a_stream_that_breaks_off_is_resumed(direct_path, monkeypatch):
+    if not direct_path:
+        monkeypatch.setattr(StreamableHttpTransport, "post_call", lambda *call: False)
+    web = Resuming()
+
+    async with bare(web) as url, Runtime(provider(url, "legacy")) as runtime:
+        assert (await runtime.call("web__look")).data == SAID["structuredContent"]
+
+    assert web.resumed == ["e1"]
+
+
+@pytest.mark.parametrize("direct_path", [True, False])
+async def test_a_stream_that_cannot_be_resumed_leaves_the_effect_unknown(direct_path, monkeypatch):
+    if not direct_path:
+        monkeypatch.setattr(StreamableHttpTransport, "post_call", lambda *call: False)
+    web = Resuming(status=400)
+
+    async with bare(web) as url, Runtime(provider(url, "legacy")) as runtime:
+        outcome = await runtime.call("web__look")
+
+    assert web.resumed == ["e1"] * streamable_http.MAX_RESUME_ATTEMPTS
+    assert (outcome.code, "attempts were exhausted" in outcome.message) == ("unknown_effect", True)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_progress_is_heard_before_the_answer(era):
+    web = Web(chunked(progress, event))
+
+    async with bare(web) as url, Runtime(provider(url, era)) as runtime:
+        events = [each async for each in runtime.stream("web__look")]
+
+    assert [type(each).__name__ for each in events] == ["CallStarted", "CallProgress", "CallEnded"]
+
+
+async def test_calls_are_posted_over_tls_too(direct):
     authority, there, trusting = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
     authority.issue_cert("localhost").configure_cert(there)
     authority.configure_trust(trusting)
@@ -495,7 +550,7 @@ async def test_calls_go_straight_in_secret_too(straight):
         async with Runtime(given) as runtime:
             assert [(await runtime.call("web__look")).text for _ in range(3)]
 
-    assert straight == [True] * 3
+    assert direct == [True] * 3
     assert len(web.calls) == 3
 
 
@@ -521,70 +576,3 @@ async def secret(web, trust):
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-
-
-async def test_no_connection_is_made_past_the_guard():
-    transport = GuardedTransport(Settings())
-    for url in ("http://127.0.0.1/", "https://[::1]/", "http://169.254.169.254/", "http://localhost:8080/"):
-        with pytest.raises(Denied):
-            await transport.dial(httpx2.URL(url), 1.0)
-    await transport.aclose()
-
-
-# How answers are read
-
-PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-WHOLE = [
-    (PLAIN + b"Content-Length: 4\r\n\r\nseen", b"seen"),
-    (PLAIN + b"Transfer-Encoding: chunked\r\n\r\n2\r\nse\r\n2\r\nen\r\n0\r\n\r\n", b"seen"),
-]
-
-
-@pytest.mark.parametrize(("data", "body"), WHOLE)
-def test_an_answer_is_the_same_however_it_is_cut(data, body):
-    for at in range(1, len(data)):
-        answer = Answer(1000)
-        answer.feed(data[:at])
-        assert not answer.is_whole
-        answer.feed(data[at:])
-        assert (answer.is_whole, answer.body, answer.keeps, answer.raw) == (True, body, True, data)
-
-
-@pytest.mark.parametrize(("data", "body"), WHOLE)
-def test_what_comes_after_an_answer_is_no_part_of_it_and_ends_the_connection(data, body):
-    answer = Answer(1000)
-    answer.feed(data + b"HTTP/1.1 200 OK\r\n")
-
-    assert (answer.is_whole, answer.body, answer.keeps) == (True, body, False)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\nseen",
-        b"HTTP/1.1 201 OK\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nseen",
-        PLAIN + b"\r\nseen",
-        PLAIN + b"Content-Length : 4\r\n\r\nseen",
-        PLAIN + b"Content-Length: +4\r\n\r\nseen",
-        PLAIN + b"Content-Length: 4, 4\r\n\r\nseen",
-        PLAIN + b"Content-Length: 4\r\nContent-Length: 4\r\n\r\nseen",
-        PLAIN + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n",
-        PLAIN + b"Content-Length: 5000\r\n\r\n",
-        PLAIN + b"Content-Length: 4\r\nContent-Encoding: identity\r\n\r\nseen",
-        PLAIN + b"Content-Length: 4\r\nX: \x00\r\n\r\nseen",
-        PLAIN + b"Content-Length: 4\nX: y\r\n\r\nseen",
-        PLAIN + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
-        PLAIN + b"Transfer-Encoding: chunked\r\n\r\n-2\r\nse\r\n",
-        PLAIN + b"Transfer-Encoding: chunked\r\n\r\n0x2\r\nse\r\n0\r\n\r\n",
-        PLAIN + b"Transfer-Encoding: chunked\r\n\r\n2\r\nseen\r\n",
-        PLAIN + b"Transfer-Encoding: chunked\r\n\r\nfffff\r\n",
-        PLAIN + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 65,
-        PLAIN + b"X: " + b"y" * 17_000,
-    ],
-)
-def test_whatever_is_not_plain_is_left_to_others(data):
-    answer = Answer(2000 if len(data) < 2000 else 100_000)
-    with pytest.raises(Unusual):
-        answer.feed(data)
-    assert answer.raw == data
