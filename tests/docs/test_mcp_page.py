@@ -20,10 +20,11 @@ from toolwright.providers.mcp import (
     manifest,
     talk,
 )
+from toolwright.providers.mcp.addresses import http
+from toolwright.providers.mcp.addresses.address import MAX_FRAME, ServerAddress
 from toolwright.providers.mcp.options import Options
 from toolwright.providers.mcp.provider import Report
-from toolwright.providers.mcp.routes import lines, stderr, web
-from toolwright.providers.mcp.routes.route import MAX_FRAME, Route
+from toolwright.providers.mcp.transports import stderr_log, stdio
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "reference" / "mcp.md").read_text(encoding="utf-8")
@@ -77,13 +78,13 @@ def test_every_reason_of_a_server_that_is_down_is_told():
 @pytest.mark.parametrize(
     ("start", "numbers"),
     [
-        ("coming up", [Route.connecting, web.SIGNING_IN]),
+        ("coming up", [ServerAddress.connecting, http.SIGNING_IN]),
         ("an answer to a probe", [health.PROBING]),
         ("pauses", [*backoff.DELAYS, backoff.STEADY]),
-        ("ending", [lines.GRACE, lines.ASKED]),
+        ("ending", [stdio.EXIT_SECONDS, stdio.TERMINATE_SECONDS]),
         ("questions", [talk.ROUNDS, forms.MOST_REQUESTS, forms.MOST_FIELDS]),
         ("tools", [listed.MOST, sanitize.MAX_TEXT_CHARS]),
-        ("lines", [stderr.KEPT, stderr._RATE]),
+        ("lines", [stderr_log.KEPT, stderr_log._RATE]),
     ],
 )
 def test_the_limits_are_those_of_the_code(start, numbers):

@@ -32,10 +32,10 @@ def test_memory_is_the_text_and_its_values():
 
 @pytest.mark.parametrize("size", [100, 7_000])
 def test_each_event_of_a_stream_is_counted_for_itself(size):
-    event = f"data: {'[0,' * 20_000}\n\n"
+    event = b"data: " + b"[0," * 20_000 + b"\n\n"
     limit = EventStreamLimit(50_000)
 
     pieces = [(event * 5)[start : start + size] for start in range(0, 5 * len(event), size)]
 
     assert not any(limit.is_exceeded_by(piece) for piece in pieces)
-    assert any(limit.is_exceeded_by("[0," * size) for _ in range(60_000 // size))
+    assert any(limit.is_exceeded_by(b"[0," * size) for _ in range(60_000 // size))

@@ -18,9 +18,9 @@ from toolwright.core.errors import DefinitionError, Denied, NotFound, ToolError
 from toolwright.core.names import nearest
 
 if TYPE_CHECKING:
+    from toolwright.providers.mcp.addresses.http import Http
     from toolwright.providers.mcp.auth.kept import SignIn
     from toolwright.providers.mcp.auth.oauth import OAuth
-    from toolwright.providers.mcp.routes.web import Http
     from toolwright.runtime.runtime import Runtime
 
 user_option = click.option("--user", metavar="NAME", help="For a user of your program, and not for yourself.")
@@ -74,8 +74,8 @@ def refusals() -> Iterator[None]:
 
 def found(given: Given, name: str) -> tuple[Http, OAuth]:
     """The server that is meant, and how one signs in to it."""
+    from toolwright.providers.mcp.addresses.http import Http
     from toolwright.providers.mcp.auth.oauth import OAuth, oauth
-    from toolwright.providers.mcp.routes.web import Http
 
     with refusals():
         route = _known(given, name)

@@ -157,7 +157,7 @@ async def _report(server: Server) -> Report:
             return await server.check()
     except TimeoutError:
         seconds = time.monotonic() - began
-        error, stderr = f"It was not up after {seconds:.0f} s.", await server.route.explain()
+        error, stderr = f"It was not up after {seconds:.0f} s.", server.route.exit_report()
         return Report(ok=False, state="starting", seconds=seconds, error=error, stderr=stderr)
     finally:
         await server.stop()

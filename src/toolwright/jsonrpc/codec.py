@@ -46,6 +46,8 @@ _ID_AT_END = re.compile(rb",\s*" + _ID + rb"(?:,\s*" + _VERSION + rb")?\}\s*$")
 ID_SEARCH_BYTES = 1 << 10
 """Bytes at either end of a message in which its id is looked for when it is not parsed."""
 
+_RESPONSE_KEYS = frozenset({"jsonrpc", "id", "result"})
+
 
 @dataclass(frozen=True, slots=True)
 class OverlongFrame:
@@ -138,6 +140,15 @@ def _not_a_message(value: dict[str, Any]) -> Malformed:
         return Malformed("not_a_message", INVALID_REQUEST, description, found_id, is_response=True)
     description = "The message is not a JSON-RPC 2.0 request, notification or response."
     return Malformed("not_a_message", INVALID_REQUEST, description, found_id)
+
+
+def plain_response(value: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+    """The id and the result of a parsed dictionary that is a response in its simplest form, with a number as its id."""
+    if value.keys() != _RESPONSE_KEYS or value["jsonrpc"] != "2.0":
+        return None
+    request_id = value["id"]
+    result = value["result"]
+    return (request_id, result) if type(request_id) is int and type(result) is dict else None
 
 
 def has_short_ids(value: dict[str, Any], max_length: int) -> bool:

@@ -12,7 +12,7 @@ BYTES_PER_VALUE = 128
 """Memory that one parsed JSON value takes, roughly."""
 _BYTES_NOT_COUNTED = 50_000
 """A message of at most this many bytes is not counted: it cannot have more values than bytes."""
-_BLANK_LINE = re.compile(r"\n\r?\n|\r\r")
+_BLANK_LINE = re.compile(rb"\n\r?\n|\r\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +56,19 @@ def _count_separators(data: bytes) -> int:
 
 
 class EventStreamLimit:
-    """Counts the values of each event of an event stream while its text arrives in pieces."""
+    """Counts the values of each event of an event stream while its bytes arrive in pieces."""
 
     def __init__(self, max_values: int) -> None:
         self._max_values = max_values
         self._pieces: list[bytes] = []
         self._separators = 0
         self._next_check = max_values
-        self._last_characters = ""
+        self._last_bytes = b""
 
-    def is_exceeded_by(self, piece: str) -> bool:
+    def is_exceeded_by(self, piece: bytes) -> bool:
         """Add a piece, and say whether the current event now has too many values."""
-        data = piece.encode(errors="replace")
-        self._pieces.append(data)
-        self._separators += _count_separators(data)
+        self._pieces.append(piece)
+        self._separators += _count_separators(piece)
         if self._separators > self._next_check:
             if has_too_many_values(b"".join(self._pieces), self._max_values):
                 return True
@@ -77,12 +76,11 @@ class EventStreamLimit:
         self._start_next_event(piece)
         return False
 
-    def _start_next_event(self, piece: str) -> None:
-        """A blank line ends an event. Only the text after the last one belongs to the current event."""
-        *ended_events, rest = _BLANK_LINE.split(self._last_characters + piece)
-        self._last_characters = rest[-3:]
+    def _start_next_event(self, piece: bytes) -> None:
+        """A blank line ends an event. Only the bytes after the last one belong to the current event."""
+        *ended_events, rest = _BLANK_LINE.split(self._last_bytes + piece)
+        self._last_bytes = rest[-3:]
         if ended_events:
-            data = rest.encode(errors="replace")
-            self._pieces = [data]
-            self._separators = _count_separators(data)
+            self._pieces = [rest]
+            self._separators = _count_separators(rest)
             self._next_check = self._max_values

@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from tests.providers.mcp.steady import ERAS, Steady
-from toolwright.providers.mcp import patience
+from toolwright.core.clock import Clock
+from toolwright.providers.mcp import silence_timeout
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +17,7 @@ def places_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exit code of a server is waited for for as long as a busy machine takes to tell it."""
-    monkeypatch.setattr("toolwright.providers.mcp.routes.lines._PARTING", 20.0)
+    monkeypatch.setattr("toolwright.providers.mcp.transports.stdio._EXIT_CODE_SECONDS", 20.0)
 
 
 class Silence:
@@ -29,7 +30,11 @@ class Silence:
 def silence(monkeypatch: pytest.MonkeyPatch) -> Silence:
     """The time of which calls have a limit to be silent: a test lets it pass, and no busy machine does."""
     passed = Silence()
-    monkeypatch.setattr(patience, "monotonic", lambda: passed.seconds)
+
+    class ClockOfTheTest(Clock):
+        now = staticmethod(lambda: passed.seconds)
+
+    monkeypatch.setattr(silence_timeout, "Clock", ClockOfTheTest)
     return passed
 
 

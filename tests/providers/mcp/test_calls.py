@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 from opentelemetry import context, trace
-from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, StatusCode, TraceFlags
 
 import toolwright.providers.mcp.talk  # noqa: F401 - it takes a second, which is no test's own
 from tests.providers.mcp.peers.bare import bare
 from tests.providers.mcp.steady import until
 from toolwright import Runtime, mcp
-from toolwright.providers.mcp.routes import pieces
+from toolwright.providers.mcp import direct_call
+from toolwright.providers.mcp.transports import http_client
 
 pytestmark = pytest.mark.timeout(30, func_only=True)
 TOOLS = [{"name": "look", "inputSchema": {"type": "object"}}]
@@ -65,7 +69,7 @@ def provider(url, **options):
 
 
 async def test_an_answer_does_not_wait_for_the_end_of_its_stream(monkeypatch):
-    monkeypatch.setattr(pieces, "REST", 0.05)
+    monkeypatch.setattr(http_client, "REST_SECONDS", 0.05)
     web = Web(ends=False)
 
     async with bare(web) as url, Runtime(provider(url)) as runtime:
@@ -107,7 +111,7 @@ for line in sys.stdin:
         about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
         tell({"id": message["id"], "result": {"protocolVersion": "2025-11-25", **about}})
     elif method == "tools/list":
-        names = ("meta", "text_id", "newer", "deaf", "hold", "seen")
+        names = ("meta", "text_id", "newer", "deaf", "hold", "seen", "bad")
         tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
         tell({"id": message["id"], "result": {"tools": tools}})
     elif method == "notifications/cancelled":
@@ -119,6 +123,9 @@ for line in sys.stdin:
         if name == "hold":
             held = message["id"]
             open(sys.argv[0] + ".held", "w").close()
+            continue
+        if name == "bad":
+            tell({"id": message["id"], "error": {"code": -32602, "message": "bad"}})
             continue
         if name == "seen":
             answer = json.dumps(held == cancelled)
@@ -163,6 +170,29 @@ async def test_the_trace_that_a_call_belongs_to_goes_along(stdio):
 
     assert within["traceparent"] == f"00-{1:032x}-{2:016x}-01"
     assert "traceparent" not in without
+
+
+async def test_a_traced_call_has_a_span_of_its_own_which_the_server_is_told(stdio, monkeypatch):
+    spans = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    monkeypatch.setattr(direct_call, "tracer", provider.get_tracer("test"))
+
+    async with Runtime(stdio()) as runtime:
+        with provider.get_tracer("test").start_as_current_span("outer") as outer:
+            told = json.loads((await runtime.call("x__meta")).text)
+        assert not (await runtime.call("x__bad")).ok
+
+    sent, _, failed = spans.get_finished_spans()
+    assert (sent.name, sent.kind, sent.parent) == (
+        "MCP send tools/call meta",
+        SpanKind.CLIENT,
+        outer.get_span_context(),
+    )
+    assert sent.attributes["mcp.method.name"] == "tools/call"
+    assert told["traceparent"].split("-")[2] == f"{sent.context.span_id:016x}"
+    assert failed.attributes["error.type"] == "-32602"
+    assert failed.status.status_code is StatusCode.ERROR
 
 
 async def test_a_cancelled_call_is_cancelled_at_the_server_under_its_own_number(stdio, tmp_path):

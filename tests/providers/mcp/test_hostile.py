@@ -23,7 +23,7 @@ from toolwright import Done, Failed, Pending, Unavailable, mcp
 from toolwright.core.events import CallProgress
 from toolwright.providers.mcp import health, life
 from toolwright.providers.mcp import listed as listing
-from toolwright.providers.mcp.weir import MANY, OPEN
+from toolwright.providers.mcp.inbound_filter import MAX_NOTIFICATIONS_PER_SECOND, MAX_SERVER_REQUESTS
 
 
 def message(**fields: Any) -> str:
@@ -350,7 +350,7 @@ async def test_a_thousand_questions_without_a_call_are_shown_to_nobody(tmp_path:
         asked = "".join(question(n, requestedSchema=FORM) for n in range(1_000))
         assert await scene.bad(OK, asked) == Done("ok")
         await scene.runtime.refresh("bad")  # what it says to that comes after all its questions
-        await until(lambda: len(scene.heard) >= MANY)
+        await until(lambda: len(scene.heard) >= MAX_NOTIFICATIONS_PER_SECOND)
         assert await scene.well()
         assert all("error" in each for each in scene.heard)
         assert len(scene.heard) < 1_000  # so many within a second, and a slow machine may take several
@@ -370,7 +370,9 @@ async def test_a_server_that_numbers_its_errors_like_a_lost_connection_is_kept(
 
 
 async def test_requests_that_a_server_takes_back_leave_room_for_others(tmp_path: Path) -> None:
-    taken_back = "".join(message(id=n, method="ping") + notice("cancelled", requestId=n) for n in range(OPEN))
+    taken_back = "".join(
+        message(id=n, method="ping") + notice("cancelled", requestId=n) for n in range(MAX_SERVER_REQUESTS)
+    )
     async with beside(tmp_path, said={"answer": [{"say": message(id="$OTHER", result=said("heard"))}]}) as scene:
         assert await scene.bad(taken_back + message(id="last", method="ping")) == Done("heard")
 

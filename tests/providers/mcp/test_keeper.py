@@ -19,8 +19,8 @@ from tests.providers.mcp.steady import Steady, described, until
 from toolwright import Done, Failed, Runtime, Unavailable, mcp
 from toolwright.core.events import CallProgress
 from toolwright.providers.mcp import backoff, connection, health
+from toolwright.providers.mcp.addresses.address import ServerAddress
 from toolwright.providers.mcp.request import Request
-from toolwright.providers.mcp.routes.route import Route
 from toolwright.providers.mcp.trust.lock import Lock
 from toolwright.testing import ManualClock
 
@@ -401,7 +401,7 @@ async def test_a_call_that_is_given_up_while_the_server_starts_does_not_keep_it_
 
 
 async def test_a_start_that_fails_slowly_counts_like_any_other(server: Steady, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Route, "connecting", 0.2)
+    monkeypatch.setattr(ServerAddress, "connecting", 0.2)
     monkeypatch.setattr(backoff, "STEADY", 0.1)
     monkeypatch.setattr(backoff, "DELAYS", (0.0, 30.0))
     server.say("deaf")
@@ -422,7 +422,7 @@ async def test_a_server_that_does_not_answer_any_more_is_found_out_and_made_anew
         first = await pid(runtime)
         server.say("deaf")
         monkeypatch.setattr(health, "PROBING", 0.5)
-        monkeypatch.setattr(Route, "connecting", 1.0)
+        monkeypatch.setattr(ServerAddress, "connecting", 1.0)
         await until(lambda: server.starts >= 2)
         monkeypatch.setattr(health, "PROBING", 20.0)
         server.say("deaf", off=True)
@@ -438,7 +438,7 @@ async def test_a_server_that_lets_a_call_run_out_of_time_and_is_stuck_is_made_an
     provider = server.provider(timeout=0.2)
     async with Runtime(provider) as runtime:
         first = await pid(runtime)
-        monkeypatch.setattr(Route, "connecting", 1.0)
+        monkeypatch.setattr(ServerAddress, "connecting", 1.0)
         server.say("deaf")
         call = asyncio.create_task(runtime.call("steady__echo", {"text": "x"}))
         while not (await asyncio.wait({call}, timeout=0.05))[0]:

@@ -8,8 +8,9 @@ from mcp.server import MCPServer, Server
 
 from tests.providers.mcp.peers import FOLDER
 from toolwright.core.errors import DefinitionError
-from toolwright.providers.mcp.routes.memory import Memory
-from toolwright.providers.mcp.routes.route import Who, trouble_of
+from toolwright.providers.mcp.addresses.address import Who
+from toolwright.providers.mcp.addresses.in_process import Memory
+from toolwright.providers.mcp.transports.connection_errors import failure_of
 
 
 def friendly():
@@ -24,7 +25,7 @@ async def test_an_object_is_spoken_to_in_either_era_and_more_than_once(mode, pro
     route = Memory(friendly())
 
     for _ in range(2):
-        (target,) = route.targets(Who(), print)
+        (target,) = route.transports(Who(), print)
         async with Client(target, mode=mode) as client:
             assert client.protocol_version == protocol
             assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
@@ -51,6 +52,6 @@ def test_only_a_server_of_the_library_is_one(thing):
 async def test_nothing_is_known_of_why_it_does_not_come_up():
     route = Memory(Server("low"))
 
-    assert await route.explain() == ""
+    assert route.exit_report() == ""
     assert not route.falls_back(ValueError())
-    assert trouble_of(ValueError("odd")).message == "The connection to the server failed: ValueError: odd."
+    assert failure_of(ValueError("odd")).message == "The connection to the server failed: ValueError: odd."

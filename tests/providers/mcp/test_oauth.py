@@ -23,9 +23,9 @@ from toolwright.core.errors import DefinitionError, Denied, TimedOut, Unavailabl
 from toolwright.http.connector import dial
 from toolwright.http.settings import Settings
 from toolwright.http.transport import GuardedClient
+from toolwright.providers.mcp.addresses.address import Who
 from toolwright.providers.mcp.auth.oauth import STEPS, client_credentials, identity_assertion, oauth
-from toolwright.providers.mcp.routes.route import Who
-from toolwright.providers.mcp.routes.trouble import NotSignedIn, inmost
+from toolwright.providers.mcp.transports.connection_errors import NotSignedIn, innermost
 
 ROOT = Path(__file__).parents[3]
 HERE = Settings(allow_private=["127.0.0.1"])
@@ -92,7 +92,7 @@ async def whoami(auth, authority, user=None, settings=HERE):
         async with connected(auth, authority, user, settings) as client:
             return (await client.call_tool("whoami", {})).content[0].text
     except BaseExceptionGroup as group:
-        error = inmost(group)
+        error = innermost(group)
     raise error
 
 
@@ -502,7 +502,7 @@ from toolwright.http.connector import dial
 from toolwright.http.settings import Settings
 from toolwright.http.transport import GuardedClient
 from toolwright.providers.mcp.auth.oauth import oauth
-from toolwright.providers.mcp.routes.route import Who
+from toolwright.providers.mcp.addresses.address import Who
 folder, url = sys.argv[1:]
 auth = oauth(tokens=folder, interactive=False).auth_for(Who(), url)
 async def main():

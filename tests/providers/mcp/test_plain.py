@@ -13,7 +13,7 @@ from pydantic_core import from_json
 from toolwright import Done, ToolError
 from toolwright.core.jsontext import check_plain
 from toolwright.providers.mcp.content import checker_of, done_of, done_of_plain, is_heavy
-from toolwright.providers.mcp.plain import FEW, LIGHT, is_plain
+from toolwright.providers.mcp.plain_result import MAX_DIRECT_BLOCKS, MAX_DIRECT_BYTES, is_plain
 
 OLDER = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 NEWER = ("2026-07-28",)
@@ -33,7 +33,7 @@ PLAIN = {
     "a mark": {"content": [TEXT], "_meta": {"fastmcp": {"wrap_result": True}}, "structuredContent": {"result": [1]}},
     "notes": {"content": [TEXT], "_meta": {"a": [1]}, "structuredContent": {"result": [1]}},
     "the server": {"content": [TEXT], "_meta": SERVER},
-    "as many blocks as there may be": {"content": [TEXT] * FEW},
+    "as many blocks as there may be": {"content": [TEXT] * MAX_DIRECT_BLOCKS},
 }
 UNUSUAL: dict[str, Any] = {
     "no content": {},
@@ -53,7 +53,7 @@ UNUSUAL: dict[str, Any] = {
     "no notes": {"content": [TEXT], "_meta": None},
     "numbers that are none": {"content": [TEXT], "structuredContent": {"a": [nan, -inf]}},
     "notes without end": {"content": [TEXT], "_meta": {"a": inf}},
-    "many blocks": {"content": [TEXT] * (FEW + 1)},
+    "many blocks": {"content": [TEXT] * (MAX_DIRECT_BLOCKS + 1)},
     "a key of no protocol": {"content": [TEXT], "x": 1},
     "a task": {"content": [TEXT], "task": {"taskId": "x"}},
 }
@@ -94,7 +94,7 @@ def check_the_same(result: dict[str, Any], *, newer: bool) -> None:
     before = json.dumps(result)
     assert all(taken(result, version) for version in (NEWER if newer else OLDER))
     check_plain(result)
-    if len(before) <= LIGHT:
+    if len(before) <= MAX_DIRECT_BYTES:
         assert not is_heavy(result)
     for check in map(checker_of, SCHEMAS):
         assert outcome(done_of_plain, result, check) == outcome(done_of, result, check)

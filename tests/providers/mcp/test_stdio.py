@@ -22,10 +22,10 @@ from tests.providers.mcp.steady import until
 from tests.sandbox.remains import descriptors, gone, marker, processes_with
 from toolwright import Runtime, mcp
 from toolwright.core.errors import DefinitionError, NotStarted
-from toolwright.providers.mcp.routes import lines as wired
-from toolwright.providers.mcp.routes.route import Who, trouble_of
-from toolwright.providers.mcp.routes.stdio import Stdio
-from toolwright.providers.mcp.routes.trouble import inmost
+from toolwright.providers.mcp.addresses.address import Who
+from toolwright.providers.mcp.addresses.stdio import Stdio
+from toolwright.providers.mcp.transports import stdio as stdio_transport
+from toolwright.providers.mcp.transports.connection_errors import failure_of, innermost
 from toolwright.sandbox.sandbox import Sandbox, Unprotected
 
 PYTHON = os.path.realpath(sys.executable)
@@ -39,7 +39,7 @@ def plain(*habits, **options):
 
 @asynccontextmanager
 async def connected(route, mode="legacy", ended=lambda reason: None):
-    (target,) = route.targets(Who(), ended)
+    (target,) = route.transports(Who(), ended)
     async with Client(target, mode=mode) as client:
         yield client
 
@@ -67,12 +67,12 @@ async def test_many_calls_go_at_once_and_each_gets_its_own_answer():
 
 async def test_what_is_no_message_is_dropped_counted_and_logged(caplog):
     route = plain("banner")
-    (target,) = route.targets(Who(), print)
+    (target,) = route.transports(Who(), print)
 
     async with Client(target, mode="legacy") as client:
         assert await called(client, "echo", text="hello") == "hello"
 
-    assert target.dropped == 3
+    assert target.malformed_count == 3
     assert "Welcome to the plain server!" in caplog.text
     assert "\\xff\\xfe not UTF-8" in caplog.text
 
@@ -86,7 +86,7 @@ async def test_whoever_waits_for_an_answer_that_is_no_message_is_told(result):
         with pytest.raises(MCPError, match="no message") as caught:
             await called(client, "print", text=answer)
 
-        assert (trouble_of(caught.value).sent, trouble_of(caught.value).gone) == (True, False)
+        assert (failure_of(caught.value).sent, failure_of(caught.value).gone) == (True, False)
         assert await called(client, "echo", text="still here") == "still here"
 
 
@@ -98,7 +98,7 @@ async def test_a_message_of_the_largest_size_is_read_and_a_larger_one_ends_the_c
         with pytest.raises(MCPError, match="more than 65536 bytes") as caught:
             await called(client, "echo", text="x" * 66_000)
 
-    trouble = trouble_of(caught.value)
+    trouble = failure_of(caught.value)
     assert (trouble.sent, trouble.gone, trouble.message) == (True, True, ended[0])
 
 
@@ -110,7 +110,7 @@ async def test_a_line_that_never_ends_takes_no_more_memory_than_a_message_may():
         async with connected(plain("endless"), ended=ended.append):
             pass
 
-    assert "more than 4194304 bytes" in trouble_of(caught.value).message
+    assert "more than 4194304 bytes" in failure_of(caught.value).message
     assert len(ended) == 1
     assert process.memory_info().rss - before < 2 * (4 << 20) + (8 << 20)
 
@@ -126,10 +126,10 @@ async def test_the_end_of_a_server_is_told_with_its_code_and_its_last_words(capl
             await client.call_tool("echo", {"text": "anybody?"})
 
     reason = "The server ended by itself, with exit code 3. It last wrote: last words"
-    trouble = trouble_of(caught.value)
+    trouble = failure_of(caught.value)
     assert ended == [reason]
     assert (trouble.sent, trouble.gone, trouble.message) == (True, True, reason)
-    assert await route.explain() == "It ended with exit code 3.\nThe last lines of its stderr:\n  last words"
+    assert route.exit_report() == "It ended with exit code 3.\nThe last lines of its stderr:\n  last words"
     assert ("toolwright.mcp.plain", logging.INFO, "last words") in caplog.record_tuples
 
 
@@ -140,9 +140,9 @@ async def test_a_server_that_does_not_come_up_says_why():
         async with connected(route, ended=ended.append):
             pass
 
-    assert "exit code 4. It last wrote: cannot find the database" in trouble_of(caught.value).message
+    assert "exit code 4. It last wrote: cannot find the database" in failure_of(caught.value).message
     assert len(ended) == 1
-    assert "cannot find the database" in await route.explain()
+    assert "cannot find the database" in route.exit_report()
 
 
 async def test_nobody_is_told_of_an_end_that_is_ours():
@@ -178,7 +178,7 @@ async def test_however_a_connection_is_left_nothing_of_the_server_is(leave, habi
 
     assert monotonic() - start < 20
     if leave == "error":
-        assert isinstance(inmost(task.exception()), LookupError)
+        assert isinstance(innermost(task.exception()), LookupError)
     assert await gone(mark, 20) == []
     assert descriptors() == before
 
@@ -204,9 +204,9 @@ async def test_a_server_that_never_reads_does_not_hold_up_whoever_gives_up(tmp_p
 
 
 async def test_a_server_that_ends_when_its_input_does_is_left_in_peace(tmp_path, monkeypatch):
-    monkeypatch.setattr(wired, "GRACE", 20.0)
+    monkeypatch.setattr(stdio_transport, "EXIT_SECONDS", 20.0)
     program = "import sys; sys.stdin.read(); open({!r}, 'w').write('tidy')".format(str(tmp_path / "left"))
-    (target,) = Stdio(sys.executable, "-S", "-c", program).targets(Who(), print)
+    (target,) = Stdio(sys.executable, "-S", "-c", program).transports(Who(), print)
 
     async with target:
         pass
@@ -222,14 +222,14 @@ async def test_when_we_are_killed_so_is_all_of_the_server(tmp_path, sandboxed):
     script.write_text(
         textwrap.dedent(f"""
         import asyncio
-        from toolwright.providers.mcp.routes.route import Who
-        from toolwright.providers.mcp.routes.stdio import Stdio
+        from toolwright.providers.mcp.addresses.address import Who
+        from toolwright.providers.mcp.addresses.stdio import Stdio
         from toolwright.sandbox.sandbox import Sandbox
         async def main():
             sandbox = Sandbox(read=({sys.base_prefix!r}, {PEERS!r})) if {sandboxed} else None
             route = Stdio({PYTHON!r}, *{PLAIN[1:]!r}, "family", "stubborn", env={{"MARK": {mark!r}}}, sandbox=sandbox)
-            async with route.targets(Who(), print)[0]:
-                while not await route.explain():
+            async with route.transports(Who(), print)[0]:
+                while not route.exit_report():
                     await asyncio.sleep(0.01)
                 print("up", flush=True)
                 await asyncio.sleep(60)
@@ -290,7 +290,7 @@ async def test_a_command_that_is_not_there_is_named_with_the_fix(command, what):
             pass
 
     assert route.hopeless(caught.value)
-    assert not trouble_of(caught.value).sent
+    assert not failure_of(caught.value).sent
 
 
 async def test_a_folder_that_is_not_there_is_named():
@@ -361,7 +361,7 @@ async def test_a_flood_on_stderr_is_cut_short_in_the_log_and_does_not_stop_the_s
     assert 100 <= len(lines) <= 101 * (monotonic() - began + 2)  # a hundred in a second, and how many more there were
     assert lines[0] == "noise \\u001b[31mred"
     assert any("more lines" in line for line in lines)
-    assert (await route.explain()).count("noise") in (19, 20)  # the last may have been cut short
+    assert (route.exit_report()).count("noise") in (19, 20)  # the last may have been cut short
 
 
 async def test_what_a_server_says_is_logged_line_by_line_and_escaped(caplog):
@@ -376,8 +376,8 @@ async def test_what_a_server_says_is_logged_line_by_line_and_escaped(caplog):
 
 
 async def test_starting_a_server_does_not_stop_the_others(monkeypatch):
-    monkeypatch.setattr(wired, "GRACE", 0.01)
-    (target,) = plain("deaf").targets(Who(), print)  # whoever waited for it would wait for a minute
+    monkeypatch.setattr(stdio_transport, "EXIT_SECONDS", 0.01)
+    (target,) = plain("deaf").transports(Who(), print)  # whoever waited for it would wait for a minute
     last, longest = monotonic(), 0.0
 
     async def tick():

@@ -18,8 +18,8 @@ from tests.providers.mcp.steady import Steady, described, replace, until
 from toolwright import Done, Failed, Runtime, Unavailable, filtered, mcp
 from toolwright.http.settings import Settings
 from toolwright.providers.mcp import Server, backoff
+from toolwright.providers.mcp.addresses.http import Http
 from toolwright.providers.mcp.auth.login import log_in
-from toolwright.providers.mcp.routes.web import Http
 
 FICKLE = Path(__file__).parent / "peers" / "fickle.py"
 HERE = Settings(allow_private=["127.0.0.1"])

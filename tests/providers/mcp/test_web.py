@@ -15,8 +15,9 @@ from tests.providers.mcp.peers.bare import LISTENING, bare
 from toolwright import Runtime, mcp
 from toolwright.core.errors import DefinitionError, NotStarted
 from toolwright.http.settings import Settings
-from toolwright.providers.mcp.routes.route import Who, trouble_of
-from toolwright.providers.mcp.routes.web import Http, Sse
+from toolwright.providers.mcp.addresses.address import Who
+from toolwright.providers.mcp.addresses.http import Http, Sse
+from toolwright.providers.mcp.transports.connection_errors import failure_of
 
 pytestmark = pytest.mark.timeout(30, func_only=True)  # starting a real server takes a while, once
 INITIALIZED = {
@@ -28,7 +29,7 @@ INITIALIZED = {
 
 @asynccontextmanager
 async def connected(route, mode="legacy", ended=lambda reason: None, who=None, way=0):
-    async with Client(route.targets(who or Who(), ended)[way], mode=mode) as client:
+    async with Client(route.transports(who or Who(), ended)[way], mode=mode) as client:
         yield client
 
 
@@ -38,7 +39,7 @@ async def trouble_with(route, **options):
         async with connected(route, **options):
             raise AssertionError("connected")
     except Exception as error:  # noqa: BLE001 - whatever the library makes of it
-        return trouble_of(error)
+        return failure_of(error)
 
 
 async def answered(asked, **answers):
@@ -100,9 +101,13 @@ async def test_a_server_that_knows_only_the_older_way_is_found_by_trying_it(olde
 
 
 def test_the_newer_way_comes_first_and_the_other_only_if_it_may():
-    names = [[type(target).__name__ for target in route.targets(Who(), print)] for route in ways()]
+    names = [[type(target).__name__ for target in route.transports(Who(), print)] for route in ways()]
 
-    assert names == [["Streamed", "Posted"], ["Streamed"], ["Posted"]]
+    assert names == [
+        ["StreamableHttpTransport", "SseTransport"],
+        ["StreamableHttpTransport"],
+        ["SseTransport"],
+    ]
 
 
 def ways():
@@ -136,7 +141,7 @@ async def test_a_server_that_turns_us_away_says_how(status, sent, hopeless, othe
             async with connected(route, mode):
                 pass
 
-    met = trouble_of(caught.value)
+    met = failure_of(caught.value)
     assert (met.sent, met.status, met.again) == (sent, status, False)
     assert met.answered == (status in (400, 404, 405, 406))
     assert message in met.message
@@ -207,7 +212,7 @@ async def test_a_session_that_the_server_has_forgotten_was_not_acted_in_and_is_g
         with pytest.raises(MCPError) as caught:
             await client.call_tool("echo", {})
 
-    met = trouble_of(caught.value)
+    met = failure_of(caught.value)
     assert (met.sent, met.gone, met.status) == (False, True, 404)
     assert met.message == "The server does not know this session any more."
 
@@ -241,7 +246,7 @@ async def test_an_error_of_one_request_leaves_the_others_alone():
         if name == "good":
             assert result.content[0].text == "good"
         else:
-            met = trouble_of(result)
+            met = failure_of(result)
             assert (met.sent, met.gone, met.answered) == (True, False, False), name
 
 
@@ -254,12 +259,12 @@ async def test_a_server_that_answers_with_an_error_knows_of_the_request():
         with pytest.raises(MCPError, match="no such tool") as caught:
             await client.call_tool("echo", {})
 
-    assert (trouble_of(caught.value).answered, trouble_of(caught.value).gone) == (True, False)
+    assert (failure_of(caught.value).answered, failure_of(caught.value).gone) == (True, False)
 
 
 async def test_no_server_can_pretend_that_nothing_was_sent():
     async def forged(asked):
-        data = {"trouble-0000000000000000": "1"}
+        data = {"failure-0000000000000000": "1"}
         error = {"code": -32000, "message": "x", "data": data}
         await asked.answer(200, {"jsonrpc": "2.0", "id": asked.message["id"], "error": error})
 
@@ -267,7 +272,7 @@ async def test_no_server_can_pretend_that_nothing_was_sent():
         with pytest.raises(MCPError) as caught:
             await client.call_tool("echo", {})
 
-    assert trouble_of(caught.value).sent
+    assert failure_of(caught.value).sent
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -287,7 +292,7 @@ async def test_an_answer_larger_than_it_may_be_is_an_error_of_that_request(strea
             await client.call_tool("70000", {})
         assert len((await client.call_tool("1000", {})).content[0].text) == 1000
 
-    met = trouble_of(caught.value)
+    met = failure_of(caught.value)
     assert (met.sent, met.gone) == (True, False)
     assert "65536" in met.message
 
@@ -298,13 +303,13 @@ async def test_a_quiet_stream_of_news_outlives_the_read_timeout_and_a_quiet_answ
     async def heard(message):
         changed.set()
 
-    async with Client(route.targets(Who(), print)[0], mode="legacy", message_handler=heard) as client:
+    async with Client(route.transports(Who(), print)[0], mode="legacy", message_handler=heard) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("hang", {})  # meanwhile, the stream of news was quiet for as long
         await client.call_tool("grow", {})
         await changed.wait()
 
-    assert (trouble_of(caught.value).sent, trouble_of(caught.value).gone) == (True, False)
+    assert (failure_of(caught.value).sent, failure_of(caught.value).gone) == (True, False)
 
 
 async def test_so_does_a_subscription_of_the_newer_era(newer):
@@ -366,7 +371,7 @@ async def test_the_older_way_tells_when_its_stream_ends_and_whoever_waits_is_tol
         with pytest.raises(MCPError) as caught:
             await client.call_tool("echo", {})
 
-    met = trouble_of(caught.value)
+    met = failure_of(caught.value)
     assert (met.sent, met.gone, [met.message]) == (True, True, reasons)
 
 
@@ -387,7 +392,7 @@ async def test_the_older_way_tells_whoever_posted_what_became_of_it():
         with pytest.raises(Exception, match="does not know this session") as caught:
             await client.call_tool("echo", {})
 
-    assert (trouble_of(caught.value).sent, trouble_of(caught.value).gone) == (False, True)
+    assert (failure_of(caught.value).sent, failure_of(caught.value).gone) == (False, True)
 
 
 async def test_the_older_way_posts_to_no_other_server():
@@ -427,9 +432,10 @@ async def test_only_the_host_that_was_named_is_reached_where_it_is_private():
 
 @asynccontextmanager
 async def _client(route):
-    from toolwright.providers.mcp.routes.exchange import client_for
+    from toolwright.http.transport import GuardedClient
+    from toolwright.providers.mcp.transports.http_client import client_options
 
-    async with await client_for(route, Who()) as client:
+    async with GuardedClient(route.settings, **await client_options(route, Who())) as client:
         yield client
 
 

@@ -16,9 +16,9 @@ from tests.providers.mcp.peers.bridge import bridged
 from tests.providers.mcp.test_memory import friendly
 from toolwright.core.errors import DefinitionError, NotStarted, ToolError
 from toolwright.http.settings import Settings
-from toolwright.providers.mcp.routes.route import Who, trouble_of
-from toolwright.providers.mcp.routes.trouble import inmost
-from toolwright.providers.mcp.routes.websocket import WebSocket
+from toolwright.providers.mcp.addresses.address import Who
+from toolwright.providers.mcp.addresses.websocket import WebSocket
+from toolwright.providers.mcp.transports.connection_errors import failure_of, innermost
 
 INITIALIZED = {
     "protocolVersion": "2025-11-25",
@@ -53,7 +53,7 @@ def by_hand(**tools):
 
 @asynccontextmanager
 async def connected(route, mode="legacy", ended=lambda reason: None, who=None):
-    (target,) = route.targets(who or Who(), ended)
+    (target,) = route.transports(who or Who(), ended)
     async with Client(target, mode=mode) as client:
         yield client
 
@@ -62,7 +62,7 @@ async def refusal(route):
     with pytest.raises((ToolError, ExceptionGroup)) as caught:
         async with connected(route):
             pass
-    return inmost(caught.value)
+    return innermost(caught.value)
 
 
 @pytest.mark.parametrize(("mode", "protocol"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
@@ -100,7 +100,7 @@ async def test_the_end_is_told_with_what_the_server_said():
         with pytest.raises((MCPError, NotStarted)):
             await client.call_tool("leave", {})
 
-    met = trouble_of(caught.value)
+    met = failure_of(caught.value)
     assert (met.sent, met.gone, met.message) == (True, True, "The server closed the connection (1001: going home).")
     assert reasons == [met.message]
 
@@ -125,7 +125,7 @@ async def test_a_message_larger_than_it_may_be_ends_the_connection():
         with pytest.raises(MCPError, match="more than 65536 bytes") as caught:
             await client.call_tool("big", {})
 
-    assert (trouble_of(caught.value).sent, trouble_of(caught.value).gone) == (True, True)
+    assert (failure_of(caught.value).sent, failure_of(caught.value).gone) == (True, True)
 
 
 async def test_what_is_no_message_is_dropped():
@@ -154,7 +154,7 @@ async def test_a_server_that_has_died_without_a_word_is_found_out():
             assert ended.is_set()
         over.set()
 
-    assert trouble_of(caught.value).gone
+    assert failure_of(caught.value).gone
 
 
 async def test_a_connection_can_be_left_at_any_time():
@@ -207,7 +207,7 @@ async def test_a_server_that_is_not_there_was_sent_nothing():
         error = await refusal(WebSocket(f"ws://127.0.0.1:{port}/mcp"))
 
     assert "127.0.0.1 could not be reached (connection refused)" in str(error)
-    assert (trouble_of(error).sent, trouble_of(error).gone) == (False, True)
+    assert (failure_of(error).sent, failure_of(error).gone) == (False, True)
 
 
 async def test_a_name_that_leads_to_a_private_address_is_reached_since_it_was_named_but_no_other_kind_is():
@@ -232,7 +232,7 @@ async def test_a_certificate_that_nobody_knows_is_refused():
         error = await refusal(WebSocket(secure))
 
     assert "No secure connection to localhost" in str(error)
-    assert not trouble_of(error).sent
+    assert not failure_of(error).sent
 
 
 def test_it_is_called_by_its_host():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -25,11 +24,16 @@ from tests.providers.mcp.test_websocket import listening
 from toolwright import Done, Failed, Runtime, mcp
 from toolwright.cli.group import log_on_stderr
 from toolwright.core.errors import ToolError
+from toolwright.jsonrpc.limits import FROM_SERVER, EventStreamLimit, has_too_many_values
+from toolwright.providers.mcp.addresses.http import Http, Sse
 from toolwright.providers.mcp.content import MOST_BLOCKS, done_of, is_heavy
-from toolwright.providers.mcp.routes import bulk
-from toolwright.providers.mcp.routes.trouble import Met, Trouble, trouble_of
-from toolwright.providers.mcp.routes.web import Http, Sse, refused
 from toolwright.providers.mcp.schema import Schema, allowance
+from toolwright.providers.mcp.transports.connection_errors import (
+    ConnectionFailure,
+    RequestFailed,
+    failure_of,
+    status_failure,
+)
 
 EVIL = "a\x1b]0;title\x07\x1b[31mred\u202eturned\u2066\U000e0041\U000e0100\u200b\u2060\u061c\xad\x9b\x08 b"
 UNSEEN = set(EVIL) - set("ab]0;title[31mredturned ")
@@ -87,7 +91,7 @@ async def test_the_words_of_an_error_reach_nobody_as_they_are(
 
 def test_no_error_brings_a_server_s_words_along_as_they_are() -> None:
     for error in (MCPError(code=1, message=EVIL), MCPError(code=-32000, message=f"SSE stream {EVIL}"), OSError(EVIL)):
-        assert is_clean(trouble_of(error).message)
+        assert is_clean(failure_of(error).message)
 
 
 async def test_what_a_web_socket_is_closed_with_is_cleaned(caplog: pytest.LogCaptureFixture) -> None:
@@ -173,13 +177,13 @@ async def test_a_session_that_is_lost_is_the_one_refusal_after_which_a_call_may_
     async with web(status, session=True) as (url, _), connected(Http(url)) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("t", {})
-    met = trouble_of(caught.value)
+    met = failure_of(caught.value)
     assert (met.again, met.gone, met.status) == (True, True, status)
 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_refusal_for_want_of_a_login_did_nothing_and_is_not_tried_again(status: int) -> None:
-    met = refused("host", status, session=True)
+    met = status_failure("host", status, session=True)
     assert (met.sent, met.again, met.hopeless) == (False, False, True)
 
 
@@ -201,15 +205,15 @@ async def test_so_it_is_in_the_older_way(status: int, again: bool, answered: boo
             await asked.answer(status if asked.message.get("method") == "tools/call" else 202)
 
     async with bare(older) as url, connected(Sse(f"{url}/sse")) as client:
-        with pytest.raises(Met) as caught:
+        with pytest.raises(RequestFailed) as caught:
             await client.call_tool("t", {})
-        met = trouble_of(caught.value)
+        met = failure_of(caught.value)
         assert (met.again, met.answered) == (again, answered)
 
 
 async def test_a_server_s_own_words_never_say_that_nothing_was_done() -> None:
     for code, words in ((-32600, "Session terminated"), (HEADER_MISMATCH, "look again"), (-32001, "no"), (1, "x")):
-        met = trouble_of(MCPError(code=code, message=words))
+        met = failure_of(MCPError(code=code, message=words))
         assert (met.again, met.stale) == (False, False), words
 
 
@@ -227,7 +231,7 @@ async def test_headers_that_follow_an_older_list_are_told_of_over_http_alone() -
     async with web(400, error) as (url, _), connected(Http(url)) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("t", {})
-    met = trouble_of(caught.value)
+    met = failure_of(caught.value)
     assert (met.stale, met.again, met.answered, is_clean(met.message)) == (True, True, False, True)
     assert caught.value.code == HEADER_MISMATCH
 
@@ -291,7 +295,7 @@ async def test_so_is_one_over_http() -> None:
     async with bare(_answers(body)) as url, connected(Http(url)) as client:
         with Turns() as turns, pytest.raises(MCPError) as caught:
             await client.call_tool("t", {})
-    assert trouble_of(caught.value).code == "too_large"
+    assert failure_of(caught.value).code == "too_large"
     assert turns.longest < 0.3
 
 
@@ -324,23 +328,23 @@ async def test_so_is_one_in_a_stream_of_events() -> None:
     async with bare(handle) as url, connected(Http(url)) as client:
         with Turns() as turns, pytest.raises(MCPError) as caught:
             await client.call_tool("t", {})
-    assert "more than 250,000 values" in trouble_of(caught.value).message
+    assert "more than 250,000 values" in failure_of(caught.value).message
     assert turns.longest < 0.3
 
 
 def test_events_are_weighed_one_by_one_however_they_are_cut() -> None:
-    gathered = bulk.Gathered()
-    event = f"data: {json.dumps([[]] * 1_000)}"
+    limit = EventStreamLimit(FROM_SERVER.max_values)
+    event = f"data: {json.dumps([[]] * 1_000)}".encode()
     for _ in range(400):
-        assert not any(gathered.too_bulky(piece) for piece in (event[:50], event[50:], "\n", "\r\n"))
-    assert any(gathered.too_bulky(event) for _ in range(400))
+        assert not any(limit.is_exceeded_by(piece) for piece in (event[:50], event[50:], b"\n", b"\r\n"))
+    assert any(limit.is_exceeded_by(event) for _ in range(400))
 
 
 def test_text_counts_as_one_value_however_many_commas_it_has() -> None:
     table = json.dumps({"text": 'a,"b",[c],\\\\' * 200_000})
-    assert not bulk.too_bulky(table)
-    assert not bulk.too_bulky(table.encode())
-    assert bulk.too_bulky(json.dumps([[]] * bulk.MOST_VALUES))
+    most = FROM_SERVER.max_values
+    assert not has_too_many_values(table.encode(), most)
+    assert has_too_many_values(json.dumps([[]] * most).encode(), most)
 
 
 def test_more_blocks_than_are_taken_are_too_large() -> None:
@@ -394,18 +398,6 @@ async def test_notices_that_cannot_be_read_are_counted_and_not_written_out_one_b
     assert (len(written), len(others)) == (0, 0)
 
 
-async def test_megabytes_of_what_is_no_message_are_not_read_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wire: Any = sys.modules["toolwright.providers.mcp.routes.wire"]
-    read: list[int] = []
-    monkeypatch.setattr(wire, "_answered_by", lambda frame: read.append(len(frame)) or "")
-    junk = json.dumps({"id": 0, "what": "x" * 1_000_000}) + "\n"
-    async with speaking(tmp_path) as (_, bad):
-        assert await bad(times(junk, 3), "[]\n", answer(said("ok"))) == Done("ok")
-    assert read == [2]
-
-
 @pytest.mark.parametrize("order", ["first", "last"])
 async def test_whoever_waits_for_a_long_answer_that_is_no_message_is_told(tmp_path: Path, order: str) -> None:
     long = '"result":"' + "x" * 200_000 + '"'
@@ -417,7 +409,7 @@ async def test_whoever_waits_for_a_long_answer_that_is_no_message_is_told(tmp_pa
 
 
 def test_a_trouble_is_worth_another_try_only_if_nothing_was_sent_and_it_may_help() -> None:
-    assert Trouble(False, True, "").again
-    assert not Trouble(True, True, "").again
-    assert not Trouble(False, True, "", hopeless=True).again
-    assert not Trouble(False, False, "", answered=True).again
+    assert ConnectionFailure(False, True, "").again
+    assert not ConnectionFailure(True, True, "").again
+    assert not ConnectionFailure(False, True, "", hopeless=True).again
+    assert not ConnectionFailure(False, False, "", answered=True).again

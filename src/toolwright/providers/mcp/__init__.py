@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolwright.http.settings import Settings
-    from toolwright.providers.mcp.routes.route import Texts
+    from toolwright.providers.mcp.addresses.address import Texts
     from toolwright.sandbox.sandbox import Sandbox, Unprotected
 
 __all__ = [
@@ -48,7 +48,7 @@ def stdio(
         sandbox: what the command may see and reach; without one it may do all that this process may.
         max_frame: bytes that one message may have; 4 MiB unless said otherwise.
     """
-    from toolwright.providers.mcp.routes.stdio import Stdio
+    from toolwright.providers.mcp.addresses.stdio import Stdio
 
     _is_command(command, args)
     jail = _sandbox(sandbox)
@@ -72,7 +72,7 @@ def http(
         auth: `mcp.oauth(...)` or `mcp.client_credentials(...)`.
         settings: what may be reached beside the URL's own host, and within which limits.
     """
-    from toolwright.providers.mcp.routes.web import Http
+    from toolwright.providers.mcp.addresses.http import Http
 
     _is_url(url, "http")
     route = Http(url, headers=headers, auth=_auth(auth), settings=settings, max_frame=max_frame)
@@ -89,7 +89,7 @@ def sse(
     **options: Unpack[Given],
 ) -> Server:
     """A server at a URL that speaks the older SSE alone."""
-    from toolwright.providers.mcp.routes.web import Sse
+    from toolwright.providers.mcp.addresses.http import Sse
 
     _is_url(url, "http")
     route = Sse(url, headers=headers, auth=_auth(auth), settings=settings, max_frame=max_frame)
@@ -105,7 +105,7 @@ def websocket(
     **options: Unpack[Given],
 ) -> Server:
     """A server behind a web socket: `ws://` or `wss://`."""
-    from toolwright.providers.mcp.routes.websocket import WebSocket
+    from toolwright.providers.mcp.addresses.websocket import WebSocket
 
     _is_url(url, "ws")
     more: Any = {} if max_frame is None else {"max_frame": max_frame}
@@ -114,7 +114,7 @@ def websocket(
 
 def server(served: Any, **options: Unpack[Given]) -> Server:
     """A server object of the MCP library, in this very process."""
-    from toolwright.providers.mcp.routes.memory import Memory
+    from toolwright.providers.mcp.addresses.in_process import Memory
 
     return Server(Memory(served), Options.of({"manifest": False, **options}))
 

@@ -10,13 +10,13 @@ from time import monotonic as _now
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from toolwright.core.errors import NotStarted
+from toolwright.providers.mcp.addresses.address import EVERYONE, ServerAddress, Who
+from toolwright.providers.mcp.addresses.label import masked
 from toolwright.providers.mcp.backoff import Backoff
 from toolwright.providers.mcp.life import Life
 from toolwright.providers.mcp.manifest import Manifest
 from toolwright.providers.mcp.request import Request
-from toolwright.providers.mcp.routes.label import masked
-from toolwright.providers.mcp.routes.route import EVERYONE, Route, Who
-from toolwright.providers.mcp.routes.trouble import Trouble, trouble_of
+from toolwright.providers.mcp.transports.connection_errors import ConnectionFailure, failure_of
 
 if TYPE_CHECKING:
     from toolwright.providers.mcp.options import Options
@@ -36,12 +36,12 @@ class Connection:
     for a while is refused at once.
     """
 
-    def __init__(self, name: str, route: Route, who: Who, options: Options, heard: Heard) -> None:
+    def __init__(self, name: str, route: ServerAddress, who: Who, options: Options, heard: Heard) -> None:
         self.name, self.who = name, who
         self.state: State = "idle"
         self._since = _now()
         """When it came to be so."""
-        self.trouble: Trouble | None = None
+        self.trouble: ConnectionFailure | None = None
         """What went wrong last, until all is well again."""
         self.story = ""
         """What the server itself had to say about that."""
@@ -80,7 +80,7 @@ class Connection:
     @property
     def gist(self) -> str:
         """What is known of a server that does not come up, in words that a model may read."""
-        return " ".join(self._life.gist()) if self._life is not None else ""
+        return " ".join(self._life.exit_summary()) if self._life is not None else ""
 
     # For callers
 
@@ -165,14 +165,14 @@ class Connection:
         except (Exception, BaseExceptionGroup, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and _is_asked_to_stop():
                 raise
-            self._count(await self._explained(error, life))
+            self._count(self._explained(error, life))
             return False
         finally:
             self._queue = [*life.left(), *self._queue]
             self._lives += 1
             self._turned.set()
         if reason and not self._closing:
-            self._count(Trouble(True, True, reason))
+            self._count(ConnectionFailure(True, True, reason))
         return not reason or self._closing
 
     def _came_up(self) -> None:
@@ -187,18 +187,19 @@ class Connection:
         self.manifest, self.definitions = manifest, {str(each.get("name")): each for each in manifest.tools}
         await self._heard(self, manifest)
 
-    # Trouble
+    # Failures
 
-    async def _explained(self, error: BaseException, life: Life) -> Trouble:
+    def _explained(self, error: BaseException, life: Life) -> ConnectionFailure:
         """What is told of it; the whole story, with what the server printed, is for the log."""
-        told, trouble, self.story = self.story, trouble_of(error), await life.story()
-        message = " ".join([trouble.message, *(each for each in life.gist() if not _says(trouble.message, each))])
+        told, trouble, self.story = self.story, failure_of(error), life.exit_report()
+        news = [each for each in life.exit_summary() if not _says(trouble.message, each)]
+        message = " ".join([trouble.message, *news])
         if "\n" in self.story and self.story != told:  # what it says each time is told once
             self._log.warning("The MCP server %s: %s", self.name, self.story)
         hopeless = trouble.hopeless or self._route.hopeless(error)
-        return Trouble(trouble.sent, True, message, hopeless=hopeless, stranger=trouble.stranger)
+        return ConnectionFailure(trouble.sent, True, message, hopeless=hopeless, stranger=trouble.stranger)
 
-    def _count(self, trouble: Trouble) -> None:
+    def _count(self, trouble: ConnectionFailure) -> None:
         self._backoff.count(0.0 if self._up_at is None else _now() - self._up_at)
         # One that was never up is told of by whoever waits for it; that it is still down is no news.
         news = self.manifest is not None and self.trouble is None

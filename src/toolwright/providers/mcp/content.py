@@ -15,7 +15,7 @@ from toolwright.core.errors import ToolError
 from toolwright.core.explain import preview
 from toolwright.core.outcome import Done
 from toolwright.core.sanitize import clean_line, strip_hidden
-from toolwright.providers.mcp.plain import FEW
+from toolwright.providers.mcp.plain_result import MAX_DIRECT_BLOCKS
 from toolwright.providers.mcp.schema import Schema
 from toolwright.providers.mcp.walk import finite, size
 
@@ -67,7 +67,7 @@ def checker_of(output_schema: Any, *, where: str = "An MCP tool") -> Checker | N
 def is_heavy(wire: Wire) -> bool:
     """Whether `done_of` may take so long that nobody else should wait for it; told in a millisecond."""
     blocks = wire.get("content")
-    if isinstance(blocks, list) and len(blocks) > FEW:
+    if isinstance(blocks, list) and len(blocks) > MAX_DIRECT_BLOCKS:
         return True
     return max(size([wire.get("structuredContent"), wire.get("_meta"), blocks], HEAVY)) >= HEAVY
 

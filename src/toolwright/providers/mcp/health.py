@@ -8,7 +8,7 @@ from math import inf
 from time import monotonic as _now
 from typing import TYPE_CHECKING
 
-from toolwright.providers.mcp.routes.trouble import trouble_of
+from toolwright.providers.mcp.transports.connection_errors import failure_of
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -61,7 +61,7 @@ class Health:
         except TimeoutError:
             self._life.leave(f"It does not answer within {PROBING:g} s.")
         except Exception as error:  # noqa: BLE001 - whatever it is
-            if not (trouble := trouble_of(error)).answered or trouble.status is not None:
+            if not (trouble := failure_of(error)).answered or trouble.status is not None:
                 self._life.leave(trouble.message)
 
     async def _ask(self, client: Client) -> None:

@@ -6,30 +6,30 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from secrets import randbelow
 from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from mcp import Client
 
 from toolwright.core.errors import Unavailable
-from toolwright.providers.mcp.calls import SCATTERED
 from toolwright.providers.mcp.chores import Chores
+from toolwright.providers.mcp.direct_call import DirectCalls
 from toolwright.providers.mcp.health import Health
+from toolwright.providers.mcp.inbound_filter import InboundFilter
 from toolwright.providers.mcp.listed import listed
 from toolwright.providers.mcp.manifest import Manifest
 from toolwright.providers.mcp.news import News
-from toolwright.providers.mcp.patience import Patience
 from toolwright.providers.mcp.request import Lost, Request
-from toolwright.providers.mcp.routes.trouble import trouble_of
+from toolwright.providers.mcp.silence_timeout import SilenceTimeout
+from toolwright.providers.mcp.transports.connection_errors import failure_of
+from toolwright.providers.mcp.transports.transport import Transport
 from toolwright.providers.mcp.turnstile import Turnstile
-from toolwright.providers.mcp.weir import Weir
 
 if TYPE_CHECKING:
     import logging
 
+    from toolwright.providers.mcp.addresses.address import InProcessServer, ServerAddress, Who
     from toolwright.providers.mcp.options import Options
-    from toolwright.providers.mcp.routes.route import Route, Who
 
 RELISTING = 30.0
 """Seconds that a server has to say again what it offers."""
@@ -41,7 +41,7 @@ class Life:
     def __init__(
         self,
         name: str,
-        route: Route,
+        route: ServerAddress,
         options: Options,
         log: logging.Logger,
         *,
@@ -57,11 +57,12 @@ class Life:
         self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._gone = ""
         self._unsent: list[Request] = []
-        self._target: Any = None
-        self._weir: Weir | None = None
+        self._transport: Transport | None = None
+        """None for a server of this process."""
+        self._filter: InboundFilter | None = None
         self._older = False
         self._chores, self._turnstile = Chores(name), Turnstile(self._begin)
-        self._patience = Patience(options.patience)
+        self._timeout = SilenceTimeout(options.patience)
         self._news = News(log, self._chores, self.relist)
         self._health = Health(options, log, self)
 
@@ -87,8 +88,8 @@ class Life:
             await self._chores.ended()
             for request in list(self.requests):
                 await request.ended()
-            if self._weir is not None and self._weir.calls is not None:
-                await self._weir.calls.ended()
+            if self._calls is not None:
+                await self._calls.finish_writing()
 
     def leave(self, reason: str = "") -> None:
         """Have it end."""
@@ -100,15 +101,13 @@ class Life:
         """Requests that were not sent, for the next life."""
         return self._unsent
 
-    async def story(self) -> str:
-        """What is known of why it did not come up."""
-        told = getattr(self._target, "story", None)
-        return str(told()) if told is not None else await self._route.explain()
+    def exit_report(self) -> str:
+        """How the server ended and what it wrote to stderr, for a person."""
+        return self._transport.exit_report() if self._transport is not None else ""
 
-    def gist(self) -> list[str]:
+    def exit_summary(self) -> list[str]:
         """The same in sentences that a model may read."""
-        told = getattr(self._target, "gist", None)
-        return told() if told is not None else []
+        return self._transport.exit_summary() if self._transport is not None else []
 
     # Calls
 
@@ -123,9 +122,7 @@ class Life:
     def _begin(self, request: Request) -> None:
         assert self.client is not None
         self.requests[request] = None
-        calls = self._weir.calls if self._weir is not None else None
-        way = calls if calls is not None and calls.ready else self.client.session
-        request.begin(way, self._patience, ended=self._ended, leave=self.leave)
+        request.begin(self._calls or self.client.session, self._timeout, ended=self._ended, leave=self.leave)
 
     def _ended(self, request: Request) -> None:
         self.requests.pop(request, None)
@@ -148,11 +145,11 @@ class Life:
             return
         try:
             async with asyncio.timeout(RELISTING):
-                manifest = await listed(client, self._log)
+                manifest = await self._list_tools(client)
         except TimeoutError:
             raise Unavailable(f"{self.name} does not say what it offers within {RELISTING:g} s.") from None
         except Exception as error:
-            raise Unavailable(f"{self.name} does not say what it offers: {trouble_of(error).message}") from error
+            raise Unavailable(f"{self.name} does not say what it offers: {failure_of(error).message}") from error
         self._health.heard()
         await self._offers(manifest)
 
@@ -172,30 +169,41 @@ class Life:
         async with asyncio.timeout(self._route.connecting):  # a cancel scope would have to outlive what is entered here
             client = await self._entered(stack, who)
             self._older = client.protocol_version < "2026"
-            _scatter(client)
-            if self._weir is not None and self._weir.calls is not None:
-                self._weir.calls.belong_to(client.session)
-            await self._offers(await listed(client, self._log))
+            if self._calls is not None:
+                self._calls.use_protocol(client.protocol_version)
+            await self._offers(await self._list_tools(client))
         return client
 
+    async def _list_tools(self, client: Client) -> Manifest:
+        manifest = await listed(client, self._log)
+        if self._calls is not None:
+            self._calls.use_tools({str(tool.get("name")): tool.get("inputSchema") for tool in manifest.tools})
+        return manifest
+
+    @property
+    def _calls(self) -> DirectCalls | None:
+        """The direct path, which a server of this process does not have."""
+        return self._filter.calls if self._filter is not None else None
+
     async def _entered(self, stack: AsyncExitStack, who: Who) -> Client:
-        targets = list(self._route.targets(who, self.leave))
-        for self._target in targets[:-1]:
+        *others, last = self._route.transports(who, self.leave)
+        for transport in others:
             try:
-                return await stack.enter_async_context(self._made(self._target))
+                return await stack.enter_async_context(self._made(transport))
             except Exception as error:
                 if not self._route.falls_back(error):
                     raise
-                self._log.info("%s Another way is tried.", trouble_of(error).message)
-        self._target = targets[-1]
-        return await stack.enter_async_context(self._made(self._target))
+                self._log.info("%s Another way is tried.", failure_of(error).message)
+        return await stack.enter_async_context(self._made(last))
 
-    def _made(self, target: Any) -> Client:
+    def _made(self, target: Transport | InProcessServer) -> Client:
         modern = self._options.protocol not in ("auto", "legacy")
-        carries = hasattr(type(target), "__aenter__")  # else it is a server of this very process
-        self._weir = Weir(target, self._log, self._news.changed, modern=modern) if carries else None
+        self._transport = target if isinstance(target, Transport) else None
+        self._filter = None
+        if self._transport is not None:
+            self._filter = InboundFilter(self._transport, self._log, self._news.changed, modern=modern)
         return Client(
-            self._weir or target,
+            self._filter or target,
             mode=self._options.protocol,
             elicitation_callback=self._asked,
             message_handler=self._news.noticed,
@@ -209,17 +217,10 @@ class Life:
         self.client = None
         self._unsent += self._turnstile.clear()  # before those ahead of them end, which would let them begin
         self._chores.cancel()
-        self._patience.close()
+        self._timeout.close()
         for request in list(self.requests):
             request.cancel()
             request.tell(Lost(self._gone or "The connection was closed."))
-
-
-def _scatter(client: Client) -> None:
-    """An answer to a question must not come under the id that the question was asked under, also after a restart."""
-    dispatcher = client.session._dispatcher
-    if hasattr(dispatcher, "_next_id"):
-        dispatcher._next_id = randbelow(SCATTERED)
 
 
 def _ourselves() -> types.Implementation:

@@ -12,7 +12,7 @@ import mcp_types as types
 from mcp import MCPError
 
 from toolwright.providers.mcp.manifest import Manifest
-from toolwright.providers.mcp.routes.trouble import trouble_of
+from toolwright.providers.mcp.transports.connection_errors import failure_of
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -60,7 +60,7 @@ async def _prompts(client: Client, log: logging.Logger) -> list[Mapping[str, Any
         log.warning("No prompts: they were not listed within %g s.", PROMPTS)
         return []
     except Exception as error:  # noqa: BLE001
-        log.debug("No prompts: %s", trouble_of(error).message)
+        log.debug("No prompts: %s", failure_of(error).message)
         return []
 
 

@@ -12,7 +12,7 @@ import mcp_types as types
 from toolwright.core.sanitize import MAX_LOG_CHARS, escape_line
 from toolwright.providers.mcp.backoff import DELAYS
 from toolwright.providers.mcp.chores import Chores
-from toolwright.providers.mcp.routes.trouble import trouble_of
+from toolwright.providers.mcp.transports.connection_errors import failure_of
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -66,7 +66,7 @@ class News:
                     async for _ in changes:
                         self.changed()
             except Exception as error:  # noqa: BLE001 - only the news are lost
-                trouble = trouble_of(error)
+                trouble = failure_of(error)
                 self._log.debug("No news: %s", trouble.message)
                 if trouble.answered:
                     return
@@ -85,7 +85,7 @@ class News:
             try:
                 await self._relist()
             except Exception as error:  # noqa: BLE001 - the old list holds
-                self._log.warning("It does not say what it offers now: %s", trouble_of(error).message)
+                self._log.warning("It does not say what it offers now: %s", failure_of(error).message)
             await asyncio.sleep(RELISTING)
 
 

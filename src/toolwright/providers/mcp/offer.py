@@ -15,9 +15,9 @@ from toolwright.core.facets import Cache
 from toolwright.core.outcome import Failed
 from toolwright.core.sanitize import clean_line, clean_text, escape_line
 from toolwright.core.tool import Tool
+from toolwright.providers.mcp.addresses.address import EVERYONE, Who
 from toolwright.providers.mcp.manifest import Manifest, Manifests, place_of
 from toolwright.providers.mcp.options import Options
-from toolwright.providers.mcp.routes.route import EVERYONE, Who
 from toolwright.providers.mcp.trust.change import Change
 from toolwright.providers.mcp.trust.lock import Lock
 from toolwright.providers.mcp.trust.said import INSTRUCTIONS, PROMPTS, SAID, instructions_in, prompts_in, said
@@ -82,7 +82,7 @@ class Offer:
                 await asyncio.to_thread(self._manifests.save, self._identity, manifest)
             built = copy(self)  # beside the loop: thousands of tools take seconds
             built.source = self.source if source is None else source
-            changed = await asyncio.to_thread(built._look, manifest, live)
+            changed = await asyncio.to_thread(built.compare_and_build, manifest, live)
             self._live, self.source = live, built.source
             if changed:
                 vars(self).update({name: vars(built)[name] for name in _BUILT})
@@ -115,7 +115,7 @@ class Offer:
     _held: Mapping[str, Change] = {}
     """What changed in all that is held back, by names on the wire."""
 
-    def _look(self, manifest: Manifest, live: bool) -> bool:
+    def compare_and_build(self, manifest: Manifest, live: bool) -> bool:
         """Hold it against what is pinned, and build what has to be built."""
         from toolwright.providers.mcp.definition import allowed, names_of
         from toolwright.providers.mcp.schema import allowance

@@ -21,9 +21,9 @@ from toolwright.core.provider import Provider
 from toolwright.core.sanitize import clean_line
 from toolwright.core.tool import Tool
 from toolwright.providers.mcp import process
+from toolwright.providers.mcp.addresses.address import EVERYONE, ServerAddress
 from toolwright.providers.mcp.offer import Offer
 from toolwright.providers.mcp.options import Options
-from toolwright.providers.mcp.routes.route import EVERYONE, Route
 from toolwright.providers.mcp.sessions import Sessions
 from toolwright.providers.mcp.sharing import Sharing
 
@@ -62,7 +62,7 @@ class Server(Provider):
     knows_users = True
     lets_go = True
 
-    def __init__(self, route: Route, options: Options) -> None:
+    def __init__(self, route: ServerAddress, options: Options) -> None:
         self.route, self.options = route, options
         self.namespace = route.namespace = options.namespace or route.namespace
         self.written_as = self.namespace

@@ -13,12 +13,12 @@ from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from toolwright.core.errors import TimedOut, ToolError
-from toolwright.providers.mcp.calls import Calls
+from toolwright.providers.mcp.direct_call import DirectCalls
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
 
-    from toolwright.providers.mcp.patience import Patience
+    from toolwright.providers.mcp.silence_timeout import SilenceTimeout
 
 _ANSWER: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 """The library has checked it against its protocol already; as a model it would be checked, and copied, once more."""
@@ -71,9 +71,9 @@ class Request:
         self._report, self._permit = report, permit
         self._turn: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
-        self._calls: Calls | None = None
+        self._calls: DirectCalls | None = None
         self._ended: Callable[[Request], None] | None = None
-        self._patience: Patience | None = None
+        self._timeout: SilenceTimeout | None = None
         self.number: int | None = None
         """Under which it was written, past the library's session."""
         self.leave: Callable[[str], None] = _nowhere
@@ -120,13 +120,13 @@ class Request:
 
     def begin(
         self,
-        way: Calls | ClientSession,
-        patience: Patience,
+        way: DirectCalls | ClientSession,
+        timeout: SilenceTimeout,
         *,
         ended: Callable[[Request], None],
         leave: Callable[[str], None],
     ) -> None:
-        """Have it sent. From now on the server may be silent for as long as there is patience."""
+        """Have it sent. From now on the server may not be silent for longer than the timeout."""
         self.leave = leave
         if self.over:
             ended(self)
@@ -139,9 +139,9 @@ class Request:
             self.tell(error)
             ended(self)
             return
-        self._ended, self._patience = ended, patience
-        patience.watch(self)
-        if isinstance(way, Calls):
+        self._ended, self._timeout = ended, timeout
+        timeout.start(self)
+        if isinstance(way, DirectCalls):
             self._calls = way
             way.send(self, self._params())
         else:
@@ -207,8 +207,8 @@ class Request:
             if self._turn.done() and self._turn.result() is asked:
                 self._turn = asyncio.get_running_loop().create_future()
             asked.answer.set_result(result)
-            if self._patience is not None and not self.over:
-                self._patience.watch(self)
+            if self._timeout is not None and not self.over:
+                self._timeout.start(self)
 
     def cancel(self) -> None:
         """Nobody wants it any more; the server is told, if it was sent."""
@@ -232,14 +232,14 @@ class Request:
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """The server works on it."""
-        if self._patience is not None:
-            self._patience.heard(self)
+        if self._timeout is not None:
+            self._timeout.restart(self)
         if self._report is not None and not self.over:
             self._report(*_told(progress, total, message), progress=progress, total=total)
 
     def _still(self) -> None:
-        if self._patience is not None:
-            self._patience.leave(self)
+        if self._timeout is not None:
+            self._timeout.stop(self)
 
     def give_up(self, seconds: float) -> None:
         """Its server has been silent for too long."""

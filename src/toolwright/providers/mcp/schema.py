@@ -13,7 +13,7 @@ from toolwright.core.explain import preview
 from toolwright.core.jsontext import check_plain
 from toolwright.core.rawschema import RawParameters
 from toolwright.core.sanitize import clean_line
-from toolwright.providers.mcp.plain import LIGHT
+from toolwright.providers.mcp.plain_result import MAX_DIRECT_BYTES
 from toolwright.providers.mcp.walk import compared, from_elsewhere, patterns, size, without_patterns
 
 log = logging.getLogger("toolwright")
@@ -89,7 +89,8 @@ class Schema(RawParameters):
         if self._validator is not None:
             return
         try:
-            self._validator = self.bound()._compiled()
+            self.bound()
+            self._validator = self._compiled()
         except Exception as error:  # noqa: BLE001 - whatever a stranger's schema brings about, the tool stays usable
             log.warning("%s: values are not checked against its schema: %s", self._where, _first_line(error))
             self._validator = _Anything()
@@ -111,7 +112,8 @@ class Schema(RawParameters):
     def _is_sound(self) -> bool:
         """Whether only its patterns are at fault: those with look-around are common, and fine for a model to read."""
         try:
-            _validator(without_patterns(self.bound()._given))
+            self.bound()
+            _validator(without_patterns(self._given))
         except Exception:  # noqa: BLE001 - see compile
             return False
         return True
@@ -132,7 +134,7 @@ class Schema(RawParameters):
         """Whether nothing is wrong with a value that is known to be plain JSON, and light; if not, ask `complaint`."""
         if self._validator is None:
             self.compile()
-        if LIGHT * self._steps > MOST_STEPS or LIGHT * self._patterns > MOST_MATCHES:
+        if MAX_DIRECT_BYTES * self._steps > MOST_STEPS or MAX_DIRECT_BYTES * self._patterns > MOST_MATCHES:
             return False
         try:
             return bool(self._validator.is_valid(value))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from toolwright.core.call import Call, Principal
 from toolwright.core.errors import NotStarted
+from toolwright.providers.mcp.addresses.address import EVERYONE, ServerAddress, Who
 from toolwright.providers.mcp.options import Options
-from toolwright.providers.mcp.routes.route import EVERYONE, Route, Who
 
 if TYPE_CHECKING:
     from toolwright.providers.mcp.connection import Connection, Heard
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Sessions:
     """Each user, or each session, has a connection of its own; nobody acts in another's name."""
 
-    def __init__(self, name: str, route: Route, options: Options, heard: Heard) -> None:
+    def __init__(self, name: str, route: ServerAddress, options: Options, heard: Heard) -> None:
         self._name, self._route, self._options, self._heard = name, route, options, heard
         self._open: dict[Who, Connection] = {}
         self._going: set[asyncio.Task[None]] = set()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from toolwright.core.call import Principal
 from toolwright.core.sanitize import clean_line
+from toolwright.providers.mcp.addresses.address import EVERYONE, Who
 from toolwright.providers.mcp.offer import Offer
-from toolwright.providers.mcp.routes.route import EVERYONE, Who
 from toolwright.providers.mcp.sessions import Sessions
 
 MOST_REASON = 500

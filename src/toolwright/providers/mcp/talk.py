@@ -10,6 +10,7 @@ from secrets import token_hex
 from typing import Any, TypeAlias
 
 import mcp_types as types
+from mcp import MCPError
 from pydantic import ValidationError
 from pydantic_core import to_json
 
@@ -18,14 +19,14 @@ from toolwright.core.context import Context
 from toolwright.core.errors import InvalidArguments, NotStarted, TimedOut, ToolError, Unavailable
 from toolwright.core.outcome import Done, Outcome, Pending
 from toolwright.providers.mcp import process
+from toolwright.providers.mcp.addresses.address import Who
 from toolwright.providers.mcp.connection import Connection
 from toolwright.providers.mcp.content import done_of, done_of_plain, is_heavy
 from toolwright.providers.mcp.forms import answers_of, question_of, refused
 from toolwright.providers.mcp.offer import Offer
 from toolwright.providers.mcp.request import NOW, Asked, Lost, Request
-from toolwright.providers.mcp.routes.route import Who
-from toolwright.providers.mcp.routes.trouble import Trouble, trouble_of
 from toolwright.providers.mcp.sessions import Sessions
+from toolwright.providers.mcp.transports.connection_errors import ConnectionFailure, failure_of
 
 Reports: TypeAlias = Callable[..., None]
 """Told of progress, as `Context.report` is."""
@@ -158,10 +159,14 @@ class Talk:
         if isinstance(error, TimedOut):
             connection.suspect()
         if isinstance(error, NotStarted):
-            raise (_Again(str(error)) if request.began and trouble_of(error).again else error) from error
+            raise (_Again(str(error)) if request.began and failure_of(error).again else error) from error
         if isinstance(error, ToolError):
             raise error
-        if getattr(error, "code", None) == types.URL_ELICITATION_REQUIRED and (asked := _addresses(error)):
+        if (
+            isinstance(error, MCPError)
+            and error.code == types.URL_ELICITATION_REQUIRED
+            and (asked := _addresses(error))
+        ):
             return asked
         raise self._meant(error, request) from error
 
@@ -258,12 +263,13 @@ class _Again(NotStarted):
         """Whether the server wants headers that follow a newer list of its tools."""
 
 
-def _trouble(error: Exception) -> Trouble:
+def _trouble(error: Exception) -> ConnectionFailure:
     if isinstance(error, Lost):
-        return Trouble(True, True, str(error))
+        return ConnectionFailure(True, True, str(error))
     if isinstance(error, ValidationError) or str(error).startswith(_UNREADABLE):
-        return Trouble(True, False, "What came is no result of a tool.")  # of this call alone: the others go on
-    return trouble_of(error)
+        # Only this call fails: the others go on.
+        return ConnectionFailure(True, False, "What came is no result of a tool.")
+    return failure_of(error)
 
 
 async def _relisted(connection: Connection, refusal: _Again) -> None:
@@ -273,9 +279,9 @@ async def _relisted(connection: Connection, refusal: _Again) -> None:
         raise refusal from None
 
 
-def _addresses(error: Exception) -> Asked | None:
+def _addresses(error: MCPError) -> Asked | None:
     """The addresses that a person has to visit before the call can be made at all."""
-    data = getattr(error, "data", None)
+    data = error.data
     found = data.get("elicitations") if isinstance(data, Mapping) else None
     params = [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
     asked = {str(n): {"method": "elicitation/create", "params": dict(each)} for n, each in enumerate(params)}

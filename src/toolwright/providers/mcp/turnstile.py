@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
+
+from toolwright.core.clock import Clock, Deadline, Deadlines
 
 if TYPE_CHECKING:
     from toolwright.providers.mcp.request import Request
@@ -27,7 +29,8 @@ class Turnstile:
         self._first: dict[str, Request] = {}
         """By tool: the call that may still ask."""
         self._held: dict[str, deque[Request]] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._deadlines = Deadlines(Clock())
+        self._timers: dict[str, Deadline] = {}
 
     def enter(self, request: Request) -> None:
         """Begin now, or when those before it have asked or ended."""
@@ -65,14 +68,13 @@ class Turnstile:
     def clear(self) -> list[Request]:
         """Those that have not begun, for whoever begins anew."""
         left = [request for held in self._held.values() for request in held if not request.over]
-        for timer in self._timers.values():
-            timer.cancel()
+        self._deadlines.close()
         self._first, self._held, self._timers = {}, {}, {}
         return left
 
     def _let(self, request: Request) -> None:
         self._first[request.tool] = request
-        self._timers[request.tool] = asyncio.get_running_loop().call_later(PATIENCE, self._lapsed, request)
+        self._timers[request.tool] = self._deadlines.start(PATIENCE, partial(self._lapsed, request))
         self._begin(request)
 
     def _lapsed(self, request: Request) -> None:

@@ -36,9 +36,9 @@ from pydantic import AnyUrl, ValidationError
 
 from toolwright.core.errors import Denied, TimedOut
 from toolwright.http.failures import unsent
+from toolwright.providers.mcp.addresses.address import Who
 from toolwright.providers.mcp.auth.callback import Callback
 from toolwright.providers.mcp.auth.kept import Kept, SignIn
-from toolwright.providers.mcp.routes.route import Who
 
 if TYPE_CHECKING:
     from toolwright.providers.mcp.auth.oauth import ClientCredentials, IdentityAssertion, OAuth

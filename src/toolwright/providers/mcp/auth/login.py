@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from toolwright.core.errors import Denied, NotFound, ToolError
+from toolwright.providers.mcp.addresses.address import Who, resolved
 from toolwright.providers.mcp.auth.kept import SignIn
 from toolwright.providers.mcp.auth.oauth import STEPS, OAuth
-from toolwright.providers.mcp.routes.route import Who, resolved
 
 if TYPE_CHECKING:
-    from toolwright.providers.mcp.routes.web import Http
+    from toolwright.providers.mcp.addresses.http import Http
 
 _HELLO = {
     "jsonrpc": "2.0",

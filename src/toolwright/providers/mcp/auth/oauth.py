@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from toolwright.core.errors import DefinitionError
+from toolwright.providers.mcp.addresses.address import Who
 from toolwright.providers.mcp.auth.kept import KeptInMemory
 from toolwright.providers.mcp.auth.tokens import Tokens
-from toolwright.providers.mcp.routes.route import Who
 
 if TYPE_CHECKING:
     import httpx2

@@ -24,11 +24,11 @@ from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_fro
 
 from toolwright.core.errors import Denied, Unavailable
 from toolwright.http.failures import unsent
+from toolwright.providers.mcp.addresses.address import Who
 from toolwright.providers.mcp.auth.grants import Grant, Provider, Storage, known_to, recall
 from toolwright.providers.mcp.auth.kept import Kept, SignIn
 from toolwright.providers.mcp.auth.tokens import address
-from toolwright.providers.mcp.routes.route import Who
-from toolwright.providers.mcp.routes.trouble import NotSignedIn
+from toolwright.providers.mcp.transports.connection_errors import NotSignedIn
 
 Steps: TypeAlias = AsyncGenerator[httpx2.Request, None]
 

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from toolwright.core.errors import DefinitionError, ToolError
-from toolwright.providers.mcp.routes.route import Ended, Route, Who
+from toolwright.providers.mcp.addresses.address import Ended, ServerAddress, Who
 from toolwright.providers.mcp.written.entry import Entry
 from toolwright.providers.mcp.written.variables import Variables, from_file, has_references
 
 _USER, _QUERY = re.compile(r"(?<=://)[^/@]*@"), re.compile(r"[?#].*\Z", re.DOTALL)
 
 
-class Late(Route):
+class Late(ServerAddress):
     """It is shown, and remembered, as it is written: so no value of a variable gets there."""
 
     def __init__(self, entry: Entry, variables: Variables, where: str = "") -> None:
         self._entry, self._variables, self._where = entry, variables, where
-        self._now: Route | None = None
+        self._now: ServerAddress | None = None
         self.namespace = str(entry.options["namespace"])
         if entry.kind != "stdio" and has_references(entry.url):  # as it stands, it is no URL
             self.label = _without_secrets(entry.url)
@@ -30,20 +30,20 @@ class Late(Route):
             shown = self._made(_as_written, signs=False)
             self.label, self.identity = shown.label, shown.identity
 
-    def targets(self, who: Who, ended: Ended) -> Sequence[Any]:
+    def transports(self, who: Who, ended: Ended) -> Sequence[Any]:
         """What the way of this moment gives."""
         self._now = self.now()
-        return self._now.targets(who, ended)
+        return self._now.transports(who, ended)
 
-    def now(self) -> Route:
+    def now(self) -> ServerAddress:
         """The way as it is at this moment; its troubles are told in the words of the file."""
         made = self._made(self.filled)
         made.label, made.identity = self.label, self.identity
         return made
 
-    async def explain(self) -> str:
-        """What is known of why it does not come up."""
-        return await self._now.explain() if self._now is not None else ""
+    def exit_report(self) -> str:
+        """How the process that was started last ended."""
+        return self._now.exit_report() if self._now is not None else ""
 
     def hopeless(self, error: BaseException) -> bool:
         """Whether another try cannot help: as where a variable is missing."""
@@ -59,7 +59,7 @@ class Late(Route):
 
     async def problem(self) -> str:
         """What can be known to be wrong without starting anything: a variable, or a command that is not there."""
-        from toolwright.providers.mcp.routes.stdio import Stdio
+        from toolwright.providers.mcp.addresses.stdio import Stdio
 
         try:
             made = self.now()
@@ -87,11 +87,11 @@ class Late(Route):
         kept = self.auth.tokens.of(self.filled(self._entry.url), None).read()
         return kept.access is not None and (kept.renewable or not kept.stale())
 
-    def _made(self, fill: Callable[[str], str], *, signs: bool = True) -> Route:
+    def _made(self, fill: Callable[[str], str], *, signs: bool = True) -> ServerAddress:
         return self._command(fill) if self._entry.kind == "stdio" else self._url(fill(self._entry.url), signs)
 
-    def _command(self, fill: Callable[[str], str]) -> Route:
-        from toolwright.providers.mcp.routes.stdio import Stdio
+    def _command(self, fill: Callable[[str], str]) -> ServerAddress:
+        from toolwright.providers.mcp.addresses.stdio import Stdio
 
         entry, cwd = self._entry, self._folder(fill)
         command = self._program(fill(entry.command), cwd)
@@ -133,12 +133,12 @@ class Late(Route):
             settings[name] = [self._variables.path(path) for path in settings[name]]
         return {**given, "sandbox": Sandbox(**settings)}
 
-    def _url(self, url: str, signs: bool) -> Route:
+    def _url(self, url: str, signs: bool) -> ServerAddress:
         if self._entry.kind == "websocket":
-            from toolwright.providers.mcp.routes.websocket import WebSocket
+            from toolwright.providers.mcp.addresses.websocket import WebSocket
 
             return WebSocket(url, headers=self._headers, **self._entry.limits)
-        from toolwright.providers.mcp.routes.web import Http, Sse
+        from toolwright.providers.mcp.addresses.http import Http, Sse
 
         auth = self.auth if signs else None
         made = Http if self._entry.kind == "http" else Sse
@@ -165,7 +165,7 @@ class Late(Route):
         )
 
 
-def route_of(entry: Entry, variables: Variables, where: str = "") -> Route:
+def route_of(entry: Entry, variables: Variables, where: str = "") -> ServerAddress:
     """The way to a server: at once where only what it is told has references, for that is asked for late anyway."""
     late = Late(entry, variables, where)
     signing = [value for value in (entry.auth or {}).values() if isinstance(value, str)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 
 from toolwright.core.names import SEPARATOR, is_legal, sanitised
-from toolwright.providers.mcp.routes.label import legal
+from toolwright.providers.mcp.addresses.label import legal
 
 
 def namespaces(names: Iterable[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Stderr: what a server says beside the protocol goes to the log, and its last lines are kept."""
+"""Stderr log: what a server writes to stderr goes to the log, and its last lines are kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAUSE = 0.01
 """Seconds between two looks at a server that says more than can be logged: it is slowed down, and never stopped."""
 
 
-class Stderr:
+class StderrLog:
     """Reads until nothing more comes, however much it is, at little cost."""
 
     def __init__(self, log: logging.Logger) -> None:

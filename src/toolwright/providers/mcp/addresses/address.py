@@ -1,19 +1,20 @@
-"""Route: how a server is reached."""
+"""Server address: what every configured way to reach a server has in common."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from toolwright.core.errors import DefinitionError, ToolError
-from toolwright.providers.mcp.routes.trouble import Nameless, words
-from toolwright.providers.mcp.routes.trouble import Trouble as Trouble
-from toolwright.providers.mcp.routes.trouble import trouble_of as trouble_of
+from toolwright.providers.mcp.transports.connection_errors import Nameless, describe, failure_of
+
+if TYPE_CHECKING:
+    from toolwright.providers.mcp.transports.transport import Transport
 
 MAX_FRAME = 4 << 20
-"""Bytes that one message of a server may have, where nothing else is said."""
+"""Bytes of one message of a server, by default."""
 
 
 class Who(NamedTuple):
@@ -25,54 +26,56 @@ class Who(NamedTuple):
 
 EVERYONE = Who()
 
+InProcessServer: TypeAlias = Any
+"""A `Server` or `MCPServer` object of the MCP SDK, which `mcp.Client` is given as it is."""
 Ended: TypeAlias = Callable[[str], None]
 Texts: TypeAlias = Mapping[str, Any] | Callable[[Who], Mapping[str, str] | Awaitable[Mapping[str, str]]] | None
 """Headers or variables: a mapping, whose values may be functions of `Who`, or a function of `Who` that gives one."""
 
 
-class Route:
-    """How a server is reached: what `Stdio`, `Http`, `Sse`, `WebSocket` and `Memory` have in common."""
+class ServerAddress:
+    """How a server is reached; `Stdio`, `Http`, `Sse`, `WebSocket` and `Memory` are the kinds."""
 
     label: str
     """One line for people: the exact command, or the URL. What looks like a secret is masked."""
     identity: str
-    """Says which server it is, in the same words each time: the key of all that is remembered of it."""
+    """The same text for the same server each time: the key under which everything about it is stored."""
     namespace: str
-    """What its tools are named after, where nothing else is said."""
+    """The default namespace of its tools."""
     name: str | None = None
-    """What the log calls it, where that is not its namespace."""
+    """Its name in the log, where that is not its namespace."""
 
     @property
     def log(self) -> logging.Logger:
-        """Where what it says is written."""
+        """The logger for what the server says."""
         return logging.getLogger(f"toolwright.mcp.{self.name or self.namespace}")
 
     connecting: float = 120.0
-    """Seconds that a server has to come up: some are downloaded first."""
+    """Seconds that a server has to start: some are downloaded first."""
 
-    def targets(self, who: Who, ended: Ended) -> Sequence[Any]:
-        """What the library's `Client` takes, in the order to be tried; made anew for each connection.
+    def transports(self, who: Who, ended: Ended) -> Sequence[Transport | InProcessServer]:
+        """New connections in the order in which they are to be tried; a server object of this process has none.
 
         Args:
-            ended: told once, with the reason, when the other side goes away by itself.
+            ended: called once, with the reason, when the server closes the connection.
         """
         raise NotImplementedError
 
-    async def explain(self) -> str:
-        """What is known of why it does not come up; empty if nothing."""
+    def exit_report(self) -> str:
+        """How the process that was started last ended, for a person; empty if there is none."""
         return ""
 
     def hopeless(self, error: BaseException) -> bool:
-        """Whether another try cannot help until somebody changes something."""
-        return trouble_of(error).hopeless
+        """Whether another try fails too until the configuration changes."""
+        return failure_of(error).hopeless
 
     def falls_back(self, error: BaseException) -> bool:
-        """Whether an error of the first request means that the next target is to be tried."""
+        """Whether this error of the first request means that the next transport is to be tried."""
         return False
 
 
 async def resolved(given: Texts, who: Who) -> dict[str, str]:
-    """Headers or variables as they are for somebody, at this moment. Raises `Nameless` where nobody has any."""
+    """The headers or variables of a user at this moment. Raises `Nameless` where they need a user and there is none."""
     try:
         found: Any = given(who) if callable(given) else given
         if isawaitable(found):
@@ -83,7 +86,7 @@ async def resolved(given: Texts, who: Who) -> dict[str, str]:
     except Exception as error:
         if who != EVERYONE:
             raise
-        raise Nameless(f"What says who asks is not to be had for nobody ({words(error)}).") from error
+        raise Nameless(f"What says who asks is not to be had for nobody ({describe(error)}).") from error
 
 
 async def _text(name: str, value: Any, who: Who) -> str:

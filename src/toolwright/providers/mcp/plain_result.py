@@ -10,9 +10,9 @@ from typing import Any
 
 from toolwright.providers.mcp.walk import is_finite
 
-LIGHT = 16 * 1024
+MAX_DIRECT_BYTES = 16 * 1024
 """Bytes of a message that is read, and made ready, the moment it comes; so it has no more values, or characters."""
-FEW = 200
+MAX_DIRECT_BLOCKS = 200
 """Blocks of a result that is made ready at once."""
 _OLDER = frozenset({"content", "structuredContent", "isError", "_meta"})
 _NEWER = _OLDER | {"resultType"}
@@ -32,7 +32,7 @@ def is_plain(result: dict[str, Any], *, modern: bool) -> bool:
 
 
 def _are_texts(content: Any) -> bool:
-    if type(content) is not list or len(content) > FEW:
+    if type(content) is not list or len(content) > MAX_DIRECT_BLOCKS:
         return False
     for block in content:
         if type(block) is not dict or block.keys() != _TEXT:

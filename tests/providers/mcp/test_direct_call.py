@@ -12,10 +12,9 @@ import pytest
 
 import toolwright.providers.mcp.talk  # noqa: F401 - it takes a second, which is no test's own
 from toolwright import Runtime, mcp
-from toolwright.providers.mcp.calls import Calls
-from toolwright.providers.mcp.plain import LIGHT
-from toolwright.providers.mcp.routes.lines import Lines
-from toolwright.providers.mcp.routes.wire import Wire
+from toolwright.providers.mcp.direct_call import DirectCalls
+from toolwright.providers.mcp.plain_result import MAX_DIRECT_BYTES
+from toolwright.providers.mcp.transports.stdio import LineChannel, StdioTransport
 from toolwright.sandbox.pipes import Reader
 
 pytestmark = pytest.mark.timeout(30, func_only=True)
@@ -81,7 +80,7 @@ def progress(done: int) -> str:
     return f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}\n'
 
 
-LARGE = '{"content":[{"type":"text","text":"' + "x" * 2 * LIGHT + '"}],$LAST}'
+LARGE = '{"content":[{"type":"text","text":"' + "x" * 2 * MAX_DIRECT_BYTES + '"}],$LAST}'
 SAID: dict[str, list[str]] = {
     "plain": [answer()],
     "plain with white space": [answer().replace(":", " :\t").replace("\n", "\r\n")],
@@ -141,7 +140,7 @@ async def outcomes(made: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("era", ERAS)
 async def test_an_answer_means_the_same_whichever_way_it_came(server, era, monkeypatch):
     straight = await outcomes(server(era))
-    monkeypatch.setattr(Lines, "straight_to", lambda self, told: None)
+    monkeypatch.setattr(StdioTransport, "deliver_results_to", lambda self, receiver: None)
     around = await outcomes(server(era))
 
     assert straight == around
@@ -153,7 +152,7 @@ async def test_an_answer_means_the_same_whichever_way_it_came(server, era, monke
 @pytest.mark.parametrize("era", ERAS)
 async def test_plain_answers_wake_nobody_but_their_caller(server, era, monkeypatch):
     read = []
-    monkeypatch.setattr(Calls, "answered", lambda self, message: read.append(message) or False)
+    monkeypatch.setattr(DirectCalls, "receive_response", lambda self, message: read.append(message) or False)
 
     async with Runtime(server(era)) as runtime:
         before = len(read)
@@ -184,15 +183,15 @@ async def test_what_was_said_before_an_answer_is_heard_before_it(server):
 def fed():
     """What a child writes, as it is fed; lines that begin with an `a` are taken the moment they come."""
     child: Any = SimpleNamespace(stdout=Reader())
-    made = Lines(child, 2 * LIGHT, SimpleNamespace(last_words=None))
+    made: Any = LineChannel(child, 2 * MAX_DIRECT_BYTES, Any)
     told: list[bytes] = []
-    made.straight_to(lambda line: line.startswith(b"a") and not told.append(line))
+    made.deliver_lines_to(lambda line: line.startswith(b"a") and not told.append(line))
     return made, child.stdout.feed_data, told
 
 
 async def test_lines_are_handed_over_while_none_is_before_them():
     made, feed, told = fed()
-    reading = asyncio.create_task(made.take())
+    reading = asyncio.create_task(made.receive())
     await asyncio.sleep(0)
 
     feed(b"a1\na2\n")
@@ -209,16 +208,16 @@ async def test_nothing_is_handed_over_while_what_was_read_is_not_done_with():
     made, feed, told = fed()
 
     feed(b"a1\n")
-    assert await made.take() == [b"a1"]
+    assert await made.receive() == [b"a1"]
     feed(b"a2\n")
-    assert await made.take() == [b"a2"]
+    assert await made.receive() == [b"a2"]
 
     assert not told
 
 
 async def test_the_end_of_a_line_that_was_begun_is_no_line():
     made, feed, told = fed()
-    reading = asyncio.create_task(made.take())
+    reading = asyncio.create_task(made.receive())
     await asyncio.sleep(0)
 
     feed(b"a1\na2, ")
@@ -232,10 +231,10 @@ async def test_the_end_of_a_line_that_was_begun_is_no_line():
 
 async def test_a_large_line_waits_for_its_turn():
     made, feed, told = fed()
-    reading = asyncio.create_task(made.take())
+    reading = asyncio.create_task(made.receive())
     await asyncio.sleep(0)
 
-    large = b"a" * LIGHT
+    large = b"a" * MAX_DIRECT_BYTES
     feed(large + b"\n")
     feed(large + b"a\n")
 
@@ -260,7 +259,7 @@ async def test_a_request_is_written_at_once_as_the_session_would_write_it(server
         return [re.sub(r'("(?:id|progressToken)"):\d+', r"\1:0", line) for line in lines]
 
     at_once = await written()
-    monkeypatch.setattr(Wire, "put_now", lambda self, number, frame: False)
+    monkeypatch.setattr(StdioTransport, "post_call", lambda *call: False)
     in_turn = await written()
 
     assert at_once == in_turn

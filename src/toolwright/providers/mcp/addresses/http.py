@@ -1,22 +1,25 @@
-"""Web: a server that is reached over HTTP, in either of the two ways that there are."""
+"""HTTP: a server at a URL, reached over streamable HTTP or the older HTTP with SSE."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from toolwright.core.durations import size
-from toolwright.core.errors import DefinitionError, Denied, ToolError
+from toolwright.core.errors import DefinitionError, ToolError
 from toolwright.http.guard import PORTS, Private
 from toolwright.http.keepalive import kept_alive
 from toolwright.http.settings import Settings
 from toolwright.http.target import Target, target_of
-from toolwright.providers.mcp.routes.label import namespace_of_url, plain_url
-from toolwright.providers.mcp.routes.route import MAX_FRAME, Ended, Route, Texts, Who
-from toolwright.providers.mcp.routes.trouble import NotSignedIn, Trouble, trouble_of
+from toolwright.providers.mcp.addresses.address import MAX_FRAME, Ended, ServerAddress, Texts, Who
+from toolwright.providers.mcp.addresses.label import namespace_of_url, plain_url
+from toolwright.providers.mcp.transports.connection_errors import failure_of
+
+if TYPE_CHECKING:
+    from toolwright.providers.mcp.transports.transport import Transport
 
 SIGNING_IN = 330.0
 """Seconds that a connection has to come up where a person may have to sign in first."""
@@ -35,7 +38,7 @@ class Auth(Protocol):
         ...
 
 
-class Http(Route):
+class Http(ServerAddress):
     """A server at a URL; where it does not know the streamable way, the older one (SSE) is tried.
 
     Its own host may be reached wherever it is, and what else is reached (as when somebody logs in) is on the public
@@ -74,12 +77,15 @@ class Http(Route):
         if not fallback:
             self.ways = self.ways[:1]
 
-    def targets(self, who: Who, ended: Ended) -> Sequence[Any]:
-        """The ways to reach it, the newer first."""
-        from toolwright.providers.mcp.routes.events import Posted
-        from toolwright.providers.mcp.routes.exchange import Streamed
+    def transports(self, who: Who, ended: Ended) -> Sequence[Transport]:
+        """Streamable HTTP first, then SSE."""
+        from toolwright.providers.mcp.transports.sse import SseTransport  # these load the MCP SDK
+        from toolwright.providers.mcp.transports.streamable_http import StreamableHttpTransport
 
-        kinds: dict[Way, Any] = {"streamable": Streamed, "sse": Posted}
+        kinds: dict[Way, type[SseTransport | StreamableHttpTransport]] = {
+            "streamable": StreamableHttpTransport,
+            "sse": SseTransport,
+        }
         return [kinds[way](self, who, ended) for way in self.ways]
 
     def falls_back(self, error: BaseException) -> bool:
@@ -95,54 +101,7 @@ class Sse(Http):
 
 def falls_back(error: BaseException) -> bool:
     """Whether an error of the first request means that the server may know the other way: 400, 404, 405, 406, 415."""
-    return trouble_of(error).status in _OTHER_WAY
-
-
-def trouble(error: BaseException) -> Trouble:
-    """What an error of `httpx2` means for the request that met it."""
-    import httpx2
-
-    if isinstance(error, httpx2.HTTPStatusError):
-        return refused(error.request.url.host, error.response.status_code)
-    if isinstance(error.__cause__, ToolError):  # what the guard, or its transport, has to say
-        return _told(error.__cause__, error)
-    early = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
-    unsent = isinstance(error, early)
-    message = "The server could not be reached." if unsent else f"The server broke off ({type(error).__name__})."
-    return Trouble(not unsent, unsent, message, cause=error)
-
-
-def _told(told: ToolError, error: BaseException) -> Trouble:
-    unsent = not told.executed
-    hopeless, stranger = isinstance(told, Denied), isinstance(told, NotSignedIn)
-    return Trouble(not unsent, unsent, str(told), hopeless=hopeless, stranger=stranger, cause=error)
-
-
-_REFUSALS = {
-    401: "It asks for a login (401): give `auth`, or a token in `headers`.",
-    403: "It does not let us in (403): the token, or whoever it belongs to, lacks the right.",
-    404: "There is no such address (404). Is the URL right?",
-    405: "Requests of this kind are not taken here (405). Is the URL right?",
-    429: "It asks to slow down (429).",
-}
-
-
-_UNDECIDED = frozenset({408, 409, 425, 429, 499})
-"""What is said by those in between, too: nobody knows how far the request came."""
-
-
-def refused(host: str, status: int, *, session: bool = False) -> Trouble:
-    """What a status that is none of success means, where nothing else says it.
-
-    Args:
-        session: whether the request belonged to one.
-    """
-    if session and status in (404, 410):
-        return Trouble(False, True, "The server does not know this session any more.", status=status)
-    what = f"{host}: {_REFUSALS.get(status, f'It answered with status {status}.')}"
-    if status in (401, 403):  # before any work is done
-        return Trouble(False, False, what, status=status, hopeless=True, stranger=True)
-    return Trouble(True, False, what, status=status, answered=status < 500 and status not in _UNDECIDED)
+    return failure_of(error).status in _OTHER_WAY
 
 
 def checked(url: Any) -> Target:

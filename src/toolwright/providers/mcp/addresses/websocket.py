@@ -7,17 +7,20 @@ each message as one frame of text.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from toolwright.core.durations import seconds, size
 from toolwright.core.errors import DefinitionError
 from toolwright.http.settings import Settings
-from toolwright.providers.mcp.routes.label import namespace_of_url, plain_url
-from toolwright.providers.mcp.routes.route import MAX_FRAME, Ended, Route, Texts, Who
-from toolwright.providers.mcp.routes.web import checked, query_mark, reaching
+from toolwright.providers.mcp.addresses.address import MAX_FRAME, Ended, ServerAddress, Texts, Who
+from toolwright.providers.mcp.addresses.http import checked, query_mark, reaching
+from toolwright.providers.mcp.addresses.label import namespace_of_url, plain_url
+
+if TYPE_CHECKING:
+    from toolwright.providers.mcp.transports.transport import Transport
 
 
-class WebSocket(Route):
+class WebSocket(ServerAddress):
     """A server at a `ws://` or `wss://` URL. Its own host may be reached wherever it is, and nothing else is.
 
     Args:
@@ -48,8 +51,8 @@ class WebSocket(Route):
         self.identity = f"websocket:{self.label}{query_mark(url)}"
         self.namespace = namespace_of_url(url)
 
-    def targets(self, who: Who, ended: Ended) -> Sequence[Any]:
-        """One: the connection, opened when the library asks for it."""
-        from toolwright.providers.mcp.routes.frames import Framed
+    def transports(self, who: Who, ended: Ended) -> Sequence[Transport]:
+        """One: the WebSocket."""
+        from toolwright.providers.mcp.transports.websocket import WebSocketTransport  # loads the MCP SDK
 
-        return [Framed(self, who, ended)]
+        return [WebSocketTransport(self, who, ended)]

@@ -8,14 +8,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolwright.core.durations import size
 from toolwright.core.errors import DefinitionError
-from toolwright.providers.mcp.routes.label import command_line, namespace_of_command
-from toolwright.providers.mcp.routes.route import MAX_FRAME, Ended, Route, Texts, Who, resolved
-from toolwright.providers.mcp.routes.trouble import CannotStart
+from toolwright.providers.mcp.addresses.address import MAX_FRAME, Ended, ServerAddress, Texts, Who, resolved
+from toolwright.providers.mcp.addresses.label import command_line, namespace_of_command
+from toolwright.providers.mcp.transports.connection_errors import CannotStart
 from toolwright.sandbox.sandbox import Sandbox, Unprotected
+
+if TYPE_CHECKING:
+    from toolwright.providers.mcp.transports.transport import Transport
 
 INHERITED = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),
@@ -28,7 +31,7 @@ _PROCESSES = 1 << 20
 """Not a bound but the kernel's: for most users, it counts all that they run."""
 
 
-class Stdio(Route):
+class Stdio(ServerAddress):
     """A server that is a child process; nothing of it is left when the connection ends, or when we do.
 
     Args:
@@ -55,18 +58,18 @@ class Stdio(Route):
         self.label = command_line(self.argv)
         self.identity = f"stdio:{self.label}" + (f":{self.cwd}" if self.cwd else "")
         self.namespace = namespace_of_command(self.argv)
-        self._last: Any = None
+        self._last: Transport | None = None
 
-    def targets(self, who: Who, ended: Ended) -> Sequence[Any]:
-        """One: the process, started when the library asks for it."""
-        from toolwright.providers.mcp.routes.lines import Spoken
+    def transports(self, who: Who, ended: Ended) -> Sequence[Transport]:
+        """One: the process, which is started when the connection is opened."""
+        from toolwright.providers.mcp.transports.stdio import StdioTransport  # loads the MCP SDK
 
-        self._last = Spoken(self, who, ended)
+        self._last = StdioTransport(self, who, ended)
         return [self._last]
 
-    async def explain(self) -> str:
-        """How the process that was started last has ended, and the last lines that it wrote to stderr."""
-        return "" if self._last is None else str(self._last.story())
+    def exit_report(self) -> str:
+        """How the process that was started last ended, and the last lines that it wrote to stderr."""
+        return "" if self._last is None else self._last.exit_report()
 
     async def surroundings(self, who: Who) -> Sandbox | Unprotected:
         """Where the process is started, and with which variables."""

@@ -1,1 +1,0 @@
-"""Routes: how servers are reached."""
