@@ -288,19 +288,21 @@ class _ReadStream(MessageReadStream):
 
 
 class _WriteStream(MessageWriteStream):
-    """Messages go to the SDK's transport, except those that cancel a call of this file."""
+    """Messages go to the SDK's transport, except those that cancel a call of this file.
+
+    Closing it does not close the stream of the SDK's transport, which would then log an error for each message that
+    still arrives: that stream is closed when the connection is left.
+    """
 
     def __init__(self, transport: StreamableHttpTransport, sdk_write: Any) -> None:
         self._transport = transport
         self._sdk_write = sdk_write
 
     async def send(self, item: SessionMessage, /) -> None:
+        if self.is_closed:
+            raise ClosedResourceError
         if not self._transport.cancel_call(item.message):
             await self._sdk_write.send(item)
-
-    async def aclose(self) -> None:
-        self.is_closed = True
-        await self._sdk_write.aclose()
 
 
 def _take_none(request_id: int, result: dict[str, Any]) -> bool:
