@@ -96,9 +96,13 @@ class StreamableHttpTransport(Transport):
 
     async def _forward(self, sdk_read: AsyncIterator[SessionMessage | Exception]) -> None:
         """Hand over what the SDK's transport reads. It must always be read: otherwise the SDK logs errors."""
-        async for item in sdk_read:
-            await self._hand_over(item)
-        self._messages.close()
+        try:
+            async for item in sdk_read:
+                await self._hand_over(item)
+        except ClosedResourceError:  # the SDK's transport has ended
+            pass
+        finally:
+            self._messages.close()
 
     async def _hand_over(self, item: SessionMessage | Exception) -> None:
         if self._is_read:
@@ -197,7 +201,8 @@ class StreamableHttpTransport(Transport):
 
     async def _resume(self, call: _Call) -> bool | None:
         """Whether the response came on a new stream; None if there is no such stream."""
-        headers = {**_HEADERS, **call.headers, "last-event-id": call.last_event_id, "cache-control": "no-store"}
+        headers = {**_HEADERS, "last-event-id": call.last_event_id, "cache-control": "no-store"}
+        headers[MCP_PROTOCOL_VERSION_HEADER] = call.headers[MCP_PROTOCOL_VERSION_HEADER]
         if self._client.session_id:
             headers[SESSION_ID_HEADER] = self._client.session_id
         request = self._client.build_request("GET", self._url, headers=headers)
@@ -283,19 +288,21 @@ class _ReadStream(MessageReadStream):
 
 
 class _WriteStream(MessageWriteStream):
-    """Messages go to the SDK's transport, except those that cancel a call of this file."""
+    """Messages go to the SDK's transport, except those that cancel a call of this file.
+
+    Closing it does not close the stream of the SDK's transport, which would then log an error for each message that
+    still arrives: that stream is closed when the connection is left.
+    """
 
     def __init__(self, transport: StreamableHttpTransport, sdk_write: Any) -> None:
         self._transport = transport
         self._sdk_write = sdk_write
 
     async def send(self, item: SessionMessage, /) -> None:
+        if self.is_closed:
+            raise ClosedResourceError
         if not self._transport.cancel_call(item.message):
             await self._sdk_write.send(item)
-
-    async def aclose(self) -> None:
-        self.is_closed = True
-        await self._sdk_write.aclose()
 
 
 def _take_none(request_id: int, result: dict[str, Any]) -> bool:
