@@ -5,12 +5,16 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, connected, message
 from toolwright import Context, Done, Failed, Image, Resource, Runtime, Text, ToolError, gateway, tool
 from toolwright.gateway.mcp.direct_call import DirectCalls
 from toolwright.gateway.mcp.stdio.call_tasks import CallTasks
 from toolwright.gateway.mcp.stdio.tool_call import ToolCall
+from toolwright.observe import telemetry
 
 CAN_ASK = {"elicitation": {}}
 TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
@@ -353,3 +357,24 @@ async def test_the_middleware_of_others_sees_every_call(way):
     server.middleware.append(look)
 
     assert server.direct_calls is None
+
+
+async def test_with_tracing_a_direct_call_has_the_spans_of_any_other(way):
+    spans = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    seen = []
+    for progress in ({}, {"progressToken": 1}):
+        async with Runtime(add) as runtime:
+            end = telemetry(runtime, provider)
+            async with connected(runtime) as peer:
+                await peer.ask(message("tools/call", 1, name="add", arguments={"a": 1, "b": 2}, _meta=META | progress))
+            end()
+        seen.append(
+            [(each.name, each.status.status_code, each.attributes.keys()) for each in spans.get_finished_spans()]
+        )
+        spans.clear()
+
+    assert way == ["add"]
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 1

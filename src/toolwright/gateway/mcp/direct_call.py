@@ -56,6 +56,7 @@ class DirectRequest(NamedTuple):
 
     protocol_version: str
     meta: None = None
+    request: None = None
 
 
 class DirectCalls:

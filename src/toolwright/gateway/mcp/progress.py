@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextvars import copy_context
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any
+
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolwright.core.events import CallProgress, Event
 from toolwright.gateway.mcp.shown import words
@@ -25,18 +28,24 @@ _FARTHEST = 2**53
 
 
 def following(ctx: ServerRequestContext[Any, Any], runtime: Runtime, call_id: str) -> AbstractAsyncContextManager[None]:
-    """Tell the client what the call reports, where it asked to be told."""
-    return _following(ctx, runtime, call_id) if _is_wanted(ctx) else nullcontext()
+    """Send the client what the call reports, if it asked for progress."""
+    return _following(ctx, runtime, call_id) if _may_be_wanted(ctx) else nullcontext()
 
 
-def _is_wanted(ctx: ServerRequestContext[Any, Any]) -> bool:
-    """Whether the client asked to be told."""
-    return ctx.meta is not None and ctx.meta.get("progress_token") is not None
+def _may_be_wanted(ctx: ServerRequestContext[Any, Any]) -> bool:
+    if ctx.meta is not None and ctx.meta.get("progress_token") is not None:
+        return True
+    # A modern client in this process passes the SDK a function in place of a token, which the SDK does not show us.
+    # `report_progress` calls it, and does nothing where there is none.
+    return ctx.request is None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 @asynccontextmanager
 async def _following(ctx: ServerRequestContext[Any, Any], runtime: Runtime, call_id: str) -> AsyncIterator[None]:
     waiting: asyncio.Queue[CallProgress | None] = asyncio.Queue(MOST)
+    sender: asyncio.Task[None] | None = None
+    loop = asyncio.get_running_loop()
+    context = copy_context()
 
     def put(event: CallProgress | None) -> None:
         if waiting.full():
@@ -44,19 +53,23 @@ async def _following(ctx: ServerRequestContext[Any, Any], runtime: Runtime, call
         waiting.put_nowait(event)
 
     def hear(event: Event) -> None:
+        nonlocal sender
         if isinstance(event, CallProgress) and event.call_id == call_id:
             put(event)
+            if sender is None:  # most calls report nothing, and need no task
+                sender = loop.create_task(_tell(ctx, waiting), name="mcp: progress", context=context)
 
     unsubscribe = runtime.listen(hear)
-    teller = asyncio.get_running_loop().create_task(_tell(ctx, waiting), name="mcp: progress")
     try:
         yield
         unsubscribe()
-        put(None)  # what was reported before the end is told before the end
-        await teller
+        if sender is not None:
+            put(None)  # what was reported before the end is sent before the result
+            await sender
     finally:
         unsubscribe()
-        teller.cancel()
+        if sender is not None:
+            sender.cancel()
 
 
 async def _tell(ctx: ServerRequestContext[Any, Any], waiting: asyncio.Queue[CallProgress | None]) -> None:
