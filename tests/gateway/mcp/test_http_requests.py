@@ -63,6 +63,7 @@ SERVED = {
     "trailers": CHUNKED + CHUNKS[:-2] + b"Mcp-Name: other\r\n\r\n",
     "blank line before": b"\r\n" + CALL,
     "bytes beyond ASCII": with_line(b"X-A: \xe9"),
+    "white space around a value": CALL.replace(b"Mcp-Name: add", b"Mcp-Name: \t add \t "),
     "no space after the colon": CALL.replace(b"Host: localhost", b"Host:localhost"),
     "absolute target": CALL.replace(b" /mcp ", b" http://localhost/mcp "),
     "percent-encoded path": CALL.replace(b" /mcp ", b" /m%63p "),
