@@ -15,7 +15,9 @@ import uvicorn
 async def listening(app: Any) -> AsyncIterator[str]:
     """Where its `/mcp` is."""
     port = socket.create_server(("127.0.0.1", 0), backlog=128)
-    server = _Server(uvicorn.Config(app, log_config=None, ws="none", lifespan="on", timeout_graceful_shutdown=1))
+    # With httptools, white space after the value of a header reaches the SDK, which takes it for a part of the value.
+    config = uvicorn.Config(app, http="h11", log_config=None, ws="none", lifespan="on", timeout_graceful_shutdown=1)
+    server = _Server(config)
     serving = asyncio.create_task(server.serve([port]), name="listening")
     try:
         await _started(server, serving)

@@ -10,12 +10,14 @@ import pytest
 
 from toolwright import Runtime, gateway
 from toolwright.gateway.mcp import calls, news, outputs, progress, request_limits, runtime_server, shown
-from toolwright.gateway.mcp.http import authentication, sessions
+from toolwright.gateway.mcp.http import authentication, requests, sessions
+from toolwright.gateway.mcp.http.connection import ConnectionLimits
 from toolwright.gateway.mcp.options import Options
 from toolwright.gateway.mcp.stdio import limits as stdio_limits
 from toolwright.gateway.mcp.tasks import listening, promises, runs, task, tasks
 from toolwright.jsonrpc.limits import BYTES_PER_VALUE, FROM_CLIENT
 
+HTTP = ConnectionLimits()
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "mcp-server.md").read_text(encoding="utf-8")
 NAMES = (Path(__file__).parents[2] / "docs" / "reference" / "names.md").read_text(encoding="utf-8")
 
@@ -93,6 +95,9 @@ def test_the_statuses_of_a_task_are_those_of_the_code():
         ("characters of one argument", [shown.VALUE, shown.VALUES, shown.SIZES]),
         ("seconds in which a client", [stdio_limits.WRITE_TIMEOUT_SECONDS]),
         ("seconds in which an async", [authentication.TOKEN_CHECK_SECONDS]),
+        ("connections over HTTP", [HTTP.max_connections]),
+        ("bytes of the head", [HTTP.max_head_bytes >> 10, requests.MAX_HEADERS]),
+        ("seconds for the head", [HTTP.head_timeout, HTTP.body_timeout, HTTP.write_timeout, HTTP.keep_alive_timeout]),
     ],
 )
 def test_the_limits_are_those_of_the_code(start, numbers):

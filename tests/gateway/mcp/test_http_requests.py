@@ -12,7 +12,7 @@ from starlette.routing import Route
 from tests.gateway.mcp.lines_peer import SOON
 from tests.gateway.mcp.standing import standing_still
 from tests.gateway.mcp.web_peer import Connection, Site, calling, listening, modern, on_port, request
-from toolwright import Context, Runtime, gateway, tool
+from toolwright import Context, DefinitionError, Runtime, gateway, tool
 from toolwright.gateway.mcp.http.connection import MAX_BYTES_PARSED_AT_ONCE, MAX_UNPARSED_BYTES, ConnectionLimits
 from toolwright.gateway.mcp.http.requests import MAX_HEADERS
 
@@ -63,6 +63,7 @@ SERVED = {
     "trailers": CHUNKED + CHUNKS[:-2] + b"Mcp-Name: other\r\n\r\n",
     "blank line before": b"\r\n" + CALL,
     "bytes beyond ASCII": with_line(b"X-A: \xe9"),
+    "white space around a value": CALL.replace(b"Mcp-Name: add", b"Mcp-Name: \t add \t "),
     "no space after the colon": CALL.replace(b"Host: localhost", b"Host:localhost"),
     "absolute target": CALL.replace(b" /mcp ", b" http://localhost/mcp "),
     "percent-encoded path": CALL.replace(b" /mcp ", b" /m%63p "),
@@ -494,3 +495,10 @@ async def test_an_app_that_answers_wrongly_loses_its_connection_and_no_more(path
 
     assert come.partition(b"\r\n\r\n")[2] == wanted
     assert b"evil" not in come
+
+
+async def test_without_httptools_the_missing_extra_is_named(monkeypatch):
+    monkeypatch.setattr("toolwright.gateway.mcp.http.server.find_spec", lambda name: None)
+
+    with pytest.raises(DefinitionError, match=r"toolwright\[server\]"):
+        await gateway.mcp.listen(gateway.mcp.app(Runtime(add)), gateway.mcp.bound("127.0.0.1", 0))

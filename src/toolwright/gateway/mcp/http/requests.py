@@ -54,8 +54,9 @@ class Exchange:
     async def run(self, app: ASGIApp, scope: Scope) -> None:
         """Let the app answer the request, unless it is ambiguous."""
         _is_in_request.set(True)
-        # A copy: uvicorn would append the trailers of a chunked body to its own list.
-        scope["headers"] = headers = list(scope["headers"])
+        # A copy: uvicorn would append the trailers of a chunked body to its own list. And httptools leaves white space
+        # after a value, which HTTP does not count as a part of it.
+        scope["headers"] = headers = [(name, value.rstrip(b" \t")) for name, value in scope["headers"]]
         framing = _framing_of(headers, scope["http_version"])
         self._is_body_complete = not framing.has_body
         self._closes_connection = framing.has_upgrade or framing.problem is not None
