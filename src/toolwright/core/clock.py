@@ -87,17 +87,24 @@ class _DeadlineGroup:
             self.timer = None
 
     def _expire(self) -> None:
+        """Run the callbacks that are due. One of them may raise, or cancel or start other deadlines."""
         self.timer = None
         now = self._clock.now()
-        for deadline in list(self.running):
-            if deadline.at > now:
-                self.timer = self._clock.call_later(deadline.at - now, self._expire)
-                return
-            del self.running[deadline]
-            deadline.callback()
+        try:
+            while self.running:
+                deadline = next(iter(self.running))
+                if deadline.at > now:
+                    break
+                del self.running[deadline]
+                deadline.callback()
+        finally:
+            self.stop()  # a callback may have started one, for a later time than the next that is due
+            if self.running:
+                next_due = next(iter(self.running)).at
+                self.timer = self._clock.call_later(max(next_due - now, 0.0), self._expire)
 
 
-MAX_UNUSED_GROUPS = 64
+MAX_GROUPS_BEFORE_CLEANUP = 64
 
 
 class Deadlines:
@@ -121,7 +128,7 @@ class Deadlines:
 
     def _drop_unused(self) -> None:
         """Durations that depend on a call's arguments are endless in number: keep only the ones in use."""
-        if len(self._groups) <= MAX_UNUSED_GROUPS:
+        if len(self._groups) <= MAX_GROUPS_BEFORE_CLEANUP:
             return
         for group in self._groups.values():
             if not group.running:

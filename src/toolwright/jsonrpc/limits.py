@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 BYTES_PER_VALUE = 128
 """Memory that one parsed JSON value takes, roughly."""
-_BYTES_NOT_COUNTED = 50_000
-"""A message of at most this many bytes is not counted: it cannot have more values than bytes."""
 _BLANK_LINE = re.compile(rb"\n\r?\n|\r\r")
 
 
@@ -37,7 +35,8 @@ FROM_SERVER = MessageLimits(max_values=250_000, allow_non_finite=True)
 
 def has_too_many_values(data: bytes, max_values: int) -> bool:
     """Whether a message has more values than the limit, counted without parsing it."""
-    if len(data) <= _BYTES_NOT_COUNTED or _count_separators(data) <= max_values:
+    # A message cannot have more values than bytes, so a short one is not counted at all.
+    if len(data) <= max_values or _count_separators(data) <= max_values:
         return False
     without_escapes = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     if without_escapes.count(b'"') > 4 * max_values:  # a key and a string for each value

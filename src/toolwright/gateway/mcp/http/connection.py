@@ -180,7 +180,8 @@ class ClientConnection(asyncio.Protocol):
         self._clear_deadline()
         self._clear_write_deadline()
         self._unparsed.clear()
-        self._http.connection_lost(exc)
+        # Without the error: given one, uvicorn leaves its keep-alive timer, which then holds the connection in memory.
+        self._http.connection_lost(None)
         if self._table.is_stopping and self._task is not None:
             self._task.cancel()
 
