@@ -40,8 +40,9 @@ async def test_a_cancelled_deadline_does_not_run(clock, deadlines):
 
 async def test_a_callback_may_cancel_another_deadline_that_is_due(clock, deadlines):
     expired = []
-    deadlines.start(5, lambda: second.cancel())
-    second = deadlines.start(5, lambda: expired.append("second"))
+    to_cancel = []
+    deadlines.start(5, lambda: to_cancel.pop().cancel())
+    to_cancel.append(deadlines.start(5, lambda: expired.append("second")))
     deadlines.start(5, lambda: expired.append("third"))
 
     await clock.advance(5)

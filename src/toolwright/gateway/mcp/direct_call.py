@@ -52,7 +52,7 @@ _TEXT_BLOCK = {"type", "text"}
 
 
 class DirectRequest(NamedTuple):
-    """As much of a request context as a modern pending call needs."""
+    """Stands in for the SDK's request context where a call is pending; only these fields are read then."""
 
     protocol_version: str
     meta: None = None

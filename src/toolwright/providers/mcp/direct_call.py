@@ -1,4 +1,4 @@
-"""Direct path of `tools/call`: requests by id, from the moment they are written until something comes of them.
+"""Direct path of `tools/call`: writes requests without the SDK's session, and matches responses by id.
 
 Equals `session.send_request` of the MCP SDK, which makes a pair of streams, a context manager for its span and two
 models for each request, and which in-process servers still use. Here a request is an entry of a dictionary, written by
@@ -58,7 +58,7 @@ tracer = get_tracer("toolwright")
 MIN_REQUEST_ID = 1 << 30
 """Our ids are above those of the MCP SDK, which counts from one."""
 REQUEST_ID_SPREAD = 1 << 29
-"""Our ids begin elsewhere on each connection: the answer to a question of an earlier one must not fit a new request."""
+"""Ids start at a random number on each connection, so a late response to an earlier one never matches a request."""
 CANCEL_SECONDS = 5.0
 """How long a server that does not read has to take a notification that a call is cancelled."""
 _STAMP_KEYS = (PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY)
@@ -107,7 +107,7 @@ class DirectCalls:
             self._stamp = {key: meta[key] for key in _STAMP_KEYS if key in meta}
 
     def send(self, request: Request, params: dict[str, Any]) -> None:
-        """Write a request, at once if possible. It is told what comes of it."""
+        """Write a request, at once if possible. `request` is completed or failed later."""
         request_id = self._last_id = self._last_id + 1
         request.number = request_id
         self._in_flight[request_id] = request
@@ -188,7 +188,7 @@ class DirectCalls:
             request.fail(error)
 
     def cancel(self, request: Request) -> None:
-        """Nobody waits for it any more. If any of it was written, the server is notified."""
+        """Stop waiting for a call, and notify the server."""
         request_id = request.number or 0
         writing = self._writing.get(request_id)
         if writing is not None:

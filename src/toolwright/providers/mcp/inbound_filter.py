@@ -1,6 +1,6 @@
 """Inbound filter: stands between a transport and the session, and holds back what would flood the MCP SDK.
 
-The SDK makes a task of each message. A server that sends too much is heard in part, and its calls are still answered.
+The SDK makes a task of each message. Excess notifications are dropped; responses to calls are always delivered.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class InboundFilter:
         now = asyncio.get_running_loop().time()
         if now - self._second_began >= 1:
             if self._dropped:
-                self._log.warning("%d messages that nobody asked for were left out.", self._dropped)
+                self._log.warning("%d notifications over the rate limit were dropped.", self._dropped)
             self._second_began = now
             self._dropped = 0
             self._passed.clear()

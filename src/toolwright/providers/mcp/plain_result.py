@@ -1,7 +1,6 @@
-"""Plain: results of the common kind, which are known to be sound without the library's models.
+"""Plain results: the common form of a tool's result, checked by hand so that the MCP SDK's models need not be built.
 
-They have text, structured content and notes beside, all in the form that everybody sends. Whatever else there is about
-a result leaves it to the library.
+A plain result has text blocks, structured content and `_meta`, and nothing else. Any other form goes through the SDK.
 """
 
 from __future__ import annotations
@@ -11,19 +10,22 @@ from typing import Any
 from toolwright.providers.mcp.walk import is_finite
 
 MAX_DIRECT_BYTES = 16 * 1024
-"""Bytes of a message that is read, and made ready, the moment it comes; so it has no more values, or characters."""
+"""Largest message in bytes that is parsed inside the read callback, without a task."""
 MAX_DIRECT_BLOCKS = 200
-"""Blocks of a result that is made ready at once."""
-_OLDER = frozenset({"content", "structuredContent", "isError", "_meta"})
-_NEWER = _OLDER | {"resultType"}
-_TEXT = frozenset({"type", "text"})
+"""Most content blocks of a result that is handled inside the read callback."""
+_HANDSHAKE_KEYS = frozenset({"content", "structuredContent", "isError", "_meta"})
+_MODERN_KEYS = _HANDSHAKE_KEYS | {"resultType"}
+_TEXT_KEYS = frozenset({"type", "text"})
+_ABSENT: dict[str, Any] = {}
 
 
 def is_plain(result: dict[str, Any], *, modern: bool) -> bool:
-    """Whether the library would take it as it is, so that it need not be asked; for what was read from JSON."""
-    if not result.keys() <= (_NEWER if modern else _OLDER) or (modern and result.get("resultType") != "complete"):
+    """Whether the MCP SDK would accept a parsed result as it is."""
+    if not result.keys() <= (_MODERN_KEYS if modern else _HANDSHAKE_KEYS) or (
+        modern and result.get("resultType") != "complete"
+    ):
         return False
-    structured, meta = result.get("structuredContent", _NONE), result.get("_meta", _NONE)
+    structured, meta = result.get("structuredContent", _ABSENT), result.get("_meta", _ABSENT)
     if type(meta) is not dict or not (modern or type(structured) is dict):
         return False
     if type(result.get("isError", False)) is not bool or not _are_texts(result.get("content")):
@@ -35,11 +37,8 @@ def _are_texts(content: Any) -> bool:
     if type(content) is not list or len(content) > MAX_DIRECT_BLOCKS:
         return False
     for block in content:
-        if type(block) is not dict or block.keys() != _TEXT:
+        if type(block) is not dict or block.keys() != _TEXT_KEYS:
             return False
         if block["type"] != "text" or type(block["text"]) is not str:
             return False
     return True
-
-
-_NONE: dict[str, Any] = {}

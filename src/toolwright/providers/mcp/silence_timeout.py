@@ -1,4 +1,4 @@
-"""Silence timeout: how long a server may give no sign of a call that it works on."""
+"""Silence timeout: a call fails when its server sends neither progress nor a response for this long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SilenceTimeout:
-    """Gives up requests of a connection whose server has been silent for too long. All share one timer."""
+    """Watches the requests of one connection. They share one timer."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
@@ -20,18 +20,18 @@ class SilenceTimeout:
         self._running: dict[Request, Deadline] = {}
 
     def start(self, request: Request) -> None:
-        """Give it up after so many seconds from now without a sign."""
+        """Fail the request if the server is silent about it from now on."""
         if self._seconds is not None:
             expired = partial(self._give_up, request, self._seconds)
             self._running[request] = self._deadlines.start(self._seconds, expired)
 
     def restart(self, request: Request) -> None:
-        """The server has given a sign of it."""
+        """Count again from now: the server has sent something about the request."""
         if self.stop(request):
             self.start(request)
 
     def stop(self, request: Request) -> bool:
-        """It may be silent now. Whether it was watched."""
+        """Stop watching a request. Returns whether it was watched."""
         deadline = self._running.pop(request, None)
         if deadline is None:
             return False

@@ -92,7 +92,7 @@ class DirectHttpCalls:
         receive: Receive,
         send: Send,
     ) -> Handover | None:
-        """Answer a request of a session. What the MCP SDK has to do is returned: all of it, or to ask the client."""
+        """Answer a request of a session. What is returned is for the MCP SDK to do: all of it, or to ask the client."""
         calls = self._server.direct_calls if message.method == METHOD and session.protocol_version else None
         user = user_in(scope)
         offered = None if calls is None else calls.match(message.params or {}, user, modern=False)

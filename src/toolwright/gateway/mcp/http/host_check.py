@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 ANY = "*"
 MAX_LOGGED_CHARACTERS = 100
-HOST_REFUSED = "A request for the host %s was refused (421). hosts= names those of this server, or --allow-host."
-ORIGIN_REFUSED = "A request from the origin %s was refused (403). origins= names those that may ask, or --allow-origin."
+HOST_REFUSED = (
+    "A request for the host %s was refused (421). If it is a name of this server, add it to hosts= or --allow-host."
+)
+ORIGIN_REFUSED = "A request from the origin %s was refused (403). To allow it, add it to origins= or --allow-origin."
 _EXPOSED_HEADERS = [SESSION_ID_HEADER, "WWW-Authenticate"]
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?P<port>:\d{1,5})?")
 
@@ -54,7 +56,7 @@ class HostCheck:
             await JSONResponse({"error": "This host is not served here."}, 421)(scope, receive, send)
         elif origins and not (len(origins) == 1 and self._is_known_origin(origins[0].decode("latin-1").lower())):
             self._warnings.warn("403", ORIGIN_REFUSED, _quoted(origins))
-            await JSONResponse({"error": "This origin may not ask."}, 403)(scope, receive, send)
+            await JSONResponse({"error": "Requests from this origin are not allowed."}, 403)(scope, receive, send)
         else:
             await (self._app_for_pages if origins else self._app)(scope, receive, send)
 

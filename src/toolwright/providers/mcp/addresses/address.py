@@ -86,7 +86,9 @@ async def resolved(given: Texts, who: Who) -> dict[str, str]:
     except Exception as error:
         if who != EVERYONE:
             raise
-        raise Nameless(f"What says who asks is not to be had for nobody ({describe(error)}).") from error
+        raise Nameless(
+            f"The headers or variables function failed for an anonymous call ({describe(error)})."
+        ) from error
 
 
 async def _text(name: str, value: Any, who: Who) -> str:

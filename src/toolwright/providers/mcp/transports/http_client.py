@@ -1,4 +1,7 @@
-"""HTTP client of one MCP connection: it answers each message that fails with a JSON-RPC error."""
+"""HTTP client of one MCP connection: a request that fails becomes a JSON-RPC error response.
+
+The MCP SDK closes the whole connection when its HTTP client raises.
+"""
 
 from __future__ import annotations
 

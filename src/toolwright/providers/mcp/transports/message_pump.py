@@ -155,7 +155,7 @@ class MessagePump:
         self.malformed_count += 1
         if self.malformed_count <= _MAX_LOGGED_ONE_BY_ONE or self.malformed_count.bit_count() == 1:
             self._log.warning(
-                "What is no message was dropped (%d so far): %s",
+                "Dropped a malformed message (%d so far): %s",
                 self.malformed_count,
                 escape_line(frame.rstrip(), MAX_LOG_CHARS),
             )
