@@ -174,7 +174,7 @@ def _explained() -> Iterator[None]:
         raise Ended(USAGE, f"The tools cannot be started: {error}") from error
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        raise Ended(USAGE, f"Serving over MCP needs {missing}: pip install 'toolwright[mcp]'") from error
+        raise Ended(USAGE, f"Serving over MCP needs {missing}: pip install 'toolwright[mcp,server]'") from error
     except BaseExceptionGroup as error:
         raise Ended(FAILED, f"The server ended: {error.exceptions[0]}") from error
 

@@ -21,9 +21,10 @@ def test_without_the_extra_it_is_told_what_to_install(name):
     ended = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
 
     missing = "uvicorn" if name == "listen" else "mcp"
-    assert ended.stderr.splitlines()[-1] == (
-        f"toolwright.core.errors.DefinitionError: Serving over MCP needs {missing}. Fix: pip install 'toolwright[mcp]'"
-    )
+    extras = "mcp,server" if name in ("app", "listen") else "mcp"
+    fix = f"pip install 'toolwright[{extras}]'"
+    expected = f"toolwright.core.errors.DefinitionError: Serving over MCP needs {missing}. Fix: {fix}"
+    assert ended.stderr.splitlines()[-1] == expected
 
 
 def test_options_are_taken_by_name():

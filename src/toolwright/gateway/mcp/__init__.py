@@ -34,4 +34,7 @@ def __getattr__(name: str) -> Any:
         missing = (error.name or "").partition(".")[0]
         if missing == __name__.partition(".")[0]:
             raise
-        raise DefinitionError(f"Serving over MCP needs {missing}.", fix="pip install 'toolwright[mcp]'") from error
+        extras = "mcp,server" if _HOMES[name].startswith("http.") else "mcp"
+        raise DefinitionError(
+            f"Serving over MCP needs {missing}.", fix=f"pip install 'toolwright[{extras}]'"
+        ) from error

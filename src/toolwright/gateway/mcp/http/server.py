@@ -207,7 +207,7 @@ def _config(app: Starlette, table: ConnectionTable) -> Config:
 def _http_protocol(app: RequestMonitor) -> Callable[..., asyncio.Protocol]:
     """uvicorn's protocol class for httptools."""
     if find_spec("httptools") is None:
-        raise DefinitionError("Serving over HTTP needs httptools.", fix="pip install 'toolwright[server]'")
+        raise DefinitionError("Serving over HTTP needs httptools.", fix="pip install 'toolwright[mcp,server]'")
     config = Config(app, http="httptools", ws="none", lifespan="off", interface="asgi3", log_config=None)
     config.load()
     return config.http_protocol_class
