@@ -269,6 +269,31 @@ async def test_a_slow_head_is_not_waited_for_on_the_second_request_either(monkey
         await connection.close()
 
 
+async def test_a_slow_body_is_not_waited_for_while_the_request_before_it_runs_on_either(monkeypatch):
+    """What a request does after its answer is of no concern to the next one, which may have begun by then."""
+    may_end, has_ended = asyncio.Event(), asyncio.Event()
+
+    class RunsOn:
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            await Response(b"")(scope, receive, send)
+            await may_end.wait()
+            has_ended.set()
+
+    app = gateway.mcp.app(Runtime(add))
+    app.router.routes.insert(0, Route("/runs-on", RunsOn(), methods=["POST"]))
+    async with on_port(app, ConnectionLimits(body_timeout=5, keep_alive_timeout=60, stop_timeout=0.2)) as site:
+        connection = await site.connect()
+        with standing_still(monkeypatch) as time:
+            await connection.send(request(b"", path="/runs-on") + CALL[:-5])
+            assert (await connection.answer()).status == 200
+            await time.passes(1)
+            may_end.set()
+            await has_ended.wait()
+            await time.passes(10)
+            assert await connection.ends()
+        await connection.close()
+
+
 async def test_a_connection_that_is_quiet_is_closed_so_long_after_its_last_request(monkeypatch):
     async with listening(add, limits=ConnectionLimits(keep_alive_timeout=5, stop_timeout=0.2)) as site:
         connection = await site.connect()

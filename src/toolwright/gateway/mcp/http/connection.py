@@ -319,8 +319,6 @@ class ClientConnection(asyncio.Protocol):
 
     def end_request(self) -> None:
         """The request was answered. What was received after it is parsed now."""
-        if self._phase is Phase.HEAD:
-            return
         self._phase = Phase.HEAD
         self._task = None
         self._has_response_started = False

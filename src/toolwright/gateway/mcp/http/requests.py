@@ -50,6 +50,7 @@ class Exchange:
         self._send = send
         self._is_body_complete = False
         self._closes_connection = False
+        self._has_ended = False
 
     async def run(self, app: ASGIApp, scope: Scope) -> None:
         """Let the app answer the request, unless it is ambiguous."""
@@ -70,6 +71,12 @@ class Exchange:
         except asyncio.CancelledError:
             pass  # the server stops and the connection is closed, so no response can be sent and none is missing
         finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Tell the connection, once: an app may run on after its response, and the next request has begun by then."""
+        if not self._has_ended:
+            self._has_ended = True
             self._connection.end_request()
 
     async def receive(self) -> Message:
@@ -99,7 +106,7 @@ class Exchange:
             await self._drop_body()
             message = {"type": "http.response.body", "body": b""}
         await self._send(message)
-        self._connection.end_request()
+        self._end()
 
     async def _drop_body(self) -> None:
         """Read the rest of the body. Closed before that, the connection would be reset, and the response lost."""
