@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -58,9 +59,6 @@ async def is_served(connection: Connection) -> bool:
 
 SERVED = {
     "plain": CALL,
-    "chunked": CHUNKED + CHUNKS,
-    "chunk extension": CHUNKED + CHUNKS.replace(b"\r\n0\r\n", b"\r\n0;a=b\r\n"),
-    "trailers": CHUNKED + CHUNKS[:-2] + b"Mcp-Name: other\r\n\r\n",
     "blank line before": b"\r\n" + CALL,
     "bytes beyond ASCII": with_line(b"X-A: \xe9"),
     "white space around a value": CALL.replace(b"Mcp-Name: add", b"Mcp-Name: \t add \t "),
@@ -82,6 +80,40 @@ async def test_what_the_standard_allows_is_served_and_the_connection_kept(data):
 
     assert answer.json["result"]["structuredContent"] == {"result": 3}
     assert again
+
+
+IN_CHUNKS = {
+    "chunked": CHUNKED + CHUNKS,
+    "chunk extension": CHUNKED + CHUNKS.replace(b"\r\n0\r\n", b"\r\n0;a=b\r\n"),
+    "trailers": CHUNKED + CHUNKS[:-2] + b"Mcp-Name: other\r\n\r\n",
+    "and another request": CHUNKED + CHUNKS + CALL,
+}
+
+
+@pytest.mark.parametrize("data", IN_CHUNKS.values(), ids=IN_CHUNKS.keys())
+async def test_a_chunked_request_is_served_and_nothing_after_it(data):
+    async with listening(add) as site:
+        connection = await site.connect()
+        await connection.send(data)
+        answer = await connection.answer()
+        assert await connection.ends()
+        await connection.close()
+
+    assert answer.json["result"]["structuredContent"] == {"result": 3}
+    assert answer.headers["connection"] == "close"
+
+
+@pytest.mark.parametrize("cut", range(1, len(CALL), 7))
+async def test_requests_that_come_in_any_parts_are_answered_in_order(cut):
+    async with listening(add) as site:
+        connection = await site.connect()
+        both = CALL + CALL
+        for part in (both[:cut], both[cut : len(CALL) + cut], both[len(CALL) + cut :]):
+            await connection.send(part)
+        answers = [await connection.answer() for _ in range(2)]
+        await connection.close()
+
+    assert [answer.status for answer in answers] == [200, 200]
 
 
 AMBIGUOUS = {
@@ -237,6 +269,33 @@ async def test_trailers_are_no_headers_however_they_come(cut):
         await connection.close()
 
     assert answer.status == 401
+
+
+async def test_trailers_of_a_request_that_comes_with_the_body_before_it_are_no_headers_either():
+    first = calling("add", ("Authorization", "Bearer ada"), a=1, b=2)
+    head, body = first.split(b"\r\n\r\n")
+    async with listening(add, token=lambda shown: shown) as site:
+        connection = await site.connect()
+        await connection.send(head + b"\r\n\r\n" + body[:1])
+        await asyncio.sleep(0.001)
+        await connection.send(body[1:] + CHUNKED + CHUNKS[:-2] + b"Authorization: Bearer bob\r\n\r\n")
+        statuses = [(await connection.answer()).status for _ in range(2)]
+        await connection.close()
+
+    assert statuses == [200, 401]
+
+
+@pytest.mark.parametrize(
+    "endless", [b"0\r\n" + b"a: b\r\n" * 50_000, b"0\r\na: " + b"b" * 300_000, b"1;" + b"a" * 300_000]
+)
+async def test_trailers_and_extensions_of_chunks_are_not_read_without_end(endless):
+    async with listening(add) as site:
+        connection = await site.connect()
+        with suppress(ConnectionError):
+            await connection.send(CHUNKED + b"\r\n" + endless)
+        assert await connection.ends()
+        await connection.close()
+        assert (await site.ask(CALL)).status == 200
 
 
 # A head that is too long, or too slow
@@ -525,5 +584,5 @@ async def test_an_app_that_answers_wrongly_loses_its_connection_and_no_more(path
 async def test_without_httptools_the_missing_extra_is_named(monkeypatch):
     monkeypatch.setattr("toolwright.gateway.mcp.http.server.find_spec", lambda name: None)
 
-    with pytest.raises(DefinitionError, match=r"toolwright\[server\]"):
+    with pytest.raises(DefinitionError, match=r"toolwright\[mcp,server\]"):
         await gateway.mcp.listen(gateway.mcp.app(Runtime(add)), gateway.mcp.bound("127.0.0.1", 0))

@@ -24,8 +24,11 @@ MAX_BYTES_PARSED_AT_ONCE = 8 << 10
 """Bytes that are parsed in one turn of the event loop. All requests that they contain are queued by uvicorn."""
 MAX_UNPARSED_BYTES = 64 << 10
 """Bytes that are kept unparsed while a request is being answered; beyond it the socket is not read."""
-_HEAD_END_BYTES = len(b"chunked") - 1
-"""Bytes of a head that are remembered, so that a word that arrives in two parts is found."""
+MAX_CHUNK_FRAMING_BYTES = 256 << 10
+"""Bytes of a chunked body that are not its content: sizes and extensions of chunks, and trailers."""
+_HEAD_END = b"\r\n\r\n"
+_HEAD_TAIL_BYTES = len(b"chunked") - 1
+"""Bytes of a head that are remembered, so that what arrives in two parts is found."""
 
 _current: ContextVar[ReferenceType[ClientConnection] | None] = ContextVar("current_connection", default=None)
 """The connection that the running request arrived on. A weak reference: a cancelled timer of the event loop keeps the
@@ -66,6 +69,8 @@ class Phase(Enum):
 
     HEAD = auto()
     """No request runs: the next one is awaited, or its head is arriving."""
+    STARTING = auto()
+    """The head was parsed, and the task of the request has not yet had its first turn."""
     BODY = auto()
     """A request runs, and its body has not all been received."""
     RESPONSE = auto()
@@ -148,8 +153,14 @@ class ClientConnection(asyncio.Protocol):
         self._deadline: Deadline | None = None
         self._write_deadline: Deadline | None = None
         self._head_bytes = 0
-        self._head_end = b""
+        self._head_tail = b""
+        """The last bytes of the head that were parsed."""
         self._may_be_chunked = False
+        self._parsed_with_head = b""
+        """What was parsed in one turn with the end of the head: the body, or the beginning of it."""
+        self._body_bytes_left: int | None = None
+        """Bytes of the body that were not parsed yet; None if it is chunked."""
+        self._chunk_framing_bytes = 0
         self._unparsed = bytearray()
         self._is_parse_scheduled = False
         self._is_parsing = False
@@ -187,7 +198,7 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what arrived, unless a request is being answered: what follows it is parsed afterwards."""
-        if self._phase is Phase.RESPONSE or self._unparsed or len(data) > MAX_BYTES_PARSED_AT_ONCE:
+        if not self._can_parse or self._unparsed or len(data) > MAX_BYTES_PARSED_AT_ONCE:
             self._unparsed += data
             self._update_reading()
             self._schedule_parse()
@@ -211,47 +222,76 @@ class ClientConnection(asyncio.Protocol):
 
     # Parsing
 
+    @property
+    def _can_parse(self) -> bool:
+        """Whether the next bytes belong to the request that is arriving, and not to a later one."""
+        return self._phase is Phase.HEAD or (self._phase is Phase.BODY and self._body_bytes_left != 0)
+
     def _parse(self, data: bytes) -> None:
+        """Parse the part of the data that belongs to the head or the body that is arriving; keep the rest.
+
+        uvicorn would queue any number of requests that a client sends at once, and it adds the trailers of a chunked
+        body to the headers of its request, where they cannot be told apart if both are parsed in one turn.
+        """
         if self._phase is Phase.HEAD:
-            self._head_bytes += len(data)
-            if self._head_bytes > self._limits.max_head_bytes:
-                self.abort()
-                return
             if self._deadline is None:
                 self._start_deadline(self._limits.head_timeout)
-            data = self._without_chunks(data)
+            data = self._head_part(data)
+        elif self._body_bytes_left is None:
+            self._chunk_framing_bytes += len(data)
+        else:
+            data = self._keep_after(data, self._body_bytes_left)
+            self._body_bytes_left -= len(data)
+        if self._head_bytes > self._limits.max_head_bytes or self._chunk_framing_bytes > MAX_CHUNK_FRAMING_BYTES:
+            self.abort()
+            return
         self._is_parsing = True
         try:
             self.context.run(self._http.data_received, data)
         finally:
             self._is_parsing = False
-        self._schedule_parse()  # not before: the task of a request whose head was parsed has its first turn before that
+        if self._phase is Phase.STARTING:
+            self._loop.call_soon(self._check_start)  # after the first turn of the request's task
+        self._schedule_parse()
 
-    def _without_chunks(self, data: bytes) -> bytes:
-        """The part of the data up to the end of the head, if the request is chunked. The rest is parsed afterwards.
-
-        uvicorn adds trailers to the list of headers. Parsed in one turn with the head, they could not be told apart.
-        """
-        head = self._head_end + data
+    def _head_part(self, data: bytes) -> bytes:
+        """The data up to the end of the head, together with a body that cannot contain anything but a body."""
+        if not self._head_bytes:
+            data = data.lstrip(b"\r\n")  # blank lines before a request are ignored
+        seen = self._head_tail + data
+        end = seen.find(_HEAD_END)
+        head = seen if end < 0 else seen[: end + len(_HEAD_END)]
         self._may_be_chunked = self._may_be_chunked or b"chunked" in head.lower()
-        self._head_end = head[-_HEAD_END_BYTES:]
-        end = head.find(b"\r\n\r\n") + 4 - (len(head) - len(data)) if self._may_be_chunked else 0
-        if not 0 < end < len(data):
+        self._head_bytes += len(head) - len(self._head_tail)
+        if end < 0:
+            self._head_tail = head[-_HEAD_TAIL_BYTES:]
             return data
-        self._head_end = b""
+        self._phase = Phase.STARTING
+        rest = seen[len(head) :]
+        if self._may_be_chunked or _HEAD_END in rest:
+            return self._keep_after(data, len(data) - len(rest))
+        self._parsed_with_head = rest
+        return data
+
+    def _keep_after(self, data: bytes, end: int) -> bytes:
         self._unparsed[:0] = data[end:]
         return data[:end]
 
+    def _check_start(self) -> None:
+        """A head that started no request is not the head of one: the parser decides about what follows."""
+        if self._phase is Phase.STARTING:
+            self._phase = Phase.HEAD
+            self._schedule_parse()
+
     def _schedule_parse(self) -> None:
-        if self._unparsed and not self._is_parse_scheduled and self._phase is not Phase.RESPONSE:
+        if self._unparsed and not self._is_parse_scheduled and self._can_parse:
             self._is_parse_scheduled = True
             self._loop.call_soon(self._parse_next)
 
     def _parse_next(self) -> None:
-        # One part for each turn of the loop: a request that it completed has begun to run before the next part is
-        # parsed. Otherwise uvicorn would queue any number of requests that a client sends at once.
+        # One part for each turn of the loop, so that a client that sends a lot does not keep others waiting.
         self._is_parse_scheduled = False
-        if self._phase is Phase.RESPONSE or self._is_reading_paused_by_uvicorn or self._transport.is_closing():
+        if not self._can_parse or self._is_reading_paused_by_uvicorn or self._transport.is_closing():
             return
         part = bytes(self._unparsed[:MAX_BYTES_PARSED_AT_ONCE])
         del self._unparsed[:MAX_BYTES_PARSED_AT_ONCE]
@@ -287,15 +327,27 @@ class ClientConnection(asyncio.Protocol):
 
     # Events of a request, as the app sees it
 
-    def begin_request(self, *, has_body: bool) -> None:
-        """The head of a request was received, and its task runs."""
-        self._phase = Phase.BODY if has_body else Phase.RESPONSE
-        self._head_bytes = 0
-        self._head_end = b""
-        self._may_be_chunked = False
+    def begin_request(self, *, body_bytes: int | None) -> None:
+        """The head of a request was received and its task runs. The body has this many bytes; None if it is chunked."""
+        parsed = self._parsed_with_head
+        body = len(parsed) if body_bytes is None else min(len(parsed), body_bytes)
+        self._phase = Phase.RESPONSE if body_bytes == 0 else Phase.BODY
+        self._body_bytes_left = None if body_bytes is None else body_bytes - body
+        self._chunk_framing_bytes = 0
+        self._parsed_with_head = b""
+        # What was parsed beyond the body is the beginning of the next head, of which nothing else is known.
+        next_head = parsed[body:]
+        self._head_bytes = len(next_head)
+        self._head_tail = next_head[-_HEAD_TAIL_BYTES:]
+        self._may_be_chunked = bool(next_head)
         self._has_response_started = False
         self._task = asyncio.current_task()
         self._clear_deadline()
+        self._schedule_parse()
+
+    def body_received(self, size: int) -> None:
+        """The app has received a part of the body."""
+        self._chunk_framing_bytes = max(self._chunk_framing_bytes - size, 0)
 
     def await_body(self) -> None:
         """The app waits for the body. However often it does, the time is counted from the first."""

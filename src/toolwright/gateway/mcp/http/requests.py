@@ -55,13 +55,15 @@ class Exchange:
     async def run(self, app: ASGIApp, scope: Scope) -> None:
         """Let the app answer the request, unless it is ambiguous."""
         _is_in_request.set(True)
-        # A copy: uvicorn would append the trailers of a chunked body to its own list. And httptools leaves white space
+        # A copy: uvicorn appends the trailers of a chunked body to its own list. And httptools leaves white space
         # after a value, which HTTP does not count as a part of it.
         scope["headers"] = headers = [(name, value.rstrip(b" \t")) for name, value in scope["headers"]]
         framing = _framing_of(headers, scope["http_version"])
-        self._is_body_complete = not framing.has_body
-        self._closes_connection = framing.has_upgrade or framing.problem is not None
-        self._connection.begin_request(has_body=framing.has_body)
+        self._is_body_complete = framing.body_bytes == 0
+        # Where a chunked body ends only the parser knows, so what follows it is not read as another request.
+        is_chunked = framing.body_bytes is None
+        self._closes_connection = is_chunked or framing.has_upgrade or framing.problem is not None
+        self._connection.begin_request(body_bytes=framing.body_bytes)
         try:
             if framing.problem is not None:
                 refusal = PlainTextResponse(framing.problem.description, framing.problem.status)
@@ -84,10 +86,15 @@ class Exchange:
         if self._is_body_complete:
             return await self._receive()
         self._connection.await_body()
-        message = await self._receive()
+        message = await self._receive_body()
         if message["type"] != "http.request" or not message.get("more_body"):
             self._is_body_complete = True
             self._connection.body_complete()
+        return message
+
+    async def _receive_body(self) -> Message:
+        message = await self._receive()
+        self._connection.body_received(len(message.get("body", b"")))
         return message
 
     async def send(self, message: Message) -> None:
@@ -112,7 +119,7 @@ class Exchange:
         """Read the rest of the body. Closed before that, the connection would be reset, and the response lost."""
         self._connection.await_refused_body()
         while not self._is_body_complete:
-            message = await self._receive()
+            message = await self._receive_body()
             self._is_body_complete = message["type"] != "http.request" or not message.get("more_body")
         self._connection.body_complete()
 
@@ -123,7 +130,8 @@ class _Problem(NamedTuple):
 
 
 class _Framing(NamedTuple):
-    has_body: bool
+    body_bytes: int | None
+    """The length of the body; None if it is chunked."""
     has_upgrade: bool
     problem: _Problem | None
 
@@ -138,7 +146,7 @@ def _framing_of(headers: list[tuple[bytes, bytes]], http_version: str) -> _Frami
     values = dict(found)
     has_upgrade = b"upgrade" in values
     is_chunked = b"transfer-encoding" in values
-    has_body = is_chunked or values.get(b"content-length", b"0").strip(b"0") != b""
+    body_bytes = None if is_chunked else int(values.get(b"content-length", b"0"))
     problem: _Problem | None = None
     if len(headers) > MAX_HEADERS:
         problem = _Problem(f"The request has more than {MAX_HEADERS} headers.", 431)
@@ -150,10 +158,10 @@ def _framing_of(headers: list[tuple[bytes, bytes]], http_version: str) -> _Frami
         problem = _Problem("The host header is missing.")
     elif is_chunked and not _is_plain_chunked(values, http_version):
         problem = _Problem("The transfer-encoding must be chunked, in HTTP/1.1 and without a content-length.")
-    elif has_upgrade and has_body:
+    elif has_upgrade and body_bytes != 0:
         # httptools takes whatever follows the head of such a request for another protocol.
         problem = _Problem("A request that has a body cannot upgrade the connection.")
-    return _Framing(has_body and not has_upgrade, has_upgrade, problem)
+    return _Framing(0 if has_upgrade else body_bytes, has_upgrade, problem)
 
 
 def _is_plain_chunked(values: dict[bytes, bytes], http_version: str) -> bool:
