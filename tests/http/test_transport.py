@@ -127,11 +127,27 @@ async def test_bombs_are_cut():
             await client.get("http://site.test/")
 
 
+EVENTS = {"Accept": "application/json, text/event-stream"}
+
+
 async def test_a_stream_of_events_has_no_end():
     body = b"data: x\n\n" * 1000
     events = reply(body, content_type="text/event-stream; charset=utf-8")
-    async with using(lambda asked: events, max_bytes=100) as (_, client):
+    async with using(lambda asked: events, {"headers": EVENTS}, max_bytes=100) as (_, client):
         assert (await client.get("http://site.test/")).content == body
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "headers"),
+    [("GET", 200, {}), ("POST", 307, EVENTS), ("GET", 404, EVENTS), ("DELETE", 200, EVENTS)],
+    ids=["nobody asked for events", "a redirect", "an error", "the end of a session"],
+)
+async def test_what_only_claims_to_be_a_stream_of_events_has_an_end(method, status, headers):
+    """Whoever reads these reads the whole body into memory."""
+    events = reply(b"data: x\n\n" * 10_000, status, location="/", content_type="text/event-stream")
+    async with using(lambda asked: events, max_bytes=100) as (_, client):
+        with pytest.raises(httpx2.ReadError, match="larger than 100 bytes"):
+            await client.request(method, "http://site.test/", headers=headers)
 
 
 @pytest.mark.parametrize("url", ["http://site.test:22/", "ws://site.test/", "ftp://site.test/"])

@@ -25,6 +25,7 @@ from toolwright.http.response import Incoming, head_of
 from toolwright.http.settings import Settings
 from toolwright.http.target import Target, target_of
 
+_EVENT_STREAM = "text/event-stream"
 _WIRE_HEADERS = frozenset({b"content-encoding", b"content-length"})
 """Headers that describe the body as it was sent, before it was unpacked."""
 _KEPT_EXTENSIONS = frozenset({"http_version", "reason_phrase"})
@@ -59,7 +60,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             response = await self._pool.handle_async_request(_httpcore2_request(request, target))
         try:
             head = head_of(request.method, target, response, self._settings.max_header_bytes)
-            if endless_events and head.header("content-type").startswith("text/event-stream"):
+            if endless_events and head.ok and head.header("content-type").startswith(_EVENT_STREAM):
                 max_bytes = None
             return Incoming(head, response, max_bytes=max_bytes, max_ratio=self._settings.max_ratio)
         except ToolError:
@@ -73,7 +74,10 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         """
         try:
             target = target_of(str(request.url))
-            incoming = await self.open(request, target, max_bytes=self._settings.max_bytes, endless_events=True)
+            is_for_events = request.method != "DELETE" and _EVENT_STREAM in request.headers.get("accept", "")
+            incoming = await self.open(
+                request, target, max_bytes=self._settings.max_bytes, endless_events=is_for_events
+            )
         except ToolError as error:
             raise _as_httpx2_error(error, request) from error
         response = incoming.response
