@@ -573,6 +573,44 @@ async def test_a_client_that_does_not_read_its_answer_is_given_up(monkeypatch):
         assert 0 < await asyncio.to_thread(asked, site.port) < MUCH
 
 
+async def test_a_client_that_does_not_read_the_end_of_its_answer_is_given_up(monkeypatch):
+    """So little is left of the answer that it does not count as unread, and the connection is closed as an idle one."""
+    answered, lost = asyncio.Event(), asyncio.Event()
+    make, end, lose = ClientConnection.connection_made, ClientConnection.end_request, ClientConnection.connection_lost
+
+    def made(self: ClientConnection, transport: asyncio.BaseTransport) -> None:
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        make(self, transport)
+
+    def ended(self: ClientConnection) -> None:
+        end(self)
+        answered.set()
+
+    def was_lost(self: ClientConnection, error: Exception | None) -> None:
+        lose(self, error)
+        lost.set()
+
+    monkeypatch.setattr(ClientConnection, "connection_made", made)
+    monkeypatch.setattr(ClientConnection, "end_request", ended)
+    monkeypatch.setattr(ClientConnection, "connection_lost", was_lost)
+
+    @tool
+    async def some() -> str:
+        """Say something."""
+        return "x" * 20_000
+
+    limits = ConnectionLimits(keep_alive_timeout=5, write_timeout=5, stop_timeout=0.2)
+    async with listening(some, limits=limits) as site:
+        with socket.socket() as client, standing_still(monkeypatch) as time:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+            client.connect(("127.0.0.1", site.port))
+            client.sendall(calling("some"))
+            await answered.wait()
+            for _ in range(4):
+                await time.passes(6)
+            assert lost.is_set()
+
+
 MUCH = 20_000_000
 
 

@@ -216,8 +216,9 @@ class ClientConnection(asyncio.Protocol):
             self._await_reader(None)
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
-        self._clear_write_deadline()
+        """The client has caught up. A connection that is being closed stays open until it has read all."""
+        if not self._transport.is_closing():
+            self._clear_write_deadline()
         self._http.resume_writing()
 
     # Parsing
@@ -402,6 +403,12 @@ class ClientConnection(asyncio.Protocol):
             self._write_deadline.cancel()
             self._write_deadline = None
 
+    def close(self) -> None:
+        """Close the connection once the client has read what was written, for which it has the usual time."""
+        self._transport.close()
+        if self._write_deadline is None and self._transport.get_write_buffer_size():
+            self._await_reader(None)
+
     def abort(self) -> None:
         """Close the connection now."""
         self._transport.abort()
@@ -429,7 +436,7 @@ class _ControlledTransport(asyncio.Transport):
         return self._transport.is_closing()
 
     def close(self) -> None:
-        self._transport.close()
+        self._connection.close()
 
     def abort(self) -> None:
         self._transport.abort()
