@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import struct
 
 import pytest
 
@@ -101,6 +102,20 @@ async def test_requests_without_a_session_are_forgotten(meta):
             assert (await site.ask(called)).status == 200
 
         assert await left_of(ask) == {}
+
+
+async def test_connections_that_are_reset_after_an_answer_are_forgotten():
+    async with listening(add, limits=PROMPT) as site:
+
+        async def reset() -> None:
+            connection = await site.connect()
+            await connection.send(calling("add", a=1, b=2))
+            assert (await connection.answer()).status == 200
+            opened = connection.writer.get_extra_info("socket")
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await connection.close()
+
+        assert await left_of(reset) == {}
 
 
 @pytest.mark.parametrize("is_modern", [False, True])

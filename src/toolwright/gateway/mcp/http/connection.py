@@ -188,11 +188,11 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all deadlines."""
         self._table.remove(self)
+        # Without the error: given one, uvicorn leaves its keep-alive timer, which then holds the connection in memory.
+        self._http.connection_lost(None)
         self._clear_deadline()
         self._clear_write_deadline()
         self._unparsed.clear()
-        # Without the error: given one, uvicorn leaves its keep-alive timer, which then holds the connection in memory.
-        self._http.connection_lost(None)
         if self._table.is_stopping and self._task is not None:
             self._task.cancel()
 
