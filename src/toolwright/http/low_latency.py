@@ -69,8 +69,8 @@ class LowLatencyStream(asyncio.Protocol, AsyncNetworkStream):
         """Why the connection was lost, unless the server closed it in good order."""
         self._is_receiving_paused = False
         self._is_sending_paused = False
-        self._reader: asyncio.Future[None] | None = None
-        self._writer: asyncio.Future[None] | None = None
+        self._reader: asyncio.Future[bool] | None = None
+        self._writer: asyncio.Future[bool] | None = None
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return the next bytes; nothing at the end of the stream."""
@@ -198,26 +198,20 @@ class LowLatencyStream(asyncio.Protocol, AsyncNetworkStream):
             _wake(self._writer)
 
 
-async def _wait(event: asyncio.Future[None], timeout: float | None, timeout_error: type[TimeoutException]) -> None:
+async def _wait(event: asyncio.Future[bool], timeout: float | None, timeout_error: type[TimeoutException]) -> None:
     """Wait without `asyncio.timeout`, which would cancel the task and catch that again: this is half the work."""
-    if timeout is None:
-        await event
-        return
-    timer = event.get_loop().call_later(timeout, _fail, event, timeout_error)
+    timer = None if timeout is None else event.get_loop().call_later(timeout, _wake, event, False)
     try:
-        await event
+        if not await event:
+            raise timeout_error
     finally:
-        timer.cancel()
+        if timer is not None:
+            timer.cancel()
 
 
-def _wake(event: asyncio.Future[None] | None) -> None:
+def _wake(event: asyncio.Future[bool] | None, has_happened: bool = True) -> None:
     if event is not None and not event.done():
-        event.set_result(None)
-
-
-def _fail(event: asyncio.Future[None], error: type[Exception]) -> None:
-    if not event.done():
-        event.set_exception(error())
+        event.set_result(has_happened)
 
 
 def _is_readable(opened: Any) -> bool:
