@@ -199,7 +199,7 @@ class LowLatencyStream(asyncio.Protocol, AsyncNetworkStream):
 
 
 async def _wait(event: asyncio.Future[bool], timeout: float | None, timeout_error: type[TimeoutException]) -> None:
-    """Wait without `asyncio.timeout`, which would cancel the task and catch that again: this is half the work."""
+    """Wait without `asyncio.timeout`, which enters a scope and cancels the task: a timer that wakes it is less work."""
     timer = None if timeout is None else event.get_loop().call_later(timeout, _wake, event, False)
     try:
         if not await event:
