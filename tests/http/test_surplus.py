@@ -7,6 +7,7 @@ import trustme
 from httpcore2 import AsyncNetworkStream
 
 from tests.http.server import chunked, online, reply
+from toolwright.http.low_latency import connect
 from toolwright.http.settings import Settings
 from toolwright.http.surplus import FULL_BUFFER_BYTES, SurplusDetectingStream
 from toolwright.http.transport import GuardedClient
@@ -61,9 +62,21 @@ def guarded_client(**settings):
     return GuardedClient(Settings(**settings))
 
 
-@pytest.fixture(params=["Client", "GuardedClient"])
+def low_latency_client(dialer, **settings):
+    """The client of an MCP connection."""
+
+    async def dial(address, port, timeout):
+        return await connect("127.0.0.1", dialer.leads[address].port, timeout)
+
+    return GuardedClient(Settings(dialer=dial, **settings))
+
+
+CLIENTS = {"Client": {}, "GuardedClient": {"make": guarded_client}, "low latency": {"make": low_latency_client}}
+
+
+@pytest.fixture(params=CLIENTS.values(), ids=CLIENTS)
 def kind(request):
-    return {} if request.param == "Client" else {"make": guarded_client}
+    return request.param
 
 
 @pytest.fixture(params=["http", "https"])

@@ -6,8 +6,6 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from toolwright.http.connector import dial
-
 if TYPE_CHECKING:
     from httpcore2 import AsyncNetworkStream
 
@@ -17,11 +15,11 @@ _OPTIONS = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 async def kept_alive(address: str, port: int, timeout: float | None) -> AsyncNetworkStream:
     """Open a connection that fails within about a minute after the peer has disappeared; a `Dialer`."""
-    from toolwright.http.low_latency import LowLatencyStream  # loads httpcore2, an extra
+    from toolwright.http.low_latency import connect  # loads httpcore2, an extra
 
-    stream = await dial(address, port, timeout)
+    stream = await connect(address, port, timeout)
     keep_alive(stream.get_extra_info("socket"))
-    return LowLatencyStream(stream)
+    return stream
 
 
 def keep_alive(opened: Any) -> None:

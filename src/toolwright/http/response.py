@@ -73,15 +73,9 @@ class Incoming:
         self._max_bytes = max_bytes
         self._decoder: Decoder = decoder_of(head.header("content-encoding"), max_ratio)
 
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
+    def chunks(self) -> AsyncGenerator[bytes, None]:
         """The unpacked body in pieces of at most 64 KiB; raises `too_large` beyond the limit."""
-        size = 0
-        async with aclosing(self._pieces()) as pieces:
-            async for piece in pieces:
-                size += len(piece)
-                if self._max_bytes is not None and size > self._max_bytes:
-                    raise too_large(self._max_bytes)
-                yield piece
+        return self._pieces(self._max_bytes)
 
     async def read(self, *, cut: bool = False, max_bytes: int | None = None) -> Response:
         """Read the whole body; if it is larger than the limit, raise, or return its beginning if `cut`."""
@@ -90,7 +84,7 @@ class Incoming:
             raise too_large(limit)
         body = bytearray()
         truncated = False
-        async with aclosing(self._pieces()) as pieces:
+        async with aclosing(self._pieces(None)) as pieces:
             async for piece in pieces:
                 body += piece
                 if limit is not None and len(body) > limit:
@@ -110,9 +104,10 @@ class Incoming:
         length = self.head.header("content-length")
         return int(length) if length.isascii() and length.isdigit() and self.head.method != "HEAD" else 0
 
-    async def _pieces(self) -> AsyncGenerator[bytes, None]:
-        """The unpacked body, with a limit on what comes over the wire."""
+    async def _pieces(self, max_bytes: int | None) -> AsyncGenerator[bytes, None]:
+        """The unpacked body, up to `max_bytes`, with a limit on what comes over the wire as well."""
         received = 0
+        size = 0
         count = 0
         with http_errors_as_tool_errors(self.head.host):
             async with aclosing(aiter(cast(Any, self.response.stream))) as raw:
@@ -126,6 +121,9 @@ class Incoming:
                     if count % 64 == 0:
                         await asyncio.sleep(0)
                     for piece in self._decoder.feed(data):
+                        size += len(piece)
+                        if max_bytes is not None and size > max_bytes:
+                            raise too_large(max_bytes)
                         yield piece
             self._decoder.finish()
 

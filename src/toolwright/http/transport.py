@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from functools import partial
-from http.cookiejar import CookieJar, DefaultCookiePolicy
+from http.cookiejar import CookieJar
 from typing import Any, cast
 
 import httpcore2
@@ -44,6 +44,9 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             self._settings.guard(), resolver=self._settings.resolver, dialer=self._settings.dialer
         )
         self._pool = connection_pool(self._connector, self._settings)
+        self._last_url = ""
+        self._last_target: Target | None = None
+        """Of the last URL: an MCP connection sends all its requests to one, which is parsed only once."""
 
     async def open(
         self, request: httpx2.Request, target: Target, *, max_bytes: int | None, endless_events: bool = False
@@ -73,7 +76,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         A refusal or failure is an `httpx2.RequestError`, as `httpx2` expects, and its cause is the `ToolError`.
         """
         try:
-            target = target_of(str(request.url))
+            target = self._target(str(request.url))
             is_for_events = request.method != "DELETE" and _EVENT_STREAM in request.headers.get("accept", "")
             incoming = await self.open(
                 request, target, max_bytes=self._settings.max_bytes, endless_events=is_for_events
@@ -87,6 +90,12 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             stream=_Body(incoming, request),
             extensions={name: response.extensions[name] for name in _KEPT_EXTENSIONS & response.extensions.keys()},
         )
+
+    def _target(self, url: str) -> Target:
+        if self._last_target is None or url != self._last_url:
+            self._last_target = target_of(url)
+            self._last_url = url
+        return self._last_target
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -111,6 +120,13 @@ class _Body(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._incoming.aclose()
+
+
+class _NoCookies(CookieJar):
+    """Takes no cookie. A policy that refuses all of them would still have each response searched for them."""
+
+    def extract_cookies(self, response: Any, request: Any) -> None:
+        pass
 
 
 class GuardedClient(httpx2.AsyncClient):
@@ -139,7 +155,7 @@ class GuardedClient(httpx2.AsyncClient):
         super().__init__(
             **options,
             transport=GuardedTransport(settings),
-            cookies=CookieJar(policy=DefaultCookiePolicy(allowed_domains=())),  # refuses every cookie
+            cookies=_NoCookies(),
             trust_env=False,
             headers=headers,
             event_hooks=hooks,

@@ -71,6 +71,7 @@ class StreamableHttpTransport(Transport):
         async with AsyncExitStack() as stack:
             self._client = await stack.enter_async_context(McpHttpClient(address, self._report_end, **options))
             stack.push_async_callback(self._client.stop_background)
+            self._template = self._client.build_request("POST", self._url, headers=_HEADERS)
             sdk_transport = streamable_http_client(
                 address.url, http_client=self._client, max_sse_event_size=address.max_frame
             )
@@ -153,10 +154,17 @@ class StreamableHttpTransport(Transport):
             del self._calls[call.request_id]
 
     def _request(self, call: _Call) -> httpx2.Request:
-        headers = {**_HEADERS, **call.headers, "content-length": str(len(call.body.data))}
+        """Equal to `build_request` of the client, which would merge and encode the same headers for each call again."""
+        headers = {**call.headers, "content-length": str(len(call.body.data))}
         if self._client.session_id:
             headers[SESSION_ID_HEADER] = self._client.session_id
-        return self._client.build_request("POST", self._url, content=call.body, headers=headers)
+        names = {name.lower().encode() for name in headers}
+        common = [header for header in self._template.headers.raw if header[0].lower() not in names]
+        own = [(name.encode(), value.encode("ascii")) for name, value in headers.items()]
+        template = self._template
+        return httpx2.Request(
+            "POST", template.url, headers=[*common, *own], stream=call.body, extensions=template.extensions
+        )
 
     async def _read(self, call: _Call, response: httpx2.Response) -> None:
         content_type = response.headers.get("content-type", "").lower()
