@@ -55,8 +55,8 @@ async def _rows(how: str, add: Add, limit: Add, rounds: int, count: int) -> list
     one = await ratio(repeated(add, count=count), repeated(limit, count=count), rounds=rounds)
     many = await ratio(in_flight(add, count=count), in_flight(limit, count=count), rounds=rounds)
     return [
-        Row(f"call of an MCP tool over {how} / the library's own client", one, 1.1),
-        Row(f"{IN_FLIGHT} calls in flight of an MCP tool over {how} / the library's own client", many, 1.1),
+        Row(f"call of an MCP tool over {how} / the MCP SDK's own client", one, 1.0),
+        Row(f"{IN_FLIGHT} calls in flight of an MCP tool over {how} / the MCP SDK's own client", many, 1.0),
     ]
 
 

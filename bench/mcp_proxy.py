@@ -11,7 +11,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +25,8 @@ from bench.table import Row
 if TYPE_CHECKING:
     from mcp import Client
 
-GOAL = 1.5
+GOALS = {"stdio": 1.5, "http": 2.0}
+"""By what is in front."""
 ROOT = Path(__file__).parents[1]
 SERVER = (
     sys.executable,
@@ -49,11 +50,12 @@ class Proxy:
     protocols: tuple[str, ...] = PROTOCOLS
     ways: tuple[tuple[str, str], ...] = SAME
     """What is in front and what is behind, where it can do that."""
-    goal: float | None = None
+    goals: dict[str, float] = field(default_factory=dict)
+    """The most that a call through it may take of a direct call, by what is in front."""
 
 
 OURS = Proxy(
-    "toolwright", lambda front, behind: (sys.executable, "-P", _here("mcp_front.py"), front, *behind), goal=GOAL
+    "toolwright", lambda front, behind: (sys.executable, "-P", _here("mcp_front.py"), front, *behind), goals=GOALS
 )
 
 
@@ -130,10 +132,11 @@ async def _measured(
         many = await ratio(*(in_flight(call, count=count) for call in calls), rounds=rounds)
     how = f"{front} in front and {behind} behind, {protocol}".replace("http", "HTTP")
     who = f"{proxy.name}: " if proxy is not OURS else ""
-    note = "" if proxy.goal else "for information"
+    goal = proxy.goals.get(front)
+    note = "" if goal else "for information"
     return [
-        Row(f"{who}call through an MCP proxy, {how} / the same call direct", one, proxy.goal, note=note),
-        Row(f"{who}{IN_FLIGHT} calls in flight through an MCP proxy, {how} / direct", many, proxy.goal, note=note),
+        Row(f"{who}call through an MCP proxy, {how} / the same call direct", one, goal, note=note),
+        Row(f"{who}{IN_FLIGHT} calls in flight through an MCP proxy, {how} / direct", many, goal, note=note),
     ]
 
 
