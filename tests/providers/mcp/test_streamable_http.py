@@ -504,6 +504,35 @@ class Resuming(Web):
             await super().__call__(asked)
 
 
+class EndingStreams(Web):
+    """A server whose stream of notifications ends at once, and that wants it to be opened again without a pause."""
+
+    def __init__(self):
+        super().__init__(answer_to, session="one")
+        self.opened_at = []
+        self.has_opened_thrice = asyncio.Event()
+
+    async def __call__(self, asked):
+        if asked.method != "GET":
+            await super().__call__(asked)
+            return
+        self.opened_at.append(asyncio.get_running_loop().time())
+        if len(self.opened_at) == 3:
+            self.has_opened_thrice.set()
+        await chunked("id: e1\nretry: 0\ndata:\n\n")(asked)
+
+
+async def test_a_stream_of_notifications_is_not_opened_again_without_a_pause():
+    web = EndingStreams()
+
+    async with bare(web) as url, Runtime(provider(url, "legacy", required=True)):
+        await web.has_opened_thrice.wait()
+
+    first, second, third = web.opened_at[:3]
+    assert third - first >= 1.5 * http_client.MIN_RECONNECT_SECONDS
+    assert second > first
+
+
 @pytest.mark.parametrize("direct_path", [True, False])
 async def test_a_stream_that_breaks_off_is_resumed(direct_path, monkeypatch):
     if not direct_path:

@@ -41,6 +41,8 @@ END_SESSION_SECONDS = 2.0
 REST_SECONDS = 1.0
 MAX_REST_CHUNKS = 16
 """In which an event stream ends once its response has come; otherwise its connection is closed."""
+MIN_RECONNECT_SECONDS = 0.1
+"""Between two tries to open an event stream. A server may ask for none, and would be asked thousands of times."""
 _TOO_MANY_VALUES = f"more than {FROM_SERVER.max_values:,} values"
 
 
@@ -100,6 +102,7 @@ class McpHttpClient(GuardedClient):
         """The session of the last message; learned from the MCP SDK, which negotiates it."""
         self._report_end = ended
         self._is_left = False
+        self._next_event_stream = 0.0
         self._background: set[asyncio.Task[None]] = set()
 
     def leave(self) -> None:
@@ -150,6 +153,11 @@ class McpHttpClient(GuardedClient):
     async def _open_event_stream(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """The SDK opens the stream again when it breaks, and says nothing when that fails: so it is reported here."""
         _remove_read_timeout(request)
+        now = asyncio.get_running_loop().time()
+        delay = self._next_event_stream - now
+        self._next_event_stream = max(now, self._next_event_stream) + MIN_RECONNECT_SECONDS
+        if delay > 0:
+            await asyncio.sleep(delay)
         try:
             response = await super().send(request, **options)
         except Exception as error:
