@@ -13,6 +13,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 from typing import Any, cast
 
 from httpcore2 import (
@@ -200,7 +201,8 @@ class LowLatencyStream(asyncio.Protocol, AsyncNetworkStream):
 
 async def _wait(event: asyncio.Future[bool], timeout: float | None, timeout_error: type[TimeoutException]) -> None:
     """Wait without `asyncio.timeout`, which enters a scope and cancels the task: a timer that wakes it is less work."""
-    timer = None if timeout is None else event.get_loop().call_later(timeout, _wake, event, False)
+    # In an empty context: the event loop keeps a cancelled timer, and the context it was started in, until it is due.
+    timer = None if timeout is None else event.get_loop().call_later(timeout, _wake, event, False, context=Context())
     try:
         if not await event:
             raise timeout_error
