@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourcesListChanged, ServerEvent, ToolsListChanged
 from starlette.requests import HTTPConnection
 
@@ -37,7 +38,6 @@ BUNDLE = 0.05
 
 MAX_SESSIONS = 10_000
 """Sessions that are told of changes. Beyond it the oldest is dropped: the SDK does not tell when a session ends."""
-SESSION_ID_HEADER = "mcp-session-id"
 
 _listener: ContextVar[str | None] = ContextVar("listener", default=None)
 """The user whose stream is about to begin: the library does not tell the bus who listens."""
@@ -172,7 +172,7 @@ class _Session:
 
 
 def _http_session(ctx: ServerRequestContext[Any, Any]) -> str | None:
-    return ctx.request.headers.get(SESSION_ID_HEADER) if isinstance(ctx.request, HTTPConnection) else None
+    return ctx.request.headers.get(MCP_SESSION_ID_HEADER) if isinstance(ctx.request, HTTPConnection) else None
 
 
 def _session_key(key: object) -> str | int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.shared.exceptions import MCPError
 from mcp_types import ErrorData
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -16,7 +17,6 @@ from starlette.responses import Response
 
 from toolwright.core.quotas import Quota, QuotaLimits
 from toolwright.gateway.mcp.caller import user_in
-from toolwright.gateway.mcp.http.sessions import SESSION_ID_HEADER
 from toolwright.gateway.mcp.request_limits import (
     MAX_IN_FLIGHT_BYTES,
     MAX_IN_FLIGHT_REQUESTS,
@@ -100,7 +100,7 @@ class Admission:
         """A middleware of the MCP SDK's server that counts the requests of sessions while their handlers run."""
         if ctx.request is None or ctx.request_id is None or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return await call_next(ctx)
-        session_id = ctx.request.headers.get(SESSION_ID_HEADER)
+        session_id = ctx.request.headers.get(MCP_SESSION_ID_HEADER)
         with ctx.request.scope.get(_ADMITTED) or nullcontext():
             if session_id is None:
                 return await call_next(ctx)

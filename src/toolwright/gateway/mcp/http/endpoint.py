@@ -7,6 +7,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_NAME_HEADER, MCP_PROTOCOL_VERSION_HEADER, decode_header_value
 from mcp_types import HEADER_MISMATCH, INVALID_REQUEST, ErrorData, JSONRPCNotification, JSONRPCRequest, RequestId
@@ -16,7 +17,6 @@ from starlette.responses import Response
 
 from toolwright.gateway.mcp.caller import user_in
 from toolwright.gateway.mcp.http.admission import BodyDropped, BodyTooLarge, busy_response, header
-from toolwright.gateway.mcp.http.sessions import SESSION_ID_HEADER
 from toolwright.jsonrpc.codec import Malformed, Message, as_message, decode, encode, encode_error, parse
 from toolwright.jsonrpc.limits import FROM_CLIENT
 
@@ -34,7 +34,7 @@ LAST_RESPONSES_SECONDS = 1.0
 """Time for the responses of ended requests to be written before their session ends."""
 _POLL_SECONDS = 0.005
 _VERSION = MCP_PROTOCOL_VERSION_HEADER.encode()
-_SESSION_ID = SESSION_ID_HEADER.encode()
+_SESSION_ID = MCP_SESSION_ID_HEADER.encode()
 _HANDSHAKE_VERSIONS = {None, *(each.encode() for each in HANDSHAKE_PROTOCOL_VERSIONS)}
 _CANCELLED = "notifications/cancelled"
 _LAST_EVENT_ID = b"last-event-id"

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from mcp.server.streamable_http import check_accept_headers
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, check_accept_headers
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
@@ -24,7 +24,6 @@ from pydantic_core import from_json, to_json
 from starlette.requests import Request
 
 from toolwright.gateway.mcp.direct_call import METHOD
-from toolwright.gateway.mcp.http.sessions import SESSION_ID_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +36,7 @@ _VERSION = MCP_PROTOCOL_VERSION_HEADER.encode()
 _METHOD = MCP_METHOD_HEADER.encode()
 _NAME = MCP_NAME_HEADER.encode()
 _PARAM_PREFIX = MCP_PARAM_HEADER_PREFIX.lower().encode()
-_SESSION_ID = SESSION_ID_HEADER.encode()
+_SESSION_ID = MCP_SESSION_ID_HEADER.encode()
 _MODERN_VERSIONS = {each.encode() for each in MODERN_PROTOCOL_VERSIONS}
 _CALL_METHOD = METHOD.encode()
 _MESSAGE_KEYS = {"jsonrpc", "id", "method", "params"}

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 
 from toolwright.core.errors import DefinitionError
-from toolwright.gateway.mcp.http.sessions import SESSION_ID_HEADER
 from toolwright.gateway.mcp.seldom import Seldom
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ HOST_REFUSED = (
     "A request for the host %s was refused (421). If it is a name of this server, add it to hosts= or --allow-host."
 )
 ORIGIN_REFUSED = "A request from the origin %s was refused (403). To allow it, add it to origins= or --allow-origin."
-_EXPOSED_HEADERS = [SESSION_ID_HEADER, "WWW-Authenticate"]
+_EXPOSED_HEADERS = [MCP_SESSION_ID_HEADER, "WWW-Authenticate"]
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?P<port>:\d{1,5})?")
 
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 
-from toolwright.gateway.mcp.http.sessions import SESSION_ID_HEADER
 from toolwright.jsonrpc.codec import encode_error
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Reply:
         self._send = send
         self._deadlines = deadlines
         self._is_in_session = session_id is not None
-        self._headers = [] if session_id is None else [(SESSION_ID_HEADER.encode(), session_id.encode("latin-1"))]
+        self._headers = [] if session_id is None else [(MCP_SESSION_ID_HEADER.encode(), session_id.encode("latin-1"))]
         self._task: asyncio.Task[Any] | None = None
         self._watchers: list[asyncio.Task[None]] = []
         # Some clients of the protocol with a handshake do not accept a JSON body while they are closing.

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, ErrorData
-
-from toolwright.gateway.mcp.http.sessions import SESSION_ID_HEADER
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -44,7 +43,7 @@ class RunningRequests:
         if ctx.request_id is None or ctx.method == _LISTEN:
             return await call_next(ctx)
         with anyio.CancelScope() as scope:
-            session_id = None if ctx.request is None else ctx.request.headers.get(SESSION_ID_HEADER)
+            session_id = None if ctx.request is None else ctx.request.headers.get(MCP_SESSION_ID_HEADER)
             running = _RunningRequest(scope, session_id)
             self._running.add(running)
             try:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext, authorization_context
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp_types import INTERNAL_ERROR, ErrorData
 from starlette.responses import Response
 
@@ -27,13 +28,12 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-SESSION_ID_HEADER = "mcp-session-id"
 MAX_SESSIONS = 1_000
 """Sessions of all users at the same time."""
 MAX_SESSIONS_PER_USER = 100
 SESSION_IDLE_SECONDS = 30 * 60.0
 """A session that no request has used for so long is ended."""
-_SESSION_ID = SESSION_ID_HEADER.encode()
+_SESSION_ID = MCP_SESSION_ID_HEADER.encode()
 
 
 class Session:
@@ -140,7 +140,7 @@ class SessionTable:
         """A middleware of the MCP SDK's server that notes which protocol version a session has agreed on."""
         result = await call_next(ctx)
         if ctx.method == "notifications/initialized" and ctx.request is not None:
-            session = self._sessions.get(ctx.request.headers.get(SESSION_ID_HEADER, ""))
+            session = self._sessions.get(ctx.request.headers.get(MCP_SESSION_ID_HEADER, ""))
             if session is not None:
                 session.protocol_version = ctx.protocol_version
         return result
