@@ -14,8 +14,8 @@ from typing_extensions import TypedDict
 from bench.limit import ADD, add, add_limit, limit
 from bench.measure import ratio, repeated
 from bench.table import Row
-from toolwright import Queue, Runtime, Tool, tool
-from toolwright.observe import telemetry
+from surehand import Queue, Runtime, Tool, tool
+from surehand.observe import telemetry
 
 
 class Article(BaseModel):

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from bench.measure import Timed, once, ratio
 from bench.table import Row
-from toolwright import Catalogue, Runtime, tool
+from surehand import Catalogue, Runtime, tool
 
 _SOURCE = '''
 async def tool_{number}(query: str, limit: int = 10, tags: list[str] | None = None) -> str:

@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 
 from bench.measure import ratio
 from bench.table import Row
-from toolwright import Runtime, Store, Tool, tool
-from toolwright.core.ids import new_id
-from toolwright.store.database import Statement
-from toolwright.store.postgres import native as native_postgres
-from toolwright.store.sqlite_dialect import execute_each, native, numbered
+from surehand import Runtime, Store, Tool, tool
+from surehand.core.ids import new_id
+from surehand.store.database import Statement
+from surehand.store.postgres import native as native_postgres
+from surehand.store.sqlite_dialect import execute_each, native, numbered
 
 Write: TypeAlias = list[tuple[str, Mapping[str, Any]]]
 Run: TypeAlias = Callable[[sqlite3.Connection, Write, Sequence[str]], None]
@@ -36,7 +36,7 @@ async def add(a: int, b: int) -> int:
 
 async def durable(*, rounds: int = 9, count: int = 1_920, waiting: int = 100_000, postgres: bool = True) -> list[Row]:
     """SQLite, a restart with many calls that wait, and PostgreSQL on a server of its own."""
-    with tempfile.TemporaryDirectory(prefix="toolwright-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="surehand-bench-") as folder:
         rows = [*await _on_sqlite(folder, rounds, count), *await _restart(Path(folder), rounds, waiting)]
         if postgres:
             rows.append(await _on_postgres(Path(folder), rounds, count // 2))
@@ -109,7 +109,7 @@ async def _opened_raw(path: Path) -> sqlite3.Connection:
         pass
     connection = sqlite3.connect(path, isolation_level=None, cached_statements=256)
     connection.execute("PRAGMA synchronous=FULL")
-    connection.create_function("toolwright_now", 0, time.time)
+    connection.create_function("surehand_now", 0, time.time)
     return connection
 
 
@@ -174,7 +174,7 @@ async def asking(a: int, b: int) -> int:
 async def _with_waits(path: Path, waiting: int) -> None:
     [write] = await written_by_a_call(str(path), asking, 1)
     connection = sqlite3.connect(path, isolation_level=None)
-    connection.create_function("toolwright_now", 0, time.time)
+    connection.create_function("surehand_now", 0, time.time)
     connection.execute("BEGIN")
     for _ in range(waiting - 1):
         call_id = new_id()

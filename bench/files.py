@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bench.measure import once, ratio, repeated
 from bench.table import Row
-from toolwright import Runtime
-from toolwright import files as file_tools
+from surehand import Runtime
+from surehand import files as file_tools
 
 BLOCK = 1 << 20
 LINE = "a line of text, of about as many characters as lines of programs have: {:>12}\n"
@@ -18,7 +18,7 @@ LINE = "a line of text, of about as many characters as lines of programs have: {
 
 async def files(*, rounds: int = 9, megabytes: int = 200, count: int = 10) -> list[Row]:
     """In a folder of its own."""
-    with tempfile.TemporaryDirectory(prefix="toolwright-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="surehand-bench-") as folder:
         async with Runtime(file_tools(folder)) as runtime:
             paged = await _pages(runtime, Path(folder) / "large.txt", megabytes, rounds)
             edited = await _edits(runtime, Path(folder) / "small.txt", count, rounds)

@@ -21,7 +21,7 @@ began = perf_counter()
 print(perf_counter() - began)
 """
 _OURS = """
-from toolwright import tool, Runtime
+from surehand import tool, Runtime
 @tool
 async def add(a: int, b: int) -> int:
     return a + b
@@ -31,10 +31,10 @@ async def add(a: int, b: int) -> int:
 async def imports(*, rounds: int = 21) -> list[Row]:
     """Time and number."""
     measured = await ratio(_fresh(_OURS), _fresh("from pydantic import TypeAdapter"), rounds=rounds)
-    beyond = distributions("toolwright") - distributions("pydantic") - {"pydantic"}
+    beyond = distributions("surehand") - distributions("pydantic") - {"pydantic"}
     return [
-        Row("import toolwright and define a tool / from pydantic import TypeAdapter", measured, 1.3),
-        Row("distributions that installing toolwright brings beyond pydantic's", len(beyond), 4, unit=""),
+        Row("import surehand and define a tool / from pydantic import TypeAdapter", measured, 1.3),
+        Row("distributions that installing surehand brings beyond pydantic's", len(beyond), 4, unit=""),
     ]
 
 

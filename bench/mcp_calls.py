@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from bench.mcp_servers import PROTOCOLS, ours, served, theirs
 from bench.measure import Timed, ratio, repeated
 from bench.table import Row
-from toolwright import Runtime, mcp
+from surehand import Runtime, mcp
 
 Add: TypeAlias = Callable[[], Awaitable[Any]]
 ARGUMENTS = {"a": 1, "b": 2}

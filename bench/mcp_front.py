@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from toolwright import Runtime, gateway, mcp
-from toolwright.cli.run import fastest_loop, run
+from surehand import Runtime, gateway, mcp
+from surehand.cli.run import fastest_loop, run
 
 
 def runtime(target: str, *arguments: str) -> Runtime:
@@ -27,7 +27,7 @@ async def serve(front: str, proxied: Runtime) -> None:
 
 
 async def over_http(app: Any) -> None:
-    """As `toolwright mcp --http` does."""
+    """As `surehand mcp --http` does."""
     [socket] = gateway.mcp.bound("127.0.0.1", 0)
     await gateway.mcp.listen(app, [socket], ready=lambda: print(socket.getsockname()[1], flush=True))
 

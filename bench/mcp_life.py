@@ -15,14 +15,14 @@ from bench.mcp_calls import ARGUMENTS, IN_FLIGHT, in_flight
 from bench.mcp_servers import PROTOCOLS, ours, theirs
 from bench.measure import Timed, ratio
 from bench.table import Row
-from toolwright import Runtime
+from surehand import Runtime
 
 NOTE = "for information"
 
 
 async def mcp_life(*, rounds: int = 15, tools: int = 500, connections: int = 8, count: int = 640) -> list[Row]:
     """All for information."""
-    with tempfile.TemporaryDirectory(prefix="toolwright-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="surehand-bench-") as folder:
         return [
             await _known(folder, rounds),
             await _many(rounds, tools),

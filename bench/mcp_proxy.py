@@ -55,7 +55,7 @@ class Proxy:
 
 
 OURS = Proxy(
-    "toolwright", lambda front, behind: (sys.executable, "-P", _here("mcp_front.py"), front, *behind), goals=GOALS
+    "surehand", lambda front, behind: (sys.executable, "-P", _here("mcp_front.py"), front, *behind), goals=GOALS
 )
 
 
@@ -85,7 +85,7 @@ async def others(*, rounds: int = 7, count: int = 32) -> list[Row]:
         Proxy(
             f"mcp-proxy {await _version(mcp_proxy, 'mcp-proxy')}", partial(_mcp_proxy, mcp_proxy), PROTOCOLS[:1], MIXED
         ),
-        Proxy(f"toolwright {version('toolwright')}", OURS.command, PROTOCOLS[:1], MIXED),
+        Proxy(f"surehand {version('surehand')}", OURS.command, PROTOCOLS[:1], MIXED),
     ]
     return await measured(proxies, rounds, count)
 

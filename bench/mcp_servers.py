@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from toolwright import mcp
+from surehand import mcp
 
 if TYPE_CHECKING:
     from mcp import StdioServerParameters
 
-    from toolwright.providers.mcp import Server
+    from surehand.providers.mcp import Server
 
 PROTOCOLS: tuple[Literal["legacy", "2026-07-28"], ...] = ("legacy", "2026-07-28")
 _HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ from time import perf_counter
 
 from bench.measure import ratio
 from bench.table import Row
-from toolwright import Queue, Runtime, tool
+from surehand import Queue, Runtime, tool
 
 AT_ONCE = 100
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from bench.measure import ratio, repeated
 from bench.table import Row
-from toolwright import Runtime, Unavailable
-from toolwright.builtin.shell import shell
-from toolwright.sandbox import bubblewrap
-from toolwright.sandbox.child import Child
-from toolwright.sandbox.sandbox import UNPROTECTED
+from surehand import Runtime, Unavailable
+from surehand.builtin.shell import shell
+from surehand.sandbox import bubblewrap
+from surehand.sandbox.child import Child
+from surehand.sandbox.sandbox import UNPROTECTED
 
 _TOLD = "for information"
 
@@ -23,7 +23,7 @@ async def sandbox(*, rounds: int = 15, count: int = 20) -> list[Row]:
         bubblewrap.checked()
     except Unavailable as error:
         return [Row("start of a sandboxed program / of a bare one", None, note=str(error))]
-    with tempfile.TemporaryDirectory(prefix="toolwright-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="surehand-bench-") as folder:
         root = Path(folder)
         async with Runtime(*shell(root)) as jailed, Runtime(*shell(root, sandbox=UNPROTECTED)) as free:
             alone, bash = repeated(_bare, count=count), repeated(_bare, "bash", "-c", count=count)

@@ -12,10 +12,10 @@ from typing import Any
 
 from bench.measure import Timed, ratio
 from bench.table import Row
-from toolwright import Runtime, Workspace
-from toolwright.builtin import ripgrep
-from toolwright.builtin.scope import LARGEST
-from toolwright.builtin.search import search_tools
+from surehand import Runtime, Workspace
+from surehand.builtin import ripgrep
+from surehand.builtin.scope import LARGEST
+from surehand.builtin.search import search_tools
 
 NEEDLE = "the one line in a thousand files"
 _WORDS = ("alpha", "beta", "gamma", "delta", "import", "return", "class", "value", "stream", "future", "(x)", "=")
@@ -27,7 +27,7 @@ async def search(*, rounds: int = 9, count: int = 50_000) -> list[Row]:
     names = (f"grep in {count:,} files / ripgrep", f"glob in {count:,} files, newest first / ripgrep")
     if not ripgrep.works():
         return [Row(name, None, note="there is no ripgrep, or no sandbox for it") for name in names]
-    with tempfile.TemporaryDirectory(prefix="toolwright-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="surehand-bench-") as folder:
         _grow(Path(folder), count)
         async with Runtime(*search_tools(Workspace(folder))) as runtime:
             grep = await ratio(

@@ -10,10 +10,10 @@ from time import perf_counter
 from bench.durable import _server
 from bench.measure import ratio
 from bench.table import Row
-from toolwright import Queue, Runtime, Store, tool
-from toolwright.core.ids import new_id
-from toolwright.store.database import Statement
-from toolwright.store.slots import Limit
+from surehand import Queue, Runtime, Store, tool
+from surehand.core.ids import new_id
+from surehand.store.database import Statement
+from surehand.store.slots import Limit
 
 CALLERS = 32
 _ONE_ROW = "INSERT INTO streams (stream, last) VALUES (:stream, 0)"
@@ -36,7 +36,7 @@ async def through_memory() -> int:
 
 async def shared(*, rounds: int = 9, count: int = 100, postgres: bool = True) -> list[Row]:
     """On a SQLite file, and on PostgreSQL with a server of its own."""
-    with tempfile.TemporaryDirectory(prefix="toolwright-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="surehand-bench-") as folder:
         rows = await _on("SQLite with full sync", str(Path(folder) / "shared.db"), rounds, count)
         if postgres:
             rows += await _on_postgres(Path(folder), rounds, count)

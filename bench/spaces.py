@@ -16,12 +16,12 @@ from typing import Any, TypeAlias
 from bench.durable import _opened_raw, _server
 from bench.measure import ratio
 from bench.table import Row
-from toolwright import Store
-from toolwright.core.ids import new_id
-from toolwright.store.database import Statement
-from toolwright.store.postgres import native as native_postgres
-from toolwright.store.sqlite_dialect import numbered
-from toolwright.store.streams import of_space
+from surehand import Store
+from surehand.core.ids import new_id
+from surehand.store.database import Statement
+from surehand.store.postgres import native as native_postgres
+from surehand.store.sqlite_dialect import numbered
+from surehand.store.streams import of_space
 
 Write: TypeAlias = list[tuple[str, Mapping[str, Any]]]
 POSTERS = 32
@@ -29,7 +29,7 @@ POSTERS = 32
 
 async def spaces(*, rounds: int = 9, count: int = 960, postgres: bool = True) -> list[Row]:
     """On a SQLite file, and on PostgreSQL with a server of its own."""
-    with tempfile.TemporaryDirectory(prefix="toolwright-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="surehand-bench-") as folder:
         rows = [await _on_sqlite(Path(folder), rounds, count)]
         if postgres:
             rows += await _on_postgres(Path(folder), rounds, count // 4)

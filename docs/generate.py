@@ -10,8 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import toolwright
-from toolwright import observe, testing
+import surehand
+from surehand import observe, testing
 
 PAGE = Path(__file__).parent / "reference" / "api.md"
 HEAD = """# API
@@ -23,8 +23,8 @@ compare it with the code.
 
 def page() -> str:
     """The whole page."""
-    parts = [HEAD, "## `toolwright`\n", *_names(toolwright)]
-    parts += ["## `toolwright.observe`\n", *_names(observe), "## `toolwright.testing`\n", *_names(testing)]
+    parts = [HEAD, "## `surehand`\n", *_names(surehand)]
+    parts += ["## `surehand.observe`\n", *_names(observe), "## `surehand.testing`\n", *_names(testing)]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -62,7 +62,7 @@ def _public(module: ModuleType) -> list[str]:
 
 def _methods(name: str, kind: type, value: Any) -> str:
     """The public methods and properties of our own classes, inherited ones too."""
-    if not kind.__module__.startswith("toolwright"):
+    if not kind.__module__.startswith("surehand"):
         return ""
     found = {n: inspect.getattr_static(kind, n) for n in dir(kind) if not n.startswith("_")}
     rows = [
@@ -75,7 +75,7 @@ def _methods(name: str, kind: type, value: Any) -> str:
 
 def _ours(member: Any) -> bool:
     function = _function(member)
-    return bool(function) and function.__module__.startswith("toolwright") and bool(inspect.getdoc(member))
+    return bool(function) and function.__module__.startswith("surehand") and bool(inspect.getdoc(member))
 
 
 def _function(member: Any) -> Any:
@@ -104,7 +104,7 @@ class _Bare:
 
     def __repr__(self) -> str:
         shown = self._annotation if isinstance(self._annotation, str) else inspect.formatannotation(self._annotation)
-        return re.sub(r"typing\.|collections\.abc\.|toolwright(\.\w+)+\.", "", shown)
+        return re.sub(r"typing\.|collections\.abc\.|surehand(\.\w+)+\.", "", shown)
 
 
 def _bare(annotation: Any) -> Any:

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from docs.generate import _bare as bare
-from toolwright import Tool, builtin
-from toolwright.builtin import search_engines
-from toolwright.core.docstring import read_docstring
+from surehand import Tool, builtin
+from surehand.builtin import search_engines
+from surehand.core.docstring import read_docstring
 
 PAGE = Path(__file__).parent / "reference" / "tools.md"
 HEAD = """# Built-in tools
 
 Each of these is a function that gives a list of tools: `Runtime(data(), clock(), files("."))`. They are imported from
-`toolwright.builtin`; `files shell web data clock env memory todo` also from `toolwright`. None of their calls shows in
+`surehand.builtin`; `files shell web data clock env memory todo` also from `surehand`. None of their calls shows in
 a space. `scripts/reference` writes this page from the code, and the tests compare it with the code.
 """
 

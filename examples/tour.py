@@ -1,4 +1,4 @@
-"""A tour of toolwright: on a terminal you choose from a menu, in a pipe it runs once from start to end."""
+"""A tour of surehand: on a terminal you choose from a menu, in a pipe it runs once from start to end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias
 
-from toolwright import Call, Context, Outcome, Pending, Queue, Runtime, Unavailable, events, tool
+from surehand import Call, Context, Outcome, Pending, Queue, Runtime, Unavailable, events, tool
 
 Ask: TypeAlias = Callable[[str, str], str]
 """Asks the person something; the second text is what an empty answer, or the tour without a person, means."""

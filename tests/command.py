@@ -1,4 +1,4 @@
-"""`toolwright` as a command that need not import anything first: a child of `tests/cli/ready.py` becomes it."""
+"""`surehand` as a command that need not import anything first: a child of `tests/cli/ready.py` becomes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PROGRAM = Path(__file__).parent / "cli" / "ready.py"
 # Opening its terminal makes a process that leads its session own it, and only then Ctrl-C reaches it.
 _FROM_NOTHING = (
     "import os; os.isatty(0) and os.close(os.open(os.ttyname(0), os.O_RDWR)); "
-    "from toolwright.cli.main import main; main()"
+    "from surehand.cli.main import main; main()"
 )
 
 
@@ -29,7 +29,7 @@ class Command(list[str]):
         self._parent = psutil.Process(parent)
 
     def running(self) -> set[int]:
-        """The processes that are `toolwright` now."""
+        """The processes that are `surehand` now."""
         return {each.pid for each in self._parent.children()}
 
 

@@ -95,7 +95,7 @@ def described(task: asyncio.Task[Any]) -> str:
 
 @pytest.fixture(scope="session")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """How to start `toolwright` as a process of its own that need not import anything first."""
+    """How to start `surehand` as a process of its own that need not import anything first."""
     from tests.command import becoming
 
     with becoming(str(tmp_path_factory.mktemp("ready") / "socket")) as command:
@@ -107,7 +107,7 @@ def postgres() -> Iterator[Any]:
     """A real PostgreSQL server of our own, in a temporary folder, reached over its socket."""
     from tests.postgres import serving
 
-    folder = Path(tempfile.mkdtemp(prefix="toolwright-pg-", dir=ROOM))
+    folder = Path(tempfile.mkdtemp(prefix="surehand-pg-", dir=ROOM))
     server = serving(folder)
     # The machine itself is never switched off here, and waiting for its disk would take most of the time.
     server.psql("ALTER SYSTEM SET fsync = off")

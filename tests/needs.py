@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from surehand.core.errors import ToolError
+from surehand.sandbox import bubblewrap
 from tests import node
-from toolwright.core.errors import ToolError
-from toolwright.sandbox import bubblewrap
 
-STRICT = "TOOLWRIGHT_NO_SKIPS"
+STRICT = "SUREHAND_NO_SKIPS"
 """Set to 1: what is missing is a failure."""
 CLIENTS = Path(__file__).parents[1] / ".clients"
 INSPECTOR = node.PACKAGES / "@modelcontextprotocol/inspector/clients/launcher/build/index.js"

@@ -42,7 +42,7 @@ def _serving(folder: Path) -> Any:
 
 
 def _make(made: Path) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="toolwright-pg-", dir=ROOM))
+    folder = Path(tempfile.mkdtemp(prefix="surehand-pg-", dir=ROOM))
     _serving(folder).cleanup()
     for name in ("log", ".handle_pids.json"):
         (folder / name).unlink(missing_ok=True)

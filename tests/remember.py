@@ -12,16 +12,16 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import toolwright.testing
-import toolwright.testing.clock
+import surehand.testing
+import surehand.testing.clock
+from surehand.runtime.runtime import Runtime
+from surehand.store.sqlite_threads import Threads
 from tests.room import ROOM
-from toolwright.runtime.runtime import Runtime
-from toolwright.store.sqlite_threads import Threads
 
 
 def everywhere() -> None:
     """Give every runtime that asks for no store one in a file, and let tests wait for the disk where they wait."""
-    folder, numbers, plain = Path(tempfile.mkdtemp(prefix="toolwright-", dir=ROOM)), count(), Runtime.__init__
+    folder, numbers, plain = Path(tempfile.mkdtemp(prefix="surehand-", dir=ROOM)), count(), Runtime.__init__
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
     def remembering(self: Runtime, *sources: Any, store: Any = None, **options: Any) -> None:
@@ -29,7 +29,7 @@ def everywhere() -> None:
 
     Runtime.__init__ = remembering  # type: ignore[method-assign]
     Threads.write, Threads.read = _counted(Threads.write), _counted(Threads.read)  # type: ignore[method-assign]
-    toolwright.testing.settle = toolwright.testing.clock.settle = _settle  # type: ignore[attr-defined]
+    surehand.testing.settle = surehand.testing.clock.settle = _settle  # type: ignore[attr-defined]
 
 
 _UNDER_WAY: set[object] = set()

@@ -39,6 +39,6 @@ def tmp_path_on_disk() -> Iterator[Path]:
 
 def _folder(room: str | None) -> Iterator[Path]:
     """Gone after its test. Pytest would keep it, and look through those of all tests before at each further one."""
-    folder = Path(tempfile.mkdtemp(prefix="toolwright-", dir=room))
+    folder = Path(tempfile.mkdtemp(prefix="surehand-", dir=room))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from toolwright.assemble import assemble
-from toolwright.config.address import without_password
-from toolwright.config.config import SECTIONS, find_config, read_config
-from toolwright.config.errors import ConfigError
-from toolwright.config.sections import DEFAULTS
-from toolwright.runtime.defaults import Defaults
-from toolwright.runtime.queues import Queue
+from surehand.assemble import assemble
+from surehand.config.address import without_password
+from surehand.config.config import SECTIONS, find_config, read_config
+from surehand.config.errors import ConfigError
+from surehand.config.sections import DEFAULTS
+from surehand.runtime.defaults import Defaults
+from surehand.runtime.queues import Queue
 
 YAML = """\
 defaults: {tool_timeout: 5m, max_output: 100kB, max_concurrent: 3}
@@ -68,7 +68,7 @@ rate = "30/min"
 @pytest.fixture
 def read(tmp_path):
     def read(text: str, ending: str = "yaml"):
-        path = tmp_path / f"toolwright.{ending}"
+        path = tmp_path / f"surehand.{ending}"
         path.write_text(text, encoding="utf-8")
         return read_config(path)
 
@@ -137,7 +137,7 @@ def test_what_says_nothing_changes_nothing(read, text):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("\npolcy: []\n", "toolwright.yaml:2: Unknown key 'polcy'. Fix: did you mean 'policy'?"),
+        ("\npolcy: []\n", "surehand.yaml:2: Unknown key 'polcy'. Fix: did you mean 'policy'?"),
         ("defaults:\n  maxOutputt: 5\n", "yaml:2: Unknown key 'maxOutputt'. Fix: did you mean 'max_output'?"),
         ("xyz: 1\n", f"yaml:1: Unknown key 'xyz'. Fix: Known here: {', '.join(SECTIONS)}."),
         ("policy:\n- decision: ask\n  effect: [read]\n", "yaml:3: Unknown key 'effect'. Fix: did you mean 'effects'?"),
@@ -175,7 +175,7 @@ def test_json_and_toml_name_the_line_too(refused, text, ending, problem):
                 "gateway: {}", "defaults: {traceTools: true}", "tools: [{name: x}]"],
 )  # fmt: skip
 def test_what_does_not_exist_yet_says_so(refused, section):
-    assert "toolwright.yaml:2: " in (told := refused(f"\n{section}\n"))
+    assert "surehand.yaml:2: " in (told := refused(f"\n{section}\n"))
     assert "not available in this version" in told
 
 
@@ -216,7 +216,7 @@ def test_what_does_not_exist_yet_says_so(refused, section):
 def test_a_wrong_value_is_refused_and_never_quoted(refused, text):
     told = refused(text)
 
-    assert "toolwright.yaml" in told
+    assert "surehand.yaml" in told
     assert "hunter2" not in told.replace("tag '!hunter2'", "")
 
 
@@ -311,10 +311,10 @@ def test_without_rules_whatever_writes_asks_first():
 
 def test_the_file_of_a_folder_is_found_and_two_are_an_error(tmp_path):
     assert find_config(tmp_path) is None
-    (tmp_path / "toolwright.json").write_text("{}")
-    assert find_config(tmp_path) == tmp_path / "toolwright.json"
-    (tmp_path / "toolwright.yml").write_text("")
-    with pytest.raises(ConfigError, match=r"several configuration files: toolwright.yml, toolwright.json"):
+    (tmp_path / "surehand.json").write_text("{}")
+    assert find_config(tmp_path) == tmp_path / "surehand.json"
+    (tmp_path / "surehand.yml").write_text("")
+    with pytest.raises(ConfigError, match=r"several configuration files: surehand.yml, surehand.json"):
         find_config(tmp_path)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import mcp  # noqa: F401 - it takes a second, which no test should have to wait
 import pytest
 
-from toolwright.assemble import assemble
-from toolwright.config.config import read_config
+from surehand.assemble import assemble
+from surehand.config.config import read_config
 
 pytestmark = pytest.mark.timeout(60)  # servers take their time to start on a busy machine
 SERVER = Path(__file__).parents[1] / "providers/mcp/speaking.py"
@@ -15,10 +15,10 @@ SERVER = Path(__file__).parents[1] / "providers/mcp/speaking.py"
 
 @pytest.fixture
 def config(tmp_path, monkeypatch):
-    monkeypatch.setenv("TOOLWRIGHT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("SUREHAND_CACHE", str(tmp_path / "cache"))
 
     def config(text: str):
-        path = tmp_path / "toolwright.yaml"
+        path = tmp_path / "surehand.yaml"
         path.write_text(text.format(python=sys.executable, server=SERVER))
         return read_config(path)
 
@@ -45,7 +45,7 @@ async def test_servers_of_a_configuration_give_their_tools_and_a_broken_one_give
     assert [name for name in names if "__" in name] == ["one__told"]
     assert "the environment variable ABSENT is not set" in caplog.text
     assert "hunter2" not in caplog.text
-    assert (tmp_path / "toolwright.lock").exists()
+    assert (tmp_path / "surehand.lock").exists()
 
 
 FILES = """\
@@ -57,7 +57,7 @@ policy:
 """
 
 
-@pytest.mark.parametrize("name", ["toolwright.lock", "server.py", "toolwright.yaml"])
+@pytest.mark.parametrize("name", ["surehand.lock", "server.py", "surehand.yaml"])
 async def test_the_files_of_the_workspace_cannot_change_what_runs_and_what_is_trusted(config, tmp_path, name):
     (tmp_path / "server.py").write_text("raise SystemExit\n")
 

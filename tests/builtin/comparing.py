@@ -14,13 +14,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from toolwright import Workspace
-from toolwright.builtin import places, walker
-from toolwright.builtin.found import Want
-from toolwright.builtin.needle import Needle
-from toolwright.builtin.newest import by_ripgrep, by_walking
-from toolwright.builtin.scope import Scope, scope
-from toolwright.core.errors import ToolError
+from surehand import Workspace
+from surehand.builtin import places, walker
+from surehand.builtin.found import Want
+from surehand.builtin.needle import Needle
+from surehand.builtin.newest import by_ripgrep, by_walking
+from surehand.builtin.scope import Scope, scope
+from surehand.core.errors import ToolError
 
 NAMES = [
     "a", "b", "ab", "foo", "foo.py", "bar.py", "x.log", "build", "src", "lib", ".hid", ".x.py", "a.b.c", "UP.PY",
@@ -90,7 +90,7 @@ def plant(chance: random.Random, folder: Path, depth: int = 0) -> None:
 def differences(seed: int, questions: int = 3) -> Iterator[str]:
     """What the two ways tell differently of one tree."""
     chance = random.Random(seed)
-    with TemporaryDirectory(prefix="toolwright-") as root:
+    with TemporaryDirectory(prefix="surehand-") as root:
         plant(chance, Path(root))
         space = Workspace(root)
         for _ in range(questions):

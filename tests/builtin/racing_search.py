@@ -17,8 +17,8 @@ from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from surehand.builtin import ripgrep
 from tests.builtin.searching import grow, searching
-from toolwright.builtin import ripgrep
 
 OUTSIDE = "canary-outside-41c7"
 """Stands in every file outside, and nowhere else."""
@@ -123,7 +123,7 @@ def main() -> None:
     """Both ways, for so many seconds each."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0
     for way in ("ripgrep", "walker") if ripgrep.works() else ("walker",):
-        with TemporaryDirectory(prefix="toolwright-") as base:
+        with TemporaryDirectory(prefix="surehand-") as base:
             found = asyncio.run(race(Path(base), seconds, way))
         print(f"{way}: {found.calls:,} searches, {found.swaps:,} swaps, {len(found.leaks)} leaks")
         print("  " + ", ".join(f"{what}: {count:,}" for what, count in sorted(found.ended.items())))

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from surehand import Done, Failed, Outcome, Runtime, Workspace
+from surehand.builtin import ripgrep
+from surehand.builtin.search import search_tools
 from tests.needs import needs
-from toolwright import Done, Failed, Outcome, Runtime, Workspace
-from toolwright.builtin import ripgrep
-from toolwright.builtin.search import search_tools
 
 WAYS = [pytest.param("ripgrep", marks=needs("bubblewrap")), "walker"]
 both_ways = pytest.mark.parametrize("way", WAYS)

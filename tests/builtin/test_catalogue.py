@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from toolwright import Runtime, Tool, builtin
+from surehand import Runtime, Tool, builtin
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -115,16 +115,16 @@ async def test_the_tools_of_a_task_are_all_but_those_that_speak_for_the_main_age
     assert not {"spawn_task", "reply", "resume_task", "task", "send_message"} & described
 
 
-@pytest.mark.parametrize("first", ["toolwright.builtin.data", "toolwright.builtin"])
+@pytest.mark.parametrize("first", ["surehand.builtin.data", "surehand.builtin"])
 def test_a_name_is_the_factory_whatever_was_imported_first(first):
-    code = f"import {first}; from toolwright.builtin import data, clock; import toolwright.builtin as b; "
-    code += "from toolwright.builtin.data import data as same; assert data is same is b.data and data() and clock()"
+    code = f"import {first}; from surehand.builtin import data, clock; import surehand.builtin as b; "
+    code += "from surehand.builtin.data import data as same; assert data is same is b.data and data() and clock()"
 
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_no_factory_is_loaded_before_it_is_asked_for():
-    code = "import sys, toolwright.builtin; print([n for n in sys.modules if n.startswith('toolwright.builtin.')])"
+    code = "import sys, surehand.builtin; print([n for n in sys.modules if n.startswith('surehand.builtin.')])"
     printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
 
     assert printed.strip() == "[]"

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from toolwright import DefinitionError, Runtime
-from toolwright.builtin import clock
-from toolwright.testing import ManualClock
+from surehand import DefinitionError, Runtime
+from surehand.builtin import clock
+from surehand.testing import ManualClock
 
 MOMENT = 1_806_508_800.125  # 2027-03-31 16:00:00.125 UTC
 

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from toolwright.assemble import assemble
-from toolwright.config.builtin import SETTINGS
-from toolwright.config.config import read_config
-from toolwright.config.errors import ConfigError
+from surehand.assemble import assemble
+from surehand.config.builtin import SETTINGS
+from surehand.config.config import read_config
+from surehand.config.errors import ConfigError
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "config.md"
 
 
 def configured(folder: Path, text: str, **environment: str):
-    (folder / "toolwright.yaml").write_text(text, encoding="utf-8")
-    return assemble(read_config(folder / "toolwright.yaml"), environment=environment)
+    (folder / "surehand.yaml").write_text(text, encoding="utf-8")
+    return assemble(read_config(folder / "surehand.yaml"), environment=environment)
 
 
 async def test_a_file_names_the_families_it_wants(tmp_path):
@@ -38,7 +38,7 @@ async def test_file_tools_touch_the_workspace_that_the_file_sets(tmp_path):
             waits = await runtime.call("write_file", {"path": path, "content": "new"})
             assert waits.waiting_for == "approval"
             assert (await runtime.approve(waits.call_id)).ok == (name == "there")
-        assert (await runtime.call("read_file", {"path": str(tmp_path / "toolwright.yaml")})).code == "denied"
+        assert (await runtime.call("read_file", {"path": str(tmp_path / "surehand.yaml")})).code == "denied"
 
 
 async def test_without_a_workspace_it_is_the_folder_of_the_file(tmp_path):
@@ -92,7 +92,7 @@ def test_a_mistake_names_its_line(tmp_path, text, problem):
     with pytest.raises(ConfigError, match=problem) as raised:
         configured(tmp_path, text)
 
-    assert "toolwright.yaml:1: " in str(raised.value)
+    assert "surehand.yaml:1: " in str(raised.value)
 
 
 @pytest.mark.parametrize("family", SETTINGS)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwright import Runtime
-from toolwright.builtin import data
-from toolwright.builtin.data import parsed, written
+from surehand import Runtime
+from surehand.builtin import data
+from surehand.builtin.data import parsed, written
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -90,8 +90,8 @@ async def test_a_text_of_very_many_values_is_refused_before_it_is_built(part):
 
 BOMBS = """
 import asyncio, resource, sys
-from toolwright.builtin import data
-from toolwright.builtin.data import parsed, written
+from surehand.builtin import data
+from surehand.builtin.data import parsed, written
 parse = data()[0]
 asyncio.run(parse.run({"text": "[1]"}))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from toolwright import Runtime
-from toolwright.builtin import delegate
+from surehand import Runtime
+from surehand.builtin import delegate
 
 
 async def test_the_outcome_says_what_the_host_is_to_do():

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwright import Call, Done, Failed, Outcome, Pending, Policy, Runtime
-from toolwright.builtin.changes import Passage, between, from_spans, lines_of, patch
-from toolwright.builtin.document import Document, Span
-from toolwright.builtin.encoding import Encoding
-from toolwright.builtin.files import files
-from toolwright.builtin.workspace import Workspace
+from surehand import Call, Done, Failed, Outcome, Pending, Policy, Runtime
+from surehand.builtin.changes import Passage, between, from_spans, lines_of, patch
+from surehand.builtin.document import Document, Span
+from surehand.builtin.encoding import Encoding
+from surehand.builtin.files import files
+from surehand.builtin.workspace import Workspace
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from toolwright import DefinitionError, Runtime
-from toolwright.builtin import env
-from toolwright.builtin.secrecy import secret_name, secret_value
+from surehand import DefinitionError, Runtime
+from surehand.builtin import env
+from surehand.builtin.secrecy import secret_name, secret_value
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -110,7 +110,7 @@ async def refused(value: str) -> None:
     "value",
     ["https://example.com/a?b=c", "postgres://db/app", "one:two", "user@example.com", "", "2027-03-31T09:00:00",
      "3.14", "C:\\temp", "task-42", "sk", "a" * 9_000, "3f786850e387550fdab836ed7e6dc881de23001b",
-     "550e8400-e29b-41d4-a716-446655440000", "/usr/local/lib/Python3/site-packages/toolwright"],
+     "550e8400-e29b-41d4-a716-446655440000", "/usr/local/lib/Python3/site-packages/surehand"],
 )  # fmt: skip
 def test_plain_values_are_no_secrets(value):
     assert not secret_value(value)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolwright import (
+from surehand import (
     Catalogue,
     DefinitionError,
     Done,
@@ -238,7 +238,7 @@ async def test_a_file_is_carried_to_another_file_system(tmp_path: Path) -> None:
     other = Path("/dev/shm")
     if not other.is_dir() or other.stat().st_dev == tmp_path.stat().st_dev:
         pytest.skip("there is no second file system here")
-    elsewhere = other / f"toolwright-{os.getpid()}"
+    elsewhere = other / f"surehand-{os.getpid()}"
     elsewhere.mkdir()
     try:
         (tmp_path / "a").write_bytes(b"\0\1")

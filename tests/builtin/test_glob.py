@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surehand import Workspace
+from surehand.builtin.globs import Glob
+from surehand.builtin.search import search_tools
+from surehand.core.errors import Denied, InvalidArguments
 from tests.builtin.searching import both_ways, found, grow, refused, searching, yes
-from toolwright import Workspace
-from toolwright.builtin.globs import Glob
-from toolwright.builtin.search import search_tools
-from toolwright.core.errors import Denied, InvalidArguments
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from toolwright import Runtime, Store
-from toolwright.builtin import goals
+from surehand import Runtime, Store
+from surehand.builtin import goals
 
 pytestmark = pytest.mark.timeout(30)
 

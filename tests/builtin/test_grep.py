@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from surehand import Workspace
+from surehand.builtin import needle
+from surehand.builtin.scope import LARGEST
 from tests.builtin.searching import both_ways, found, grow, refused, searching, yes
 from tests.needs import needs
-from toolwright import Workspace
-from toolwright.builtin import needle
-from toolwright.builtin.scope import LARGEST
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -309,7 +309,7 @@ async def test_without_any_engine_plain_text_is_still_found(tmp_path: Path, monk
     assert ascii_.text == "a.txt:2: uber (x)\nb.txt:1: UBER (X)"
     for failed in (regex, in_file):
         assert failed.code == "unavailable"
-        assert "pip install 'toolwright[files]'" in failed.message
+        assert "pip install 'surehand[files]'" in failed.message
 
 
 @needs("bubblewrap")

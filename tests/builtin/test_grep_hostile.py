@@ -13,13 +13,13 @@ from time import monotonic, sleep
 import psutil
 import pytest
 
+from surehand import Runtime, Workspace
+from surehand.builtin import needle, places, ripgrep, scope
+from surehand.builtin.search import search_tools
+from surehand.builtin.walker import walk
+from surehand.core.errors import InvalidArguments, NotStarted
 from tests.builtin.searching import both_ways, by, found, grow, refused, searching
 from tests.needs import needs
-from toolwright import Runtime, Workspace
-from toolwright.builtin import needle, places, ripgrep, scope
-from toolwright.builtin.search import search_tools
-from toolwright.builtin.walker import walk
-from toolwright.core.errors import InvalidArguments, NotStarted
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from toolwright import Runtime, Store
-from toolwright.builtin import inbox
-from toolwright.store.database import Statement
+from surehand import Runtime, Store
+from surehand.builtin import inbox
+from surehand.store.database import Statement
 
 
 @asynccontextmanager

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from toolwright import Done, Failed, Outcome, Pending, Runtime
-from toolwright.builtin import listing
-from toolwright.builtin.files import files
+from surehand import Done, Failed, Outcome, Pending, Runtime
+from surehand.builtin import listing
+from surehand.builtin.files import files
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

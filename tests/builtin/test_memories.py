@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from toolwright import Runtime
-from toolwright.builtin import memories
+from surehand import Runtime
+from surehand.builtin import memories
 
 
 async def test_what_was_remembered_is_recalled():

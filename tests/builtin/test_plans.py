@@ -11,11 +11,11 @@ from uuid import uuid4
 
 import pytest
 
-from toolwright import Runtime, Store
-from toolwright.builtin import plans
-from toolwright.builtin.due import advance, due, wake
-from toolwright.store.database import Statement
-from toolwright.testing import ManualClock
+from surehand import Runtime, Store
+from surehand.builtin import plans
+from surehand.builtin.due import advance, due, wake
+from surehand.store.database import Statement
+from surehand.testing import ManualClock
 
 NOW = datetime.fromisoformat("2027-03-26T12:00:00+00:00").timestamp()  # a Friday, two days before summer time
 HOUR = 3_600
@@ -282,7 +282,7 @@ async def test_without_cronsim_only_cron_is_missing(desk, monkeypatch):
     monkeypatch.setitem(sys.modules, "cronsim", None)
     async with desk() as ada:
         missing = await ada.plan(cron="0 9 * * *")
-        assert (missing.code, "toolwright[cron]" in missing.message) == ("unavailable", True)
+        assert (missing.code, "surehand[cron]" in missing.message) == ("unavailable", True)
         assert (await ada.plan(runAfter="1 day")).ok
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from surehand import Policy, Runtime, Workspace, files, shell
+from surehand.assemble import assemble
+from surehand.config.config import read_config
 from tests.builtin.searching import both_ways
 from tests.builtin.searching import found as found_by
 from tests.needs import needs
-from toolwright import Policy, Runtime, Workspace, files, shell
-from toolwright.assemble import assemble
-from toolwright.config.config import read_config
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -130,14 +130,14 @@ async def test_no_command_changes_it(project: Path) -> None:
 
 async def test_a_configuration_protects_itself_its_tools_and_its_store(tmp_path: Path) -> None:
     (tmp_path / "protected_tools.py").write_text(
-        'from toolwright import tool\n\n@tool\ndef hi() -> str:\n    """Hi."""\n    return "hi"\n'
+        'from surehand import tool\n\n@tool\ndef hi() -> str:\n    """Hi."""\n    return "hi"\n'
     )
-    (tmp_path / "toolwright.yaml").write_text(
+    (tmp_path / "surehand.yaml").write_text(
         "store: calls.db\ntools: [protected_tools.py]\nbuiltin: [files]\npolicy: [{decision: allow}]\n"
     )
 
-    async with assemble(read_config(tmp_path / "toolwright.yaml")) as runtime:
-        for path in ("protected_tools.py", "toolwright.yaml", "calls.db", "calls.db-wal"):
+    async with assemble(read_config(tmp_path / "surehand.yaml")) as runtime:
+        for path in ("protected_tools.py", "surehand.yaml", "calls.db", "calls.db-wal"):
             assert (await runtime.call("write", {"file_path": path, "content": "x"})).code == "denied"
         assert (await runtime.call("read_file", {"path": "calls.db", "encoding": "latin-1"})).code == "denied"
         assert (await runtime.call("write", {"file_path": "protected_more.txt", "content": "x"})).ok

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolwright import Done, Failed, Outcome, Pending, Runtime, ToolError, Workspace
-from toolwright.builtin import lines as lines_module
-from toolwright.builtin import page as page_module
-from toolwright.builtin.encoding import encoding_of
-from toolwright.builtin.files import files
-from toolwright.builtin.page import page_of
-from toolwright.core.content import Image
+from surehand import Done, Failed, Outcome, Pending, Runtime, ToolError, Workspace
+from surehand.builtin import lines as lines_module
+from surehand.builtin import page as page_module
+from surehand.builtin.encoding import encoding_of
+from surehand.builtin.files import files
+from surehand.builtin.page import page_of
+from surehand.core.content import Image
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

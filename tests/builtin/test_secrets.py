@@ -10,10 +10,10 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
+from surehand import Runtime, builtin, clock, data, env, files, memory, shell, todo, web
+from surehand.builtin.search_engines import tavily
 from tests.http.server import only_loopback, reply, serving
 from tests.needs import needs
-from toolwright import Runtime, builtin, clock, data, env, files, memory, shell, todo, web
-from toolwright.builtin.search_engines import tavily
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

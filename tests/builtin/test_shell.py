@@ -9,14 +9,14 @@ from time import monotonic
 import psutil
 import pytest
 
+from surehand import DefinitionError, Done, Failed, Policy, Runtime, events
+from surehand.builtin.shell import shell
+from surehand.builtin.workspace import Workspace
+from surehand.runtime import reaper
+from surehand.sandbox import bubblewrap
+from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from tests.needs import needs
 from tests.sandbox.remains import descriptors, gone, marker, still_open
-from toolwright import DefinitionError, Done, Failed, Policy, Runtime, events
-from toolwright.builtin.shell import shell
-from toolwright.builtin.workspace import Workspace
-from toolwright.runtime import reaper
-from toolwright.sandbox import bubblewrap
-from toolwright.sandbox.sandbox import UNPROTECTED, Sandbox
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

@@ -7,11 +7,11 @@ from time import monotonic
 import psutil
 import pytest
 
+from surehand import Runtime
+from surehand.builtin.shell import shell
+from surehand.sandbox.sandbox import UNPROTECTED
 from tests.needs import needs
 from tests.sandbox.remains import HOSTILE, descriptors, gone, marker, processes_with
-from toolwright import Runtime
-from toolwright.builtin.shell import shell
-from toolwright.sandbox.sandbox import UNPROTECTED
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from toolwright import Runtime, Store
-from toolwright.builtin import spaces
+from surehand import Runtime, Store
+from surehand.builtin import spaces
 
 
 @asynccontextmanager

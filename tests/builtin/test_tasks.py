@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from toolwright import Runtime
-from toolwright.builtin import TaskLog, sessions, tasks
+from surehand import Runtime
+from surehand.builtin import TaskLog, sessions, tasks
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -99,7 +99,7 @@ async def test_a_restart_marks_what_was_under_way_as_failed(tmp_path):
 
 CRASH = """
 import asyncio, json, os, sys
-from toolwright.builtin import TaskLog
+from surehand.builtin import TaskLog
 
 def dies(real, at, calls=[0]):
     def step(*args, **kwargs):
@@ -166,7 +166,7 @@ async def test_a_line_that_was_cut_off_does_not_spoil_the_next(tmp_path):
 
 FULL = """
 import asyncio, resource, sys
-from toolwright.builtin import TaskLog
+from surehand.builtin import TaskLog
 async def main():
     async with TaskLog(sys.argv[1]) as log:
         await log.create("t1", "Sing")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from toolwright import Runtime
-from toolwright.builtin import todo
+from surehand import Runtime
+from surehand.builtin import todo
 
 TODOS = [
     {"content": "Read the code", "status": "completed"},

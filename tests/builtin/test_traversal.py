@@ -10,13 +10,13 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from surehand import Workspace
+from surehand.builtin import beneath, spot
+from surehand.core.errors import Denied
 from tests.traversal.attempts import LOOKING, TOOLS, attempts
 from tests.traversal.grounds import CANARY, Grounds
 from tests.traversal.racing import race
 from tests.traversal.strings import strings
-from toolwright import Workspace
-from toolwright.builtin import beneath, spot
-from toolwright.core.errors import Denied
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -36,7 +36,7 @@ def way(request: pytest.FixtureRequest) -> Iterator[str]:
 def grounds(tmp_path: Path) -> Iterator[Grounds]:
     """In memory where that can be had: thousands of files are made and taken away."""
     memory = Path("/dev/shm")
-    with TemporaryDirectory(prefix="toolwright-", dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:
+    with TemporaryDirectory(prefix="surehand-", dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:
         yield Grounds(Path(folder))
 
 
@@ -124,7 +124,7 @@ async def test_no_descriptor_is_left_open(grounds: Grounds, way: str) -> None:
     for _ in range(3):
         for name in ("read", "list", "get_file_info", "write", "edit", "delete_file", "move_file"):
             await attempts(grounds, name, 15, seed=7)
-        while any(thread.name == "toolwright" for thread in set(threading.enumerate()) - threads):  # noqa: ASYNC110
+        while any(thread.name == "surehand" for thread in set(threading.enumerate()) - threads):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         gc.collect()
         counts.append(len(os.listdir("/dev/fd")))

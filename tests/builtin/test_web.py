@@ -12,10 +12,10 @@ from importlib.util import find_spec
 import psutil
 import pytest
 
+from surehand import DefinitionError, Done, Image, Policy, Runtime
+from surehand.builtin.web import web
+from surehand.http.client import Client
 from tests.http.server import PUBLIC, Dials, Names, internet, only_loopback, redirect, reply, serving
-from toolwright import DefinitionError, Done, Image, Policy, Runtime
-from toolwright.builtin.web import web
-from toolwright.http.client import Client
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -263,11 +263,11 @@ async def test_a_package_that_is_missing_is_named(monkeypatch, missing):
 
     async with online(lambda asked: reply(PAGE, content_type="text/html")) as (_, runtime):
         monkeypatch.setitem(sys.modules, missing, None)
-        monkeypatch.setattr("toolwright.builtin.web_page.find_spec", find)
+        monkeypatch.setattr("surehand.builtin.web_page.find_spec", find)
         outcome = await runtime.call("webfetch", {"url": "http://site.test/"})
 
     assert outcome.code == "unavailable"
-    assert "pip install 'toolwright[http]'" in outcome.message
+    assert "pip install 'surehand[http]'" in outcome.message
 
 
 async def test_a_redirect_to_another_host_is_followed():
@@ -333,7 +333,7 @@ async def test_a_large_page_is_converted_without_holding_up_others():
 
 
 async def test_a_page_made_to_be_slow_is_given_up(monkeypatch):
-    monkeypatch.setattr("toolwright.builtin.web_page.MAX_SECONDS", 0.2)
+    monkeypatch.setattr("surehand.builtin.web_page.MAX_SECONDS", 0.2)
     page = "<table><tr>" + "<td>a" * 900_000
 
     async with online(lambda asked: reply(page, content_type="text/html")) as (_, runtime):
@@ -562,7 +562,7 @@ async def test_answers_of_any_bytes_are_survived(seed):
 
 
 def test_nothing_heavy_is_loaded_until_it_is_needed():
-    code = "import sys; from toolwright.builtin.web import web; web(); print(*sorted(sys.modules))"
+    code = "import sys; from surehand.builtin.web import web; web(); print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
     assert not {"httpcore2", "httpx2", "html_to_markdown", "anyio", "idna"} & set(loaded)

@@ -5,10 +5,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from surehand import DefinitionError, Runtime
+from surehand.builtin.search_engines import Hit, bing, brave, duckduckgo, google, searxng, tavily
+from surehand.builtin.web import web
 from tests.http.server import only_loopback, redirect, reply, serving
-from toolwright import DefinitionError, Runtime
-from toolwright.builtin.search_engines import Hit, bing, brave, duckduckgo, google, searxng, tavily
-from toolwright.builtin.web import web
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from toolwright import DefinitionError, Failed, Outcome, Runtime, ToolError
-from toolwright.builtin.files import files
-from toolwright.builtin.trouble import trouble
-from toolwright.builtin.workspace import ROOT, WRITES, Workspace
+from surehand import DefinitionError, Failed, Outcome, Runtime, ToolError
+from surehand.builtin.files import files
+from surehand.builtin.trouble import trouble
+from surehand.builtin.workspace import ROOT, WRITES, Workspace
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from toolwright import Done, Failed, Outcome, Pending, Policy, Runtime
-from toolwright.builtin import held
-from toolwright.builtin.files import files
+from surehand import Done, Failed, Outcome, Pending, Policy, Runtime
+from surehand.builtin import held
+from surehand.builtin.files import files
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
 REWRITING = """
 import sys
-from toolwright.builtin.workspace import Workspace
+from surehand.builtin.workspace import Workspace
 spot = Workspace(sys.argv[1]).spot("a.txt")
 spot.replace(b"A" * 500_000)
 print("begun", flush=True)

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwright.catalogue.catalogue import Catalogue
-from toolwright.core.define import tool
-from toolwright.core.errors import DefinitionError
-from toolwright.core.events import CatalogueChanged
-from toolwright.core.facets import CATEGORIES
-from toolwright.core.names import wire_name
-from toolwright.core.tool import Tool
+from surehand.catalogue.catalogue import Catalogue
+from surehand.core.define import tool
+from surehand.core.errors import DefinitionError
+from surehand.core.events import CatalogueChanged
+from surehand.core.facets import CATEGORIES
+from surehand.core.names import wire_name
+from surehand.core.tool import Tool
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -132,7 +132,7 @@ def test_a_tool_is_found_by_its_aliases() -> None:
 
 
 def test_the_first_alias_wins_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "toolwright"):
+    with caplog.at_level(logging.WARNING, "surehand"):
         catalogue = Catalogue(named("first", aliases=("x",)), named("second", aliases=("x",)))
 
     assert catalogue.find("x") is catalogue.find("first")

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from toolwright.catalogue.catalogue import Catalogue
-from toolwright.catalogue.describe import Described, describe
-from toolwright.core.define import tool
-from toolwright.core.tool import Tool
+from surehand.catalogue.catalogue import Catalogue
+from surehand.catalogue.describe import Described, describe
+from surehand.core.define import tool
+from surehand.core.tool import Tool
 
 FORMATS = ["openai", "responses", "anthropic", "gemini", "mcp"]
 SCHEMA_AT = {
@@ -191,7 +191,7 @@ def test_a_tool_that_cannot_be_described_is_left_out_told_of_and_does_not_hide_t
 ) -> None:
     bad = raw({"type": "string"})
 
-    with caplog.at_level(logging.WARNING, "toolwright"):
+    with caplog.at_level(logging.WARNING, "surehand"):
         described = shown(format, bad, add)
 
     assert len(described) == 1

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from toolwright.catalogue.catalogue import Catalogue
-from toolwright.catalogue.search import Index, words
-from toolwright.core.define import tool
-from toolwright.core.tool import Tool
+from surehand.catalogue.catalogue import Catalogue
+from surehand.catalogue.search import Index, words
+from surehand.core.define import tool
+from surehand.core.tool import Tool
 
 
 def named(name: str, description: str = "Something else entirely.", **options: Any) -> Tool[..., Any]:

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from toolwright.catalogue.catalogue import Catalogue
-from toolwright.catalogue.wrap import filtered, prefixed, renamed
-from toolwright.core.call import Call
-from toolwright.core.context import Context
-from toolwright.core.define import tool
-from toolwright.core.errors import DefinitionError
-from toolwright.core.outcome import Pending
-from toolwright.core.provider import Provider
-from toolwright.core.tool import Direct, Tool
+from surehand.catalogue.catalogue import Catalogue
+from surehand.catalogue.wrap import filtered, prefixed, renamed
+from surehand.core.call import Call
+from surehand.core.context import Context
+from surehand.core.define import tool
+from surehand.core.errors import DefinitionError
+from surehand.core.outcome import Pending
+from surehand.core.provider import Provider
+from surehand.core.tool import Direct, Tool
 
 
 @tool(aliases=("pay",), requires=("balance",))

@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from toolwright.cli.main import main
+from surehand.cli.main import main
 
 TOOLS = Path(__file__).with_name("shop.py")
-START = "from toolwright.cli.main import main; main()"
+START = "from surehand.cli.main import main; main()"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|[\x07\r]")
 PATIENCE = 30.0
 _numbers = count(1)
@@ -174,7 +174,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal(tmp_path, ready):
-    """Opens a terminal in which `toolwright` runs with the given arguments."""
+    """Opens a terminal in which `surehand` runs with the given arguments."""
     pytest.importorskip("termios")
     opened: list[Terminal] = []
 
@@ -190,18 +190,18 @@ def terminal(tmp_path, ready):
 
 @pytest.fixture
 def on_path(tmp_path_factory) -> str:
-    """A PATH on which `toolwright` is the one under test, wherever it is installed, and `python` the one that tests."""
+    """A PATH on which `surehand` is the one under test, wherever it is installed, and `python` the one that tests."""
     return path_to(tmp_path_factory.mktemp("bin"), [sys.executable, "-P", "-c", START])
 
 
 @pytest.fixture
 def on_ready_path(tmp_path_factory, ready) -> str:
-    """The same, where `toolwright` need not import anything first."""
+    """The same, where `surehand` need not import anything first."""
     return path_to(tmp_path_factory.mktemp("bin"), ready)
 
 
-def path_to(folder: Path, toolwright: list[str]) -> str:
-    for name, command in {"toolwright": toolwright, "python": [sys.executable]}.items():
+def path_to(folder: Path, surehand: list[str]) -> str:
+    for name, command in {"surehand": surehand, "python": [sys.executable]}.items():
         script = folder / name
         script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
         script.chmod(0o755)
@@ -219,5 +219,5 @@ def postgres_address(postgres: Any) -> str:
 @pytest.fixture
 def configured(tmp_path, shop) -> Path:
     """A folder whose configuration names the tools of the shop and a store."""
-    (tmp_path / "toolwright.yaml").write_text(f"tools: [{shop}]\nstore: calls.db\n")
+    (tmp_path / "surehand.yaml").write_text(f"tools: [{shop}]\nstore: calls.db\n")
     return tmp_path

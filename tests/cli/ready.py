@@ -34,7 +34,7 @@ os._exit(int(other.recv(100) or 1))
 """
 Order = dict[str, Any]
 SERVING = (
-    *(f"toolwright.gateway.mcp.{name}" for name in ("stdio.serve", "http.app", "http.server")),
+    *(f"surehand.gateway.mcp.{name}" for name in ("stdio.serve", "http.app", "http.server")),
     *("mcp.server.auth.provider", "uvicorn.lifespan.off", "uvicorn.loops.asyncio", "sse_starlette"),
 )
 """What servers need besides, which takes a second."""
@@ -42,10 +42,10 @@ SERVING = (
 
 def warm() -> None:
     """Import what commands need, without a thread that would be lost in a fork."""
-    import toolwright.cli
-    from toolwright import Runtime, tool
+    import surehand.cli
+    from surehand import Runtime, tool
 
-    for module in pkgutil.iter_modules(toolwright.cli.__path__, "toolwright.cli."):
+    for module in pkgutil.iter_modules(surehand.cli.__path__, "surehand.cli."):
         import_module(module.name)
     for name in SERVING:
         import_module(name)
@@ -153,7 +153,7 @@ def leave(code: Any) -> None:
 if __name__ == "__main__":
     warm()
     become(*forked(sys.argv[1]))
-    from toolwright.cli.main import main
+    from surehand.cli.main import main
 
     try:
         main()

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any
 
-from toolwright import Context, Text, ToolError, Unavailable, tool
+from surehand import Context, Text, ToolError, Unavailable, tool
 
 
 @tool(effects={"read"})

@@ -8,14 +8,14 @@ import sqlite3
 
 import pytest
 
-from toolwright import Store
-from toolwright.assemble import assemble, load
+from surehand import Store
+from surehand.assemble import assemble, load
 
 PAY = ("call", "pay", "amount=3", "to=Bob")
 MORE = """
 import asyncio, os
 from pathlib import Path
-from toolwright import Context, tool
+from surehand import Context, tool
 
 @tool(effects={"write"})
 async def write(name: str, seconds: float = 0.0) -> str:
@@ -57,7 +57,7 @@ pick = tool.client("pick", "Pick a seat.", reply="wait", confirm=True)
 def more(configured, shop):
     """Further tools, beside those of the shop."""
     (configured / "more.py").write_text(MORE)
-    (configured / "toolwright.yaml").write_text(f"tools: [{shop}, more.py]\nstore: calls.db\n")
+    (configured / "surehand.yaml").write_text(f"tools: [{shop}, more.py]\nstore: calls.db\n")
     return configured
 
 
@@ -187,13 +187,13 @@ def test_an_unknown_call_ends_with_5(run, configured, waiting, verb):
 
 @pytest.mark.parametrize("command", [["pending"], ["approve", "x"], ["reject", "x"], ["settle", "x"]])
 def test_without_a_store_the_error_says_how_to_have_one(run, tmp_path, shop, command):
-    assert "Add `store: toolwright.db` to a toolwright.yaml" in (ran := run(*command)).err
+    assert "Add `store: surehand.db` to a surehand.yaml" in (ran := run(*command)).err
     assert ran.code == 2
 
-    (tmp_path / "toolwright.yaml").write_text(f"tools: [{shop}]\n")
-    assert "Add `store: toolwright.db` to toolwright.yaml, or name one with --store" in run(*command).err
+    (tmp_path / "surehand.yaml").write_text(f"tools: [{shop}]\n")
+    assert "Add `store: surehand.db` to surehand.yaml, or name one with --store" in run(*command).err
 
-    (tmp_path / "toolwright.yaml").write_text(f"tools: [{shop}]\nstore: calls.db\n")
+    (tmp_path / "surehand.yaml").write_text(f"tools: [{shop}]\nstore: calls.db\n")
     ran = run(*command)
     assert (ran.code, ran.err.startswith("error: There is no store calls.db.")) == (2, True)
     assert not (tmp_path / "calls.db").exists()
@@ -211,9 +211,9 @@ def test_who_answered_is_in_the_audit(run, configured, waiting):
 
 
 def test_a_call_whose_tool_is_not_here_goes_on_where_it_is(run, tmp_path, waiting, shop):
-    (tmp_path / "toolwright.yaml").write_text(f"tools: [{shop}]\nstore: calls.db\n")
+    (tmp_path / "surehand.yaml").write_text(f"tools: [{shop}]\nstore: calls.db\n")
     call_id = waiting("pay", "amount=3", "to=Bob")
-    (tmp_path / "toolwright.yaml").unlink()
+    (tmp_path / "surehand.yaml").unlink()
 
     ran = run("approve", call_id, "--store", "calls.db")
 
@@ -333,7 +333,7 @@ def test_what_a_person_copies_from_the_list_names_the_question(terminal, run, mo
     assert screen.ends() == 0
 
     screen = terminal("approve", call_id)
-    screen.sees(rf"failed \(conflict\): .*\n`toolwright pending {call_id}` shows it; answer it with --round 2\.\n")
+    screen.sees(rf"failed \(conflict\): .*\n`surehand pending {call_id}` shows it; answer it with --round 2\.\n")
     assert screen.ends() == 1
 
 
@@ -342,10 +342,10 @@ def test_the_command_that_shows_the_open_question_works_as_it_is_printed(termina
     run("approve", call_id, "-t", "more.py", "--store", "calls.db")
 
     screen = terminal("settle", call_id, "1A", "-t", "more.py", "--store", "calls.db")
-    printed = screen.sees(r"`toolwright [^`]+` shows it").split("`")[1]
+    printed = screen.sees(r"`surehand [^`]+` shows it").split("`")[1]
     assert screen.ends() == 1
 
-    assert printed == f"toolwright pending --store calls.db {call_id}"
+    assert printed == f"surehand pending --store calls.db {call_id}"
     assert run(*printed.split()[1:]).lines[0]["round"] == 2
 
 
@@ -356,7 +356,7 @@ def test_an_answer_to_a_question_that_is_not_asked_yet_says_which_one_is(termina
     assert (early.code, early.lines[0]["code"]) == (1, "conflict")
     assert early.lines[0]["text"] == "(tool failed: There is no question 2 yet; question 1 is open.)"
     screen = terminal("approve", call_id, "--round", "2")
-    screen.sees(r"is open\.\n`toolwright pending \w+` shows it; answer it with --round 1\.")
+    screen.sees(r"is open\.\n`surehand pending \w+` shows it; answer it with --round 1\.")
     assert screen.ends() == 1
     assert len(run("pending").lines) == 1
 
@@ -380,7 +380,7 @@ def test_the_list_is_a_table_with_everything_below_each_row(terminal, run, confi
     screen.sees(r'  {"amount": 3, "to": "Bob", "note": "a\\u001b\[2J\\u202ebä"}\n')
     screen.sees(rf"{second} +pay")
     cut = len(json.dumps({"amount": 4, "to": "Ada", "note": long})) - 2000
-    screen.sees(rf"x \.\.\. and {cut:,} bytes more: `toolwright pending {second}` shows all\n")
+    screen.sees(rf"x \.\.\. and {cut:,} bytes more: `surehand pending {second}` shows all\n")
     assert screen.ends() == 0
     assert "\x1b[36m" in screen.raw
 
@@ -415,8 +415,8 @@ def test_a_pending_call_tells_a_person_how_to_answer_it_later(terminal, configur
     screen.sees("dit: ")
     screen.types("\x04", enter=False)
     screen.sees(r"pending \(approval\): Pay 3.0 to Bob\?\nNothing ran. Whoever decides can answer later:\n")
-    command = screen.sees(r"toolwright approve \w+\n").split()
-    screen.sees(r"toolwright reject \w+\n")
+    command = screen.sees(r"surehand approve \w+\n").split()
+    screen.sees(r"surehand reject \w+\n")
     assert screen.ends() == 3
 
     screen = terminal(*command[1:])
@@ -432,7 +432,7 @@ def test_the_commands_to_answer_with_repeat_the_options(terminal, tmp_path, shop
     screen = terminal("call", "sign", "-c", "other.yaml", "--store", "my calls.db")
     screen.sees("Answer ")
     screen.types("\x04", enter=False)
-    screen.sees(r"  toolwright settle -c other.yaml --store 'my calls.db' \w+ ANSWER\n")
+    screen.sees(r"  surehand settle -c other.yaml --store 'my calls.db' \w+ ANSWER\n")
     assert screen.ends() == 3
 
 
@@ -456,7 +456,7 @@ def test_what_came_of_an_answer_is_told_in_words(terminal, run, more, waiting):
 
     screen = terminal("approve", waiting("pick"))
     screen.sees(r"pending \(result\): .*\nWhoever has the answer can give it later:\n")
-    screen.sees(r"  toolwright settle \w+ --round 2 ANSWER\n")
+    screen.sees(r"  surehand settle \w+ --round 2 ANSWER\n")
     assert screen.ends() == 3
 
     screen = terminal("approve", "--store", "calls.db", "-t", "more.py", waiting("pay", "amount=3", "to=Bob"))
@@ -465,7 +465,7 @@ def test_what_came_of_an_answer_is_told_in_words(terminal, run, more, waiting):
 
 
 def test_it_is_the_same_on_postgresql(run, tmp_path, shop, postgres_address, monkeypatch):
-    (tmp_path / "toolwright.yaml").write_text(f"tools: [{shop}]\nstore: ${{STORE}}\n")
+    (tmp_path / "surehand.yaml").write_text(f"tools: [{shop}]\nstore: ${{STORE}}\n")
     monkeypatch.setenv("STORE", postgres_address)
     assert run("store", "migrate").lines[0]["applied"] == 2
 
@@ -480,7 +480,7 @@ def test_it_is_the_same_on_postgresql(run, tmp_path, shop, postgres_address, mon
 
 
 BEHIND = """
-from toolwright import tool
+from surehand import tool
 
 @tool(effects={"write"})
 async def pay(amount: int) -> str:
@@ -491,11 +491,11 @@ async def pay(amount: int) -> str:
 
 @pytest.fixture
 def proxied(tmp_path, ready):
-    """Tools behind another toolwright, which asks before it pays; this one lets everything through."""
+    """Tools behind another surehand, which asks before it pays; this one lets everything through."""
     (tmp_path / "behind.py").write_text(BEHIND)
     command = [*ready, "mcp", "-t", str(tmp_path / "behind.py"), "--store", str(tmp_path / "behind.db")]
     server = {"command": command[0], "args": command[1:], "effects": ["write"]}
-    (tmp_path / "toolwright.yaml").write_text(
+    (tmp_path / "surehand.yaml").write_text(
         json.dumps({
             "mcp_servers": {"shop": server}, "store": "calls.db", "policy": [{"tools": "*", "decision": "allow"}],
         })

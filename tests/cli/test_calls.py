@@ -10,7 +10,7 @@ import pytest
 
 MORE = """
 import asyncio, os
-from toolwright import tool
+from surehand import tool
 
 @tool(effects={"write"})
 async def die() -> str:
@@ -32,7 +32,7 @@ pick = tool.client("pick", "Pick a seat.", reply="later", confirm=True)
 @pytest.fixture
 def more(configured, shop):
     (configured / "more.py").write_text(MORE)
-    (configured / "toolwright.yaml").write_text(f"tools: [{shop}, more.py]\nstore: calls.db\n")
+    (configured / "surehand.yaml").write_text(f"tools: [{shop}, more.py]\nstore: calls.db\n")
     return configured
 
 
@@ -83,7 +83,7 @@ def test_a_call_is_shown_with_who_answered_it(terminal, run, configured, waiting
 
 def test_of_several_answers_each_is_shown_with_who_gave_it(run, configured, waiting):
     (configured / "seats.py").write_text(
-        "from toolwright import tool\npick = tool.client('pick', 'Pick a seat.', reply='wait', confirm=True)\n"
+        "from surehand import tool\npick = tool.client('pick', 'Pick a seat.', reply='wait', confirm=True)\n"
     )
     here = ("-t", "seats.py", "--store", "calls.db")
     call_id = waiting("pick", *here)
@@ -157,7 +157,7 @@ def test_who_cancels_is_whoever_is_at_the_keyboard(run, configured, waiting):
 
 def test_an_answered_call_that_nobody_has_taken_up_is_cancelled_as_well(run, configured, waiting):
     call_id = waiting("pay", "amount=3", "to=Bob")
-    (configured / "toolwright.yaml").unlink()
+    (configured / "surehand.yaml").unlink()
     assert run("approve", call_id, "--store", "calls.db").code == 3
 
     assert run("cancel", call_id, "--store", "calls.db").code == 0
@@ -205,7 +205,7 @@ def test_a_call_that_may_have_happened_is_settled_and_not_cancelled(piped, run, 
     assert (told["state"], told["round"], told["outcome"]["code"]) == ("unknown", 2, "unknown_effect")
     assert cancelled.code == 1
     assert cancelled.err.startswith(f"error: Nobody knows whether call {call_id} has happened.")
-    screen.sees(rf"  toolwright settle {call_id} --round 2 ANSWER\n")
+    screen.sees(rf"  surehand settle {call_id} --round 2 ANSWER\n")
     assert screen.ends() == 0
     assert run("settle", call_id, "It did.", "--round", "2").code == 0
 
@@ -216,7 +216,7 @@ def test_a_person_sees_everything_of_a_call_and_how_to_answer_it(terminal, run, 
     screen = terminal("show", call_id)
     screen.sees(rf"call id +{call_id} *\ntool +pick *\nuser +a\\u001b\[2Jda *\nstate +waiting *\nround +1 *\n")
     screen.sees(r"begun +\d+ s ago *\nchanged +\d+ s ago *\njournal +\d+ s ago: pending \(approval\) *\n{}\n")
-    screen.sees(rf"pending \(approval\): .*\n.*\n  toolwright approve {call_id}\n  toolwright reject {call_id}\n")
+    screen.sees(rf"pending \(approval\): .*\n.*\n  surehand approve {call_id}\n  surehand reject {call_id}\n")
     assert screen.ends() == 0
 
     screen = terminal("cancel", call_id)

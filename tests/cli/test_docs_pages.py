@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwright.cli.group import COMMANDS
+from surehand.cli.group import COMMANDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 EVERY_PAGE = [DOCS.parent / "README.md", *sorted(DOCS.glob("**/*.md"))]
@@ -81,14 +81,14 @@ def test_every_exit_code_and_every_option_is_on_the_page(run):
     further = {"store": ("info", "migrate", "prune"), "audit": ("verify",), "lock": ("diff", "accept")}
     commands = [[command] for command in COMMANDS if command not in further]
     for command in [*commands, *([name, inner] for name, inners in further.items() for inner in inners)]:
-        assert re.search(rf"^toolwright {' .*'.join(command)}\b", page, re.MULTILINE), command
+        assert re.search(rf"^surehand {' .*'.join(command)}\b", page, re.MULTILINE), command
         for option in re.findall(r"--[a-z]+", run(*command, "--help").out):
             assert option == "--help" or f"`{option}" in page or f"{option}`" in page, option
 
 
 def test_every_setting_is_on_the_page():
-    from toolwright.config.config import SECTIONS
-    from toolwright.config.sections import DEFAULTS
+    from surehand.config.config import SECTIONS
+    from surehand.config.sections import DEFAULTS
 
     page = (DOCS / "reference/config.md").read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""`toolwright doctor`: what works, what does not, and what to do about it."""
+"""`surehand doctor`: what works, what does not, and what to do about it."""
 
 import json
 import sqlite3
@@ -19,8 +19,8 @@ sys.exit(3)
 
 @pytest.fixture(autouse=True)
 def own_folders(monkeypatch, tmp_path):
-    monkeypatch.setenv("TOOLWRIGHT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("TOOLWRIGHT_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("SUREHAND_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("SUREHAND_STATE", str(tmp_path / "state"))
 
 
 @pytest.fixture
@@ -29,9 +29,7 @@ def doctor(run, tmp_path):
 
     def doctor(config: object = None, *options: str):
         if config is not None:
-            (tmp_path / "toolwright.json").write_text(
-                config if isinstance(config, str) else json.dumps(config, indent=1)
-            )
+            (tmp_path / "surehand.json").write_text(config if isinstance(config, str) else json.dumps(config, indent=1))
         ran = run("doctor", *options)
         assert ran.err == ""
         found: dict[str, list[dict[str, object]]] = {}
@@ -55,16 +53,16 @@ def test_without_a_configuration_the_machine_is_looked_at(doctor):
     code, found = doctor()
 
     assert code == 0
-    assert list(found) == ["toolwright", "extras", "sandbox", "ripgrep", "configuration"]
+    assert list(found) == ["surehand", "extras", "sandbox", "ripgrep", "configuration"]
     assert "cli" in found["extras"][0]["installed"]
-    assert told(found, "configuration") == ("warn", "There is none in this folder.", "toolwright init makes one.")
+    assert told(found, "configuration") == ("warn", "There is none in this folder.", "surehand init makes one.")
 
 
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        ('{"defaults": {\n"tool_timeot": 5}}', "toolwright.json:2: Unknown key 'tool_timeot'."),
-        ("{", "toolwright.json:1: This is no JSON: Expecting property name enclosed in double quotes."),
+        ('{"defaults": {\n"tool_timeot": 5}}', "surehand.json:2: Unknown key 'tool_timeot'."),
+        ("{", "surehand.json:1: This is no JSON: Expecting property name enclosed in double quotes."),
     ],
 )
 def test_a_broken_configuration_is_a_finding(doctor, config, problem):
@@ -72,7 +70,7 @@ def test_a_broken_configuration_is_a_finding(doctor, config, problem):
 
     assert code == 1
     assert told(found, "configuration")[:2] == ("fail", problem)
-    assert "toolwright" in found
+    assert "surehand" in found
 
 
 def test_what_is_configured_is_tried(doctor, shop, tmp_path):
@@ -133,7 +131,7 @@ def test_servers_are_looked_at_without_starting_any(doctor, monkeypatch):
     ]
     assert told(found, "server unset") == (
         "fail",
-        "toolwright.json:12: The MCP server 'unset' cannot be used: the environment variable ABSENT is not set.",
+        "surehand.json:12: The MCP server 'unset' cannot be used: the environment variable ABSENT is not set.",
         "set ABSENT, or write ${ABSENT:-otherwise}.",
     )
     assert told(found, "server absent")[1] == (
@@ -202,7 +200,7 @@ def test_tools_of_a_server_are_counted_as_they_are_listed(doctor, run, tmp_path)
 def test_what_is_wrong_with_the_lock_is_a_finding(doctor, tmp_path):
     servers = {"mcpServers": {"fine": server()}}
     doctor(servers, "fine")
-    (tmp_path / "toolwright.lock").write_text("no lock at all")
+    (tmp_path / "surehand.lock").write_text("no lock at all")
 
     code, found = doctor()
 
@@ -220,7 +218,7 @@ def test_a_tool_that_is_not_what_it_was_is_held_back_and_told(doctor, run, tmp_p
 
     _, found = doctor()
 
-    assert [(each["mark"], each["fix"]) for each in found["server own"]][1:] == [("warn", "toolwright lock diff own")]
+    assert [(each["mark"], each["fix"]) for each in found["server own"]][1:] == [("warn", "surehand lock diff own")]
     assert found["server own"][1]["changed"] == ["own/told"]
 
 
@@ -229,8 +227,8 @@ def test_where_nobody_is_signed_in_is_told(doctor):
 
     assert code == 0
     assert [(each["mark"], each["told"], each["fix"]) for each in found["server far"]] == [
-        ("ok", "https://mcp.example.com/mcp; never started here", "`toolwright doctor --start` starts it."),
-        ("warn", "nobody is signed in from this machine.", "toolwright login far"),
+        ("ok", "https://mcp.example.com/mcp; never started here", "`surehand doctor --start` starts it."),
+        ("warn", "nobody is signed in from this machine.", "surehand login far"),
     ]
     assert "hunter2" not in json.dumps(found)
 
@@ -239,14 +237,14 @@ def test_a_server_is_told_of_by_the_name_that_it_has_in_its_file(doctor):
     code, found = doctor({"mcpServers": {"@far/away": {"url": "https://mcp.example.com/mcp", "auth": "oauth"}}})
 
     assert code == 0
-    assert [each["fix"] for each in found["server @far/away"]][1:] == ["toolwright login far_away"]
+    assert [each["fix"] for each in found["server @far/away"]][1:] == ["surehand login far_away"]
 
 
 def test_a_mistake_in_an_entry_is_a_finding(doctor):
     code, found = doctor({"mcpServers": {"a": {"comand": "x"}}})
 
     assert code == 1
-    assert told(found, "MCP servers")[:2] == ("fail", "toolwright.json:4: Unknown key 'comand'.")
+    assert told(found, "MCP servers")[:2] == ("fail", "surehand.json:4: Unknown key 'comand'.")
 
 
 def test_a_server_that_is_not_there_is_named(run, doctor):
@@ -258,11 +256,11 @@ def test_a_server_that_is_not_there_is_named(run, doctor):
 
 
 def test_a_person_sees_a_line_each_and_what_to_do(terminal, tmp_path):
-    (tmp_path / "toolwright.yaml").write_text("mcp_servers:\n  nobody: no-such-command\n")
+    (tmp_path / "surehand.yaml").write_text("mcp_servers:\n  nobody: no-such-command\n")
 
     screen = terminal("doctor")
 
     assert screen.ends() == 1
-    assert "ok    toolwright" in screen.text
+    assert "ok    surehand" in screen.text
     assert "fail  server nobody  no-such-command cannot be started" in screen.text
     assert "fix: install it, or give its full path" in screen.text

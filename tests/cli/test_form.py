@@ -1,6 +1,6 @@
 """What an MCP server asks is shown field by field."""
 
-from toolwright.cli.form import shown_form
+from surehand.cli.form import shown_form
 
 FORM = {
     "mode": "form",

@@ -81,7 +81,7 @@ def test_who_revoked_is_in_the_audit(run, granted):
 def test_without_a_store_the_error_says_how_to_have_one(run, command):
     ran = run(*command)
 
-    assert (ran.code, "name one with --store toolwright.db" in ran.err) == (2, True)
+    assert (ran.code, "name one with --store surehand.db" in ran.err) == (2, True)
 
 
 def test_a_person_sees_a_table_and_what_revoking_means(terminal, run, granted):
@@ -103,7 +103,7 @@ def test_a_person_sees_a_table_and_what_revoking_means(terminal, run, granted):
 
 
 def test_it_is_the_same_on_postgresql(run, tmp_path, shop, postgres_address):
-    (tmp_path / "toolwright.yaml").write_text(json.dumps({"tools": [shop], "store": postgres_address}))
+    (tmp_path / "surehand.yaml").write_text(json.dumps({"tools": [shop], "store": postgres_address}))
     [pending] = run(*PAY).lines
     run("approve", pending["call_id"], "--always")
 

@@ -1,4 +1,4 @@
-"""`toolwright logout`, and which server is meant by a name, as in `toolwright login`."""
+"""`surehand logout`, and which server is meant by a name, as in `surehand login`."""
 
 import json
 
@@ -10,10 +10,10 @@ REMOTE = {"url": "https://notes.example.com/mcp", "auth": "oauth"}
 @pytest.fixture
 def logout(run, monkeypatch, tmp_path):
     """Log out of a server of a configuration."""
-    monkeypatch.setenv("TOOLWRIGHT_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("SUREHAND_STATE", str(tmp_path / "state"))
 
     def logout(servers: dict[str, object], name: str):
-        (tmp_path / "toolwright.json").write_text(json.dumps({"mcpServers": servers}))
+        (tmp_path / "surehand.json").write_text(json.dumps({"mcpServers": servers}))
         return run("logout", name)
 
     return logout

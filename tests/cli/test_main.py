@@ -6,35 +6,35 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from toolwright import __version__
+from surehand import __version__
 
-GOOD = "from toolwright import tool\n\n@tool\nasync def hello() -> str:\n    '''Say hello.'''\n    return 'hi'\n"
+GOOD = "from surehand import tool\n\n@tool\nasync def hello() -> str:\n    '''Say hello.'''\n    return 'hi'\n"
 
 
-def test_it_is_installed_as_toolwright():
-    [command] = entry_points(group="console_scripts", name="toolwright")
+def test_it_is_installed_as_surehand():
+    [command] = entry_points(group="console_scripts", name="surehand")
 
-    assert command.value == "toolwright.cli.main:main"
+    assert command.value == "surehand.cli.main:main"
 
 
 def test_the_version_is_told_without_heavy_imports(piped):
     count = "; import sys; print(sorted({'rich', 'pydantic', 'yaml', 'asyncio'} & sys.modules.keys()))"
-    start = f"from toolwright.cli.main import main\ntry: main()\nexcept SystemExit as e: print(e.code){count}"
+    start = f"from surehand.cli.main import main\ntry: main()\nexcept SystemExit as e: print(e.code){count}"
 
     ran = piped("--version", start=start)
 
-    assert ran.out == f"toolwright {__version__}\n0\n[]\n"
+    assert ran.out == f"surehand {__version__}\n0\n[]\n"
 
 
 @pytest.mark.parametrize("package", ["click", "rich", "yaml"])
 def test_a_missing_package_is_named_with_its_extra(piped, tmp_path, package):
-    (tmp_path / "toolwright.yaml").write_text("tools: []\n")
-    start = f"import sys; sys.modules['{package}'] = None; from toolwright.cli.main import main; main()"
+    (tmp_path / "surehand.yaml").write_text("tools: []\n")
+    start = f"import sys; sys.modules['{package}'] = None; from surehand.cli.main import main; main()"
 
     ran = piped("tools", start=start)
 
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"error: The command line needs {package}: pip install 'toolwright[cli]'\n"
+    assert ran.err == f"error: The command line needs {package}: pip install 'surehand[cli]'\n"
 
 
 def test_no_tools_and_no_configuration_says_what_to_do(run):
@@ -42,7 +42,7 @@ def test_no_tools_and_no_configuration_says_what_to_do(run):
 
     assert (ran.code, ran.out) == (2, "")
     assert "--tools tools.py" in ran.err
-    assert "toolwright init" in ran.err
+    assert "surehand init" in ran.err
 
 
 @pytest.mark.parametrize("source", ["mine.py", "mine.py:hello", "mine", "mine:hello", "pack.inner", "pack.inner:Box"])
@@ -50,7 +50,7 @@ def test_a_source_is_a_file_or_a_module_and_perhaps_one_thing_in_it(run, tmp_pat
     (tmp_path / "mine.py").write_text(GOOD)
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "inner.py").write_text(
-        "from mine import hello\nfrom toolwright import tool\nclass Box:\n    @tool\n"
+        "from mine import hello\nfrom surehand import tool\nclass Box:\n    @tool\n"
         "    async def hello(self) -> str:\n        '''Say hello.'''\n        return 'hi'\n"
     )
 
@@ -69,7 +69,7 @@ def test_a_file_may_import_its_neighbours_and_share_a_tool_with_them(run, tmp_pa
 
 def test_tools_may_stand_in_a_list_and_one_that_is_named_twice_is_one_tool(run, tmp_path):
     (tmp_path / "mine.py").write_text(
-        "from toolwright import tool\n\n"
+        "from surehand import tool\n\n"
         '@tool\ndef one() -> int:\n    """One."""\n    return 1\n\n'
         "both = [one, tool(name='two', description='Two.')(lambda: 2)]\n"
         "_three = [tool(name='three', description='Three.')(lambda: 3)]\nnumbers = [1]\n"
@@ -92,7 +92,7 @@ def test_a_file_never_takes_the_place_of_another_module(run, tmp_path):
         ("\n\nint('x')\n", "mine.py:3: ValueError: invalid literal"),
         ("import json\n\njson.loads('{')\n", "mine.py:3: JSONDecodeError"),
         ("import sys\nsys.exit(3)\n", "mine.py:2: it ends the program"),
-        ("from toolwright import tool\n\n@tool(timeout=0)\ndef f(): ...\n", "mine.py:3: timeout=0 is no time limit."),
+        ("from surehand import tool\n\n@tool(timeout=0)\ndef f(): ...\n", "mine.py:3: timeout=0 is no time limit."),
         ("x = 1\n", "mine.py holds no tools."),
         (GOOD.replace("() ->", "(x: 'Nowhere') ->"), "mine.py:3: "),
     ],
@@ -136,22 +136,22 @@ def test_what_a_module_prints_is_not_our_output(run, tmp_path):
 
 def test_the_configuration_of_the_folder_is_found_and_its_paths_are_its_own(run, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(GOOD)
-    (tmp_path / "toolwright.toml").write_text('tools = ["mine.py"]\n')
+    (tmp_path / "surehand.toml").write_text('tools = ["mine.py"]\n')
     assert [tool["name"] for tool in run("tools").lines] == ["hello"]
 
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert [tool["name"] for tool in run("tools", "-c", "../toolwright.toml").lines] == ["hello"]
+    assert [tool["name"] for tool in run("tools", "-c", "../surehand.toml").lines] == ["hello"]
 
 
 def test_mistakes_in_the_configuration_end_with_2_and_name_the_line(run, tmp_path):
-    (tmp_path / "toolwright.yaml").write_text("defaults:\n  tool_timeuot: 5s\ntools: [nothing.py]\n")
+    (tmp_path / "surehand.yaml").write_text("defaults:\n  tool_timeuot: 5s\ntools: [nothing.py]\n")
     ran = run("tools")
     assert ran.code == 2
-    assert ran.err.startswith("error: toolwright.yaml:2: Unknown key 'tool_timeuot'. Fix: did you mean 'tool_timeout'?")
+    assert ran.err.startswith("error: surehand.yaml:2: Unknown key 'tool_timeuot'. Fix: did you mean 'tool_timeout'?")
 
-    (tmp_path / "toolwright.yaml").write_text("defaults: {tool_timeout: 5s}\ntools:\n  - nothing.py\n")
-    assert run("tools").err == "error: toolwright.yaml:3: There is no file nothing.py.\n"
+    (tmp_path / "surehand.yaml").write_text("defaults: {tool_timeout: 5s}\ntools:\n  - nothing.py\n")
+    assert run("tools").err == "error: surehand.yaml:3: There is no file nothing.py.\n"
 
 
 def test_what_init_writes_works_with_the_commands_that_it_prints(run, tmp_path, on_ready_path):
@@ -159,7 +159,7 @@ def test_what_init_writes_works_with_the_commands_that_it_prints(run, tmp_path, 
     assert ran.code == 0
     commands = re.findall(r"^  (\S.*)$", ran.out, re.MULTILINE)
     assert [command.split()[:2] for command in commands] == [
-        ["cd", "'my"], ["toolwright", "tools"], ["toolwright", "call"], ["toolwright", "call"],
+        ["cd", "'my"], ["surehand", "tools"], ["surehand", "call"], ["surehand", "call"],
     ]  # fmt: skip
 
     script = f"set -e; {'; '.join(commands[:-1])}; {commands[-1]} --yes; cat first.txt; {commands[-1]} || exit $?"
@@ -185,7 +185,7 @@ def test_init_never_overwrites(run, tmp_path):
 
     assert (ran.code, ran.err) == (2, "error: tools.py already there. Nothing was written.\n")
     assert (tmp_path / "tools.py").read_text() == "mine"
-    assert not (tmp_path / "toolwright.yaml").exists()
+    assert not (tmp_path / "surehand.yaml").exists()
 
 
 def test_a_module_may_run_a_loop_of_its_own(run, tmp_path):
@@ -196,7 +196,7 @@ def test_a_module_may_run_a_loop_of_its_own(run, tmp_path):
 
 def test_tools_that_cannot_be_started_end_with_2(run, tmp_path):
     (tmp_path / "mine.py").write_text(
-        "from toolwright import tool\ndef make():\n    raise OSError('no disk')\nlater = tool.lazy('later', make)\n"
+        "from surehand import tool\ndef make():\n    raise OSError('no disk')\nlater = tool.lazy('later', make)\n"
     )
 
     ran = run("tools", "-t", "mine.py")

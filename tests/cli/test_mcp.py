@@ -1,4 +1,4 @@
-"""`toolwright mcp`, as clients start it and as people do."""
+"""`surehand mcp`, as clients start it and as people do."""
 
 import asyncio
 import json
@@ -18,19 +18,19 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
+from surehand.cli.mcp import NO_STORE
+from surehand.cli.place import Place
 from tests.gateway.mcp import processes
 from tests.gateway.mcp.lines_peer import SOON, call, line, message
 from tests.gateway.mcp.processes import INSIDE, PATIENCE, on_a_port, piped
 from tests.gateway.mcp.talking import ERAS
 from tests.gateway.mcp.web_peer import calling, request
 from tests.needs import needs
-from toolwright.cli.mcp import NO_STORE
-from toolwright.cli.place import Place
 
-toolwright = processes.toolwright  # a fixture
+surehand = processes.surehand  # a fixture
 WARNED = f"warning: {NO_STORE}"
 MUCH = """
-from toolwright import tool
+from surehand import tool
 
 @tool(effects={"read"}, max_bytes=200)
 async def much() -> list[str]:
@@ -41,8 +41,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_client_starts_it_and_calls_its_tools(toolwright, era):
-    program = StdioServerParameters(command=toolwright[0], args=[*toolwright[1:], "mcp", "--tools", INSIDE])
+async def test_a_client_starts_it_and_calls_its_tools(surehand, era):
+    program = StdioServerParameters(command=surehand[0], args=[*surehand[1:], "mcp", "--tools", INSIDE])
     async with Client(program, mode=era) as client:
         names = [each.name for each in (await client.list_tools()).tools]
         called = await client.call_tool("add", {"a": 1, "b": 2})
@@ -51,8 +51,8 @@ async def test_a_client_starts_it_and_calls_its_tools(toolwright, era):
     assert called.structured_content == {"result": 3}
 
 
-async def test_nothing_but_the_protocol_is_written_to_stdout(toolwright):
-    async with piped(toolwright, stderr=PIPE) as (peer, process):
+async def test_nothing_but_the_protocol_is_written_to_stdout(surehand):
+    async with piped(surehand, stderr=PIPE) as (peer, process):
         assert (await peer.ask(call(1, "run", True)))["result"]["content"][0]["text"] == "ran"
         peer.close()
         rest, told = await process.communicate()
@@ -62,8 +62,8 @@ async def test_nothing_but_the_protocol_is_written_to_stdout(toolwright):
 
 
 @pytest.mark.parametrize("how", ["end of input", signal.SIGTERM, signal.SIGINT])
-async def test_it_ends_soon_and_in_order_whatever_runs(toolwright, how):
-    async with piped(toolwright, stderr=PIPE) as (peer, process):
+async def test_it_ends_soon_and_in_order_whatever_runs(surehand, how):
+    async with piped(surehand, stderr=PIPE) as (peer, process):
         inside = (await peer.ask(call(0, "state", True)))["result"]["structuredContent"]["pid"]
         await peer.send(call(1, "wait", True), call(2, "block", True), message("ping", 3))
         await peer.receive()
@@ -79,7 +79,7 @@ async def test_it_ends_soon_and_in_order_whatever_runs(toolwright, how):
 
 SLOW = """
 import asyncio
-from toolwright import Provider
+from surehand import Provider
 
 
 class Slow(Provider):
@@ -98,27 +98,27 @@ slow = Slow()
 
 
 @pytest.mark.parametrize("over", [[], ["--http", "--port", "0"]])
-async def test_a_signal_ends_it_while_its_tools_are_starting(toolwright, tmp_path, over):
+async def test_a_signal_ends_it_while_its_tools_are_starting(surehand, tmp_path, over):
     (tmp_path / "slow.py").write_text(SLOW)
-    others = toolwright.running()
+    others = surehand.running()
     process = await asyncio.create_subprocess_exec(
-        *toolwright, "mcp", "--tools", str(tmp_path / "slow.py"), *over, stdin=PIPE, stdout=PIPE, stderr=PIPE
+        *surehand, "mcp", "--tools", str(tmp_path / "slow.py"), *over, stdin=PIPE, stdout=PIPE, stderr=PIPE
     )
     assert process.stderr is not None
     assert await asyncio.wait_for(process.stderr.readline(), SOON) == b"starting\n"
-    (inside,) = toolwright.running() - others
+    (inside,) = surehand.running() - others
     os.kill(inside, signal.SIGTERM)
     ended = await asyncio.wait_for(process.communicate(), SOON)
 
     assert (process.returncode, *ended) == (0, b"", b"")
 
 
-def test_files_do_for_streams(toolwright, tmp_path):
+def test_files_do_for_streams(surehand, tmp_path):
     asked, answered = tmp_path / "asked", tmp_path / "answered"
     asked.write_bytes(b"".join(line(call(number, "add", True, a=number, b=1)) for number in range(2000)))
     with asked.open("rb") as source, answered.open("wb") as target:
         ended = subprocess.run(
-            [*toolwright, "mcp", "--tools", INSIDE],
+            [*surehand, "mcp", "--tools", INSIDE],
             stdin=source,
             stdout=target,
             stderr=PIPE,
@@ -133,9 +133,9 @@ def test_files_do_for_streams(toolwright, tmp_path):
     }
 
 
-def test_without_input_there_is_nothing_to_do(toolwright):
+def test_without_input_there_is_nothing_to_do(surehand):
     ended = subprocess.run(
-        [*toolwright, "mcp", "--tools", INSIDE],
+        [*surehand, "mcp", "--tools", INSIDE],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=PATIENCE,
@@ -145,8 +145,8 @@ def test_without_input_there_is_nothing_to_do(toolwright):
     assert (ended.returncode, ended.stdout, ended.stderr.decode()) == (0, b"", f"{WARNED}\n")
 
 
-async def test_over_http_it_says_where_and_wants_the_token(toolwright):
-    with on_a_port(toolwright, "--path", "/tools", "--token-env", "OUR_TOKEN", OUR_TOKEN="s3cret") as (site, _):
+async def test_over_http_it_says_where_and_wants_the_token(surehand):
+    with on_a_port(surehand, "--path", "/tools", "--token-env", "OUR_TOKEN", OUR_TOKEN="s3cret") as (site, _):
         asked = calling("add", a=1, b=2).replace(b" /mcp ", b" /tools ")
         refused = await site.ask(asked)
         served = await site.ask(asked.replace(b"\r\n", b"\r\nAuthorization: Bearer s3cret\r\n", 1))
@@ -155,8 +155,8 @@ async def test_over_http_it_says_where_and_wants_the_token(toolwright):
     assert (refused.status, served.status, lost.status) == (401, 200, 404)
 
 
-def test_over_http_it_tells_how_to_connect(toolwright):
-    command = [*toolwright, "mcp", "--http", "--port", "0", "--tools", INSIDE, "--token-env", "OUR_TOKEN"]
+def test_over_http_it_tells_how_to_connect(surehand):
+    command = [*surehand, "mcp", "--http", "--port", "0", "--tools", INSIDE, "--token-env", "OUR_TOKEN"]
     process = subprocess.Popen(command, stderr=PIPE, stdout=PIPE, text=True, env={**os.environ, "OUR_TOKEN": "s3cret"})
     assert process.stderr is not None
     told = [process.stderr.readline() for _ in range(2)]
@@ -164,17 +164,17 @@ def test_over_http_it_tells_how_to_connect(toolwright):
     out, _ = process.communicate()
 
     assert told[0].startswith("Serving 6 tools over MCP at http://127.0.0.1:")
-    assert "claude mcp add --transport http toolwright http://127.0.0.1:" in told[1]
+    assert "claude mcp add --transport http surehand http://127.0.0.1:" in told[1]
     assert told[1].endswith('--header "Authorization: Bearer $OUR_TOKEN"\n')
     assert "s3cret" not in "".join(told)
     assert out == ""
 
 
-def test_it_counts_the_tools_that_are_listed_and_none_of_its_own(toolwright, run, tmp_path):
+def test_it_counts_the_tools_that_are_listed_and_none_of_its_own(surehand, run, tmp_path):
     (tmp_path / "much.py").write_text(MUCH)
     run("call", "much", "-t", "much.py", "--store", "calls.db")  # from now on there is an output to be read
     listed = run("tools", "-t", "much.py").lines
-    command = [*toolwright, "mcp", "--http", "--port", "0", "-t", "much.py", "--store", "calls.db"]
+    command = [*surehand, "mcp", "--http", "--port", "0", "-t", "much.py", "--store", "calls.db"]
     process = subprocess.Popen(command, stderr=PIPE, stdout=PIPE, text=True, cwd=tmp_path)
     assert process.stderr is not None
     told = process.stderr.readline()
@@ -184,11 +184,9 @@ def test_it_counts_the_tools_that_are_listed_and_none_of_its_own(toolwright, run
     assert (len(listed), told.partition(" over ")[0]) == (1, "Serving 1 tool")
 
 
-async def test_what_the_configuration_asks_for_is_asked(toolwright, tmp_path):
-    (tmp_path / "toolwright.yaml").write_text(
-        "policy: [{tools: add, decision: deny, reason: never}]\nstore: calls.db\n"
-    )
-    with on_a_port(toolwright, "--config", str(tmp_path / "toolwright.yaml")) as (site, _):
+async def test_what_the_configuration_asks_for_is_asked(surehand, tmp_path):
+    (tmp_path / "surehand.yaml").write_text("policy: [{tools: add, decision: deny, reason: never}]\nstore: calls.db\n")
+    with on_a_port(surehand, "--config", str(tmp_path / "surehand.yaml")) as (site, _):
         denied = await site.ask(calling("add", a=1, b=2))
         allowed = await site.ask(calling("delete", name="x"))
 
@@ -197,17 +195,17 @@ async def test_what_the_configuration_asks_for_is_asked(toolwright, tmp_path):
     assert allowed.json["result"]["content"][0]["text"] == "x is gone"
 
 
-async def test_without_rules_it_asks_before_anything_but_reading(toolwright):
-    with on_a_port(toolwright) as (site, _):
+async def test_without_rules_it_asks_before_anything_but_reading(surehand):
+    with on_a_port(surehand) as (site, _):
         answer = await site.ask(calling("delete", name="x"))
 
     assert '"waiting_for":"approval"' in answer.json["result"]["content"][0]["text"]
 
 
-async def test_the_sample_workspace_can_be_worked_on(toolwright, tmp_path):
+async def test_the_sample_workspace_can_be_worked_on(surehand, tmp_path):
     shutil.copytree(EXAMPLES / "workspace", tmp_path / "workspace")
     shutil.copy(EXAMPLES / "serve.yaml", tmp_path)
-    with on_a_port(toolwright, "--config", str(tmp_path / "serve.yaml")) as (site, _):
+    with on_a_port(surehand, "--config", str(tmp_path / "serve.yaml")) as (site, _):
         read = await site.ask(calling("read", file_path="notes/plan.md"))
         edited = await site.ask(calling("edit", file_path="notes/plan.md", old_string="teh", new_string="the"))
         asked = await site.ask(calling("bash", command="python3 shop.py", description="Add up the orders"))
@@ -222,7 +220,7 @@ async def test_the_sample_workspace_can_be_worked_on(toolwright, tmp_path):
 
 SEVERAL = """
 import asyncio
-from toolwright import tool
+from surehand import tool
 
 @tool(effects={"read"})
 async def loop() -> str:
@@ -242,13 +240,13 @@ policy:
 
 
 @needs("bubblewrap")
-async def test_commands_files_and_other_servers_work_on_the_event_loop_that_it_serves_on(toolwright, tmp_path):
+async def test_commands_files_and_other_servers_work_on_the_event_loop_that_it_serves_on(surehand, tmp_path):
     (tmp_path / "workspace").mkdir()
     (tmp_path / "served.yaml").write_text(SERVED % sys.executable)
     (tmp_path / "several.py").write_text(SEVERAL)
     convert = {"time": "12:00", "source_timezone": "UTC", "target_timezone": "Asia/Tokyo"}
     options = ["--config", str(tmp_path / "served.yaml"), "--tools", str(tmp_path / "several.py")]
-    with on_a_port(toolwright, *options) as (site, _):
+    with on_a_port(surehand, *options) as (site, _):
 
         async def text(tool: str, **arguments: Any) -> str:
             answer = await site.ask(calling(tool, **arguments))
@@ -333,12 +331,12 @@ def test_a_person_is_given_an_entry_that_works_from_anywhere(terminal, tmp_path)
 
     here = tmp_path.resolve()
     sources = ["-t", f"{here}/mine.py:crash", "--store", f"{here}/calls.db"]
-    entry = json.loads(told.partition(": ")[2].replace("\n", ""))["mcpServers"]["toolwright"]
+    entry = json.loads(told.partition(": ")[2].replace("\n", ""))["mcpServers"]["surehand"]
     assert entry["args"] == ["mcp", *sources, "--toolset", "cr*", "--short-names"]
 
 
 MINE = """
-from toolwright import tool
+from surehand import tool
 
 @tool(effects={"read"})
 async def crash() -> str:
@@ -352,48 +350,48 @@ async def save() -> str:
 """
 
 
-def told_by(toolwright, tmp_path, *requests: bytes, options: tuple[str, ...] = ()) -> list[str]:
+def told_by(surehand, tmp_path, *requests: bytes, options: tuple[str, ...] = ()) -> list[str]:
     """What a server writes to stderr while it is sent these lines."""
     (tmp_path / "mine.py").write_text(MINE)
     ended = subprocess.run(
-        [*toolwright, "mcp", "--tools", str(tmp_path / "mine.py"), *options], input=b"".join(requests),
+        [*surehand, "mcp", "--tools", str(tmp_path / "mine.py"), *options], input=b"".join(requests),
         capture_output=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     return ended.stderr.decode().splitlines()
 
 
-def test_whoever_serves_is_told_how_to_answer_what_no_client_is_asked(toolwright, run, tmp_path):
+def test_whoever_serves_is_told_how_to_answer_what_no_client_is_asked(surehand, run, tmp_path):
     store = str(tmp_path / "calls.db")
-    [told] = told_by(toolwright, tmp_path, line(call(1, "save", True)), options=("--store", store))
+    [told] = told_by(surehand, tmp_path, line(call(1, "save", True)), options=("--store", store))
 
     before, _, command = told.partition(": ")
     program, *words = shlex.split(command)
-    assert (before, Path(program).name, words[0]) == ("save waits for approval", "toolwright", "approve")
+    assert (before, Path(program).name, words[0]) == ("save waits for approval", "surehand", "approve")
     assert run(*words).lines[0]["data"] == "saved"
 
 
-def test_without_a_store_it_is_said_that_nobody_can_answer(toolwright, tmp_path):
-    told = told_by(toolwright, tmp_path, line(call(1, "save", True)))
+def test_without_a_store_it_is_said_that_nobody_can_answer(surehand, tmp_path):
+    told = told_by(surehand, tmp_path, line(call(1, "save", True)))
 
     assert told == [WARNED, "save waits for approval, which nobody can give: there is no store."]
 
 
-def test_a_crash_is_one_line(toolwright, tmp_path):
-    told = told_by(toolwright, tmp_path, line(call(1, "crash", True)), options=("--toolset", "crash"))
+def test_a_crash_is_one_line(surehand, tmp_path):
+    told = told_by(surehand, tmp_path, line(call(1, "crash", True)), options=("--toolset", "crash"))
 
     assert told[1:] == ["warning: crash crashed: ValueError: in the middle (--debug shows all of it)"]
 
 
-async def test_only_tools_that_match_are_served(toolwright):
-    with on_a_port(toolwright, "--toolset", "a*") as (site, _):
+async def test_only_tools_that_match_are_served(surehand):
+    with on_a_port(surehand, "--toolset", "a*") as (site, _):
         known, other = await site.ask(calling("add", a=1, b=2)), await site.ask(calling("delete", name="x"))
 
     assert known.json["result"]["structuredContent"] == {"result": 3}
     assert "Unknown tool" in other.json["error"]["message"]
 
 
-async def test_a_proxy_in_front_may_have_a_name_of_its_own(toolwright):
-    with on_a_port(toolwright, "--allow-host", "Shop.example.org") as (site, _):
+async def test_a_proxy_in_front_may_have_a_name_of_its_own(surehand):
+    with on_a_port(surehand, "--allow-host", "Shop.example.org") as (site, _):
         asked = calling("add", a=1, b=2)
         named, other = [
             await site.ask(re.sub(rb"Host: [^\r]+", b"Host: " + host, asked, count=1))
@@ -403,8 +401,8 @@ async def test_a_proxy_in_front_may_have_a_name_of_its_own(toolwright):
     assert (named.status, other.status) == (200, 421)
 
 
-async def test_pages_of_a_site_that_was_named_may_talk_to_it(toolwright):
-    with on_a_port(toolwright, "--allow-origin", "https://app.example.org") as (site, _):
+async def test_pages_of_a_site_that_was_named_may_talk_to_it(surehand):
+    with on_a_port(surehand, "--allow-origin", "https://app.example.org") as (site, _):
         app, other = [
             await site.ask(calling("add", ("Origin", f"https://{name}.example.org"), a=1, b=2))
             for name in ("app", "other")

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-START = "from toolwright.cli.main import main; main()"
+START = "from surehand.cli.main import main; main()"
 
 
 def test_a_call_is_one_json_line(run, shop):
@@ -49,7 +49,7 @@ def test_every_way_a_call_can_end_has_its_exit_code(run, shop, arguments, code, 
 
 
 def test_policy_that_denies_ends_with_4(run, shop, tmp_path):
-    (tmp_path / "toolwright.yaml").write_text(f"tools: [{shop}]\npolicy: [{{tools: add, decision: deny}}]\n")
+    (tmp_path / "surehand.yaml").write_text(f"tools: [{shop}]\npolicy: [{{tools: add, decision: deny}}]\n")
 
     ran = run("call", "add", "a=1")
 
@@ -126,7 +126,7 @@ def test_a_call_is_made_for_whom_the_command_says(run, shop):
 
 
 def test_a_todo_list_is_that_of_the_user_and_session(run, tmp_path):
-    (tmp_path / "toolwright.yaml").write_text("builtin: [todo]\nstore: calls.db\n")
+    (tmp_path / "surehand.yaml").write_text("builtin: [todo]\nstore: calls.db\n")
     todo = '{"content": "Sweep", "status": "pending", "activeForm": "Sweeping"}'
     ada = ["--user", "ada", "--session", "s1"]
     assert run("call", "todowrite", *ada, f"todos={todo}").code == 0

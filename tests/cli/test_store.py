@@ -5,9 +5,9 @@ from dataclasses import fields
 
 import pytest
 
-from toolwright import Retention
-from toolwright.cli.durations import Duration
-from toolwright.cli.store import KEPT, OVER
+from surehand import Retention
+from surehand.cli.durations import Duration
+from surehand.cli.store import KEPT, OVER
 
 EVERY = [["store", "info"], ["store", "prune"], ["audit", "verify"]]
 
@@ -51,7 +51,7 @@ def test_without_a_store_the_error_says_how_to_have_one(run, tmp_path, command):
     ran = run(*command)
 
     assert (ran.code, ran.out) == (2, "")
-    assert "Add `store: toolwright.db` to a toolwright.yaml, or name one with --store toolwright.db." in ran.err
+    assert "Add `store: surehand.db` to a surehand.yaml, or name one with --store surehand.db." in ran.err
 
 
 @pytest.mark.parametrize("command", [*EVERY, ["store", "migrate"], ["pending"], ["approve", "x"]])
@@ -71,7 +71,7 @@ def test_a_store_of_a_newer_version_is_left_alone(run, used):
 
     assert (ran.code, ran.err) == (
         2,
-        "error: The store cannot be used: The store is of version 99, newer than 2: use a newer toolwright.\n",
+        "error: The store cannot be used: The store is of version 99, newer than 2: use a newer surehand.\n",
     )
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from toolwright.assemble.mcp import mcp_servers
-from toolwright.config.config import read_config
-from toolwright.config.errors import ConfigError
-from toolwright.providers.mcp.written.keys import KEYS
+from surehand.assemble.mcp import mcp_servers
+from surehand.config.config import read_config
+from surehand.config.errors import ConfigError
+from surehand.providers.mcp.written.keys import KEYS
 
 YAML = """\
 mcp_servers:
@@ -47,7 +47,7 @@ GITHUB_TOKEN = "${GITHUB_TOKEN}"
 def servers(tmp_path):
     """The servers of a configuration file."""
 
-    def servers(text: str, name: str = "toolwright.yaml"):
+    def servers(text: str, name: str = "surehand.yaml"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -58,7 +58,7 @@ def servers(tmp_path):
 
 @pytest.fixture
 def refused(servers, tmp_path):
-    def refused(text: str, name: str = "toolwright.yaml") -> str:
+    def refused(text: str, name: str = "surehand.yaml") -> str:
         with pytest.raises(ConfigError) as error:
             servers(text, name)
         return str(error.value).replace(f"{tmp_path}/", "")
@@ -72,27 +72,27 @@ def test_every_format_says_the_same(servers, text, name, tmp_path):
 
     assert (server.namespace, server.route.label) == ("github", "npx -y @modelcontextprotocol/server-github")
     assert (server.options.allow, server.queue, server.cache) == (("search_code",), "github", 300)
-    assert server.options.lock == tmp_path / "toolwright.lock"
+    assert server.options.lock == tmp_path / "surehand.lock"
 
 
 @pytest.mark.parametrize(
     ("text", "name", "problem"),
     [
-        ("mcp_servers:\n  a:\n    command: x\n    tools_alowed: [b]\n", "toolwright.yaml",
-         "toolwright.yaml:4: Unknown key 'tools_alowed'. Fix: did you mean 'tools_allowed'?"),
-        ('{\n"mcpServers": {\n"a": {\n"comand": "x"}}}', "toolwright.json",
-         "toolwright.json:4: Unknown key 'comand'. Fix: did you mean 'command'?"),
-        ("[mcp_servers.a]\n\nurll = 'x'\n", "toolwright.toml",
-         "toolwright.toml:3: Unknown key 'urll'. Fix: did you mean 'url'?"),
-        ("mcp_servers:\n  - {command: x}\n", "toolwright.yaml", "toolwright.yaml:2: A server in a list needs a name."),
-        ("mcp_servers:\n  a: {}\n", "toolwright.yaml", "toolwright.yaml:2: a has neither a command nor a url."),
-        ("mcp_servers:\n  a: {command: x, namespace: two words}\n", "toolwright.yaml",
-         "toolwright.yaml:2: namespace is no name for a server."),
-        ("mcp_servers:\n  a: {command: x, cache: hunter2}\n", "toolwright.yaml",
-         "toolwright.yaml:2: cache must be a duration."),
-        ("mcp_servers: hunter2\n", "toolwright.yaml", "toolwright.yaml:1: mcp_servers must hold servers by name."),
-        ("mcp_servers:\n  a: {command: x, sandbox: {read: [/hunter2]}}\n", "toolwright.yaml",
-         "toolwright.yaml:2: A sandbox cannot show"),
+        ("mcp_servers:\n  a:\n    command: x\n    tools_alowed: [b]\n", "surehand.yaml",
+         "surehand.yaml:4: Unknown key 'tools_alowed'. Fix: did you mean 'tools_allowed'?"),
+        ('{\n"mcpServers": {\n"a": {\n"comand": "x"}}}', "surehand.json",
+         "surehand.json:4: Unknown key 'comand'. Fix: did you mean 'command'?"),
+        ("[mcp_servers.a]\n\nurll = 'x'\n", "surehand.toml",
+         "surehand.toml:3: Unknown key 'urll'. Fix: did you mean 'url'?"),
+        ("mcp_servers:\n  - {command: x}\n", "surehand.yaml", "surehand.yaml:2: A server in a list needs a name."),
+        ("mcp_servers:\n  a: {}\n", "surehand.yaml", "surehand.yaml:2: a has neither a command nor a url."),
+        ("mcp_servers:\n  a: {command: x, namespace: two words}\n", "surehand.yaml",
+         "surehand.yaml:2: namespace is no name for a server."),
+        ("mcp_servers:\n  a: {command: x, cache: hunter2}\n", "surehand.yaml",
+         "surehand.yaml:2: cache must be a duration."),
+        ("mcp_servers: hunter2\n", "surehand.yaml", "surehand.yaml:1: mcp_servers must hold servers by name."),
+        ("mcp_servers:\n  a: {command: x, sandbox: {read: [/hunter2]}}\n", "surehand.yaml",
+         "surehand.yaml:2: A sandbox cannot show"),
     ],
 )  # fmt: skip
 def test_mistakes_are_named_with_their_line(refused, text, name, problem):
@@ -140,12 +140,12 @@ def test_the_lock_beside_the_file_can_be_another_or_none(servers, tmp_path):
     assert [server.options.lock for server in servers(text)] == [
         tmp_path / "pins/a.lock",
         None,
-        tmp_path / "toolwright.lock",
+        tmp_path / "surehand.lock",
     ]
 
 
 def test_how_many_servers_start_at_once_is_a_default(tmp_path):
-    path = tmp_path / "toolwright.yaml"
+    path = tmp_path / "surehand.yaml"
     path.write_text("defaults: {mcpInitConcurrency: 3}\n")
 
     assert read_config(path).defaults.mcp_init_concurrency == 3

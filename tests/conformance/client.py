@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from surehand import Done, Outcome, Pending, Runtime, ToolError, mcp
 from tests.conformance.identities import identity
 from tests.conformance.suite import Given
-from toolwright import Done, Outcome, Pending, Runtime, ToolError, mcp
 
 NAMESPACE = "suite"
 ARGUMENTS: dict[str, Mapping[str, Any]] = {
@@ -41,7 +41,7 @@ async def play(given: Given) -> str:
 
 async def used(given: Given) -> str:
     """List the server's tools and call each of them; then answer all that was asked."""
-    with TemporaryDirectory(prefix="toolwright-conformance-") as folder:
+    with TemporaryDirectory(prefix="surehand-conformance-") as folder:
         auth = await identity(given, folder)
         server = mcp.http(given.url, namespace=NAMESPACE, auth=auth, manifest=False, required=True)
         async with Runtime(server) as runtime:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from starlette.applications import Starlette
 
+from surehand import Runtime, gateway
 from tests.conformance.fixture_answers import ANSWERS, Changing
 from tests.conformance.fixture_jobs import JOBS
 from tests.conformance.fixture_questions import Questions
-from toolwright import Runtime, gateway
 
 
 def app() -> Starlette:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from surehand import Audio, Context, Done, Image, Provider, Resource, Text, Tool, ToolError, tool
 from tests.conformance import material
-from toolwright import Audio, Context, Done, Image, Provider, Resource, Text, Tool, ToolError, tool
 
 _PICTURE = Image(material.PIXEL, material.PIXEL_TYPE)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from toolwright import ToolError, tool
+from surehand import ToolError, tool
 
 
 def as_task(support: str) -> dict[str, Any]:

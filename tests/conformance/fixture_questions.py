@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from surehand import Pending, Provider, Tool, tool
 from tests.conformance import material
 from tests.conformance.fixture_jobs import as_task
-from toolwright import Pending, Provider, Tool, tool
 
 
 class Form(NamedTuple):

@@ -9,8 +9,8 @@ from urllib.parse import urljoin
 
 import httpx2
 
+from surehand import mcp
 from tests.conformance.suite import Given
-from toolwright import mcp
 
 METADATA = "https://conformance-test.local/client-metadata.json"
 """Where the suite takes a client's metadata to be; nothing is fetched from there."""

@@ -1,4 +1,4 @@
-"""An app of ours on a port of this machine, as `toolwright mcp --http` has it there."""
+"""An app of ours on a port of this machine, as `surehand mcp --http` has it there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 
-from toolwright import gateway
+from surehand import gateway
 
 
 @asynccontextmanager

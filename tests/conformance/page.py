@@ -167,7 +167,7 @@ SSE), `filesystem` and `memory`, which speak 2025-11-25, and `time`, `git` and `
 
 ## Server
 
-`gateway.mcp.app(runtime)`, served by `gateway.mcp.listen` as `toolwright mcp --http` does it. The runtime's tools are
+`gateway.mcp.app(runtime)`, served by `gateway.mcp.listen` as `surehand mcp --http` does it. The runtime's tools are
 those that the suite calls: functions, and a provider whose calls wait for answers.
 
 In `server-stateless` the suite gives a server half a second for some answers, which a busy machine may not have. Where

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Literal
 
+from surehand import Runtime, gateway, mcp
 from tests.conformance import library_listening as library
 from tests.conformance.library_fixture import Fixture
 from tests.conformance.listening import listening
-from toolwright import Runtime, gateway, mcp
 
 
 @asynccontextmanager

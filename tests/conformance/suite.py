@@ -76,17 +76,17 @@ Client = Callable[[Given], Awaitable[str]]
 async def run(client: Client, *arguments: str, version: str) -> list[Result]:
     """Run the scenarios that these arguments of the suite choose."""
     ended: dict[str, _End] = {}
-    with TemporaryDirectory(prefix="toolwright-conformance-") as folder:
+    with TemporaryDirectory(prefix="surehand-conformance-") as folder:
         async with await asyncio.start_server(_player(client, ended), "127.0.0.1") as server:
             port = server.sockets[0].getsockname()[1]
             command = ["client", "--command", str(CLIENT), "--timeout", "300000", "-o", folder, *arguments]
-            await _node(command, TOOLWRIGHT_CONFORMANCE_PORT=str(port))
+            await _node(command, SUREHAND_CONFORMANCE_PORT=str(port))
         return sorted(_results(Path(folder), version, ended), key=lambda result: result.scenario)
 
 
 async def examine(url: str, *arguments: str, version: str) -> list[Result]:
     """Run the scenarios that these arguments of the suite choose with the server at this address."""
-    with TemporaryDirectory(prefix="toolwright-conformance-") as folder:
+    with TemporaryDirectory(prefix="surehand-conformance-") as folder:
         await _node(["server", "--url", url, "-o", folder, *arguments])
         found = [_examined(place, version) for place in Path(folder).iterdir()]
         return sorted((result for result in found if result), key=lambda result: result.scenario)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from toolwright.core.clock import Deadlines
-from toolwright.testing import ManualClock
+from surehand.core.clock import Deadlines
+from surehand.testing import ManualClock
 
 
 @pytest.fixture

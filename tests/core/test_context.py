@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from toolwright import Context, Done, Runtime, tool
-from toolwright.core.events import CallProgress
+from surehand import Context, Done, Runtime, tool
+from surehand.core.events import CallProgress
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ async def test_a_context_knows_for_whom_it_works() -> None:
     async with Runtime(look, workspace="/work here") as runtime:
         outcome = await runtime.scope(user="ann", session="s", agent="a", space="sp").call("look")
 
-    assert outcome == Done(["ann", "s", "a", "sp", None, None, "/work here", "toolwright.tool.look"])
+    assert outcome == Done(["ann", "s", "a", "sp", None, None, "/work here", "surehand.tool.look"])
 
 
 async def test_a_context_gives_what_a_scope_offers() -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel
 
-from toolwright.core.copied import copied
+from surehand.core.copied import copied
 
 
 class Address(BaseModel):

@@ -14,7 +14,7 @@ import pytest
 import typing_extensions
 from pydantic import BaseModel, Field
 
-from toolwright import Cache, Context, DefinitionError, Done, Failed, Pending, Runtime, Tool, tool
+from surehand import Cache, Context, DefinitionError, Done, Failed, Pending, Runtime, Tool, tool
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
@@ -550,7 +550,7 @@ def test_a_file_is_looked_for_beside_the_tool() -> None:
 def test_a_missing_file_falls_back_to_the_docstring_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "toolwright"):
+    with caplog.at_level(logging.WARNING, "surehand"):
         assert _described(tmp_path / "missing.txt") == "From the docstring."
 
     assert "description of work cannot be read" in caplog.text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from toolwright import Context, DefinitionError, Runtime, tool
+from surehand import Context, DefinitionError, Runtime, tool
 
 HERE = rf"^{re.escape(__file__)}:\d+: "
 

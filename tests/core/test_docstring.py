@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolwright.core.docstring import read_docstring
+from surehand.core.docstring import read_docstring
 
 GOOGLE = """Search the archive.
 

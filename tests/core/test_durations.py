@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolwright.core.durations import rate, seconds
+from surehand.core.durations import rate, seconds
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from toolwright import Outcome, Tool, tool
-from toolwright.core.explain import preview
+from surehand import Outcome, Tool, tool
+from surehand.core.explain import preview
 
 
 class Address(BaseModel):

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from toolwright import Done, Failed, Pending, Runtime, ToolError, tool
-from toolwright.core.content import Image, Json, Text
-from toolwright.core.errors import NotFound, RateLimited
-from toolwright.core.events import CallProgress
+from surehand import Done, Failed, Pending, Runtime, ToolError, tool
+from surehand.core.content import Image, Json, Text
+from surehand.core.errors import NotFound, RateLimited
+from surehand.core.events import CallProgress
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

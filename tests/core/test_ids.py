@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from toolwright.core.ids import new_id
+from surehand.core.ids import new_id
 
 
 def test_an_id_is_thirty_six_hexadecimal_digits() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwright.core.jsonc import lines, plain
+from surehand.core.jsonc import lines, plain
 
 TEXT = """\
 {

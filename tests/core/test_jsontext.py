@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolwright.core.errors import InvalidArguments
-from toolwright.core.jsontext import MAX_DEPTH, Malformed, check_plain, check_unique, colons, parse
+from surehand.core.errors import InvalidArguments
+from surehand.core.jsontext import MAX_DEPTH, Malformed, check_plain, check_unique, colons, parse
 
 
 @pytest.mark.parametrize("text", ["1", "null", '"x"', "[]", '{"a": [1, {"b": 2}]}', b'{"a": 1}', " {} "])

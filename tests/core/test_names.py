@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwright.core.names import is_legal, nearest, qualified, sanitised, wire_name
+from surehand.core.names import is_legal, nearest, qualified, sanitised, wire_name
 
 WIRE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}\Z")
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from toolwright import Done, Failed, Outcome, Pending, Runtime, ToolError, tool
-from toolwright.core.content import Audio, File, Image, Json, Resource, Text
-from toolwright.core.errors import CODES, StillPending
-from toolwright.core.meta import Meta
+from surehand import Done, Failed, Outcome, Pending, Runtime, ToolError, tool
+from surehand.core.content import Audio, File, Image, Json, Resource, Text
+from surehand.core.errors import CODES, StillPending
+from surehand.core.meta import Meta
 
 
 class Book(BaseModel):

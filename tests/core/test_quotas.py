@@ -1,6 +1,6 @@
 """What each user may have of something."""
 
-from toolwright.core.quotas import Quota, QuotaLimits
+from surehand.core.quotas import Quota, QuotaLimits
 
 
 def test_a_user_has_so_many_and_others_theirs():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwright.core.sanitize import (
+from surehand.core.sanitize import (
     clean_line,
     clean_text,
     escape_as_json,

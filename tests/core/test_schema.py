@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, JsonValue
 
-from toolwright import DefinitionError, Done, Failed, Outcome, Tool, tool
+from surehand import DefinitionError, Done, Failed, Outcome, Tool, tool
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pytest
 from pydantic import BaseModel
 
-from toolwright import Context, DefinitionError, Done, Runtime, Tool, tool, use
+from surehand import Context, DefinitionError, Done, Runtime, Tool, tool, use
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from toolwright import Done, Failed, tool
-from toolwright.core.errors import Unavailable
-from toolwright.core.threads import Threads
+from surehand import Done, Failed, tool
+from surehand.core.errors import Unavailable
+from surehand.core.threads import Threads
 
 
 @contextmanager
@@ -54,7 +54,7 @@ async def test_a_plain_function_runs_in_a_daemon_thread_of_its_own() -> None:
         thread = threading.current_thread()
         return [thread is threading.main_thread(), thread.daemon, thread.name]
 
-    assert await where.run() == Done([False, True, "toolwright"])
+    assert await where.run() == Done([False, True, "surehand"])
 
 
 async def test_the_loop_goes_on_while_a_plain_function_works() -> None:

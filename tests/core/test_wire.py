@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolwright.core.events import (
+from surehand.core.events import (
     CallEnded,
     CallEvent,
     CallPending,
@@ -19,9 +19,9 @@ from toolwright.core.events import (
     Event,
     Missed,
 )
-from toolwright.core.meta import Meta
-from toolwright.core.outcome import Done, Failed, Outcome, Pending, attach
-from toolwright.core.wire import wire
+from surehand.core.meta import Meta
+from surehand.core.outcome import Done, Failed, Outcome, Pending, attach
+from surehand.core.wire import wire
 
 FAMILIES = ["spaces", "agent", "bus", "session"]
 

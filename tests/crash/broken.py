@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from toolwright.runtime.ledger import Ledger
-from toolwright.store import owners
-from toolwright.store.database import Statement
-from toolwright.store.inbox import Inbox
+from surehand.runtime.ledger import Ledger
+from surehand.store import owners
+from surehand.store.database import Statement
+from surehand.store.inbox import Inbox
 
 
 def intent_after_effect() -> None:

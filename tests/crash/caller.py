@@ -6,10 +6,10 @@ import asyncio
 import json
 from typing import Any
 
+from surehand import Done, Failed, Outcome, Runtime
 from tests.crash.scenarios import Asked, Scenario
 from tests.crash.tools import VERIFIED
 from tests.crash.world import World
-from toolwright import Done, Failed, Outcome, Runtime
 
 AGENT = "agnes"
 PATIENCE = 20.0

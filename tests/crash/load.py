@@ -6,9 +6,9 @@ import asyncio
 import time
 from itertools import count
 
+from surehand import Failed, Outcome, Pending
 from tests.crash.caller import Caller
 from tests.crash.scenarios import Asked
-from toolwright import Failed, Outcome, Pending
 
 WORKERS = 8
 LONGEST = 20.0

@@ -37,7 +37,7 @@ class Kill:
 
 def outage(server: Server, zygote: Zygote, kill: Kill, *, keep: Path | None = None) -> Tally:
     """One kill under load. Calls in flight mostly survive: what has happened is written when the server is back."""
-    world = World(Path(tempfile.mkdtemp(prefix="toolwright-crash-", dir=ROOM)))
+    world = World(Path(tempfile.mkdtemp(prefix="surehand-crash-", dir=ROOM)))
     address = server.fresh(LOAD, zygote, world.folder)
     evidence = Evidence(LOAD, world, alone=False)
     victims = (server.pid, 0) if kill.both else (server.pid,)

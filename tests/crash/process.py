@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from surehand import Runtime
 from tests.crash import broken
 from tests.crash.caller import Caller
 from tests.crash.load import load
@@ -19,7 +20,6 @@ from tests.crash.points import Points
 from tests.crash.scenarios import SCENARIOS
 from tests.crash.tools import tools
 from tests.crash.world import World
-from toolwright import Runtime
 
 LONGEST = 60.0
 """Seconds after which a process that hangs shows where, and ends."""

@@ -140,7 +140,7 @@ class Harness:
 
     @contextmanager
     def _room(self, name: str) -> Iterator[tuple[World, str]]:
-        folder = Path(tempfile.mkdtemp(prefix="toolwright-crash-", dir=ROOM))
+        folder = Path(tempfile.mkdtemp(prefix="surehand-crash-", dir=ROOM))
         try:
             address = self._rooms.fresh(SCENARIOS[name], self._zygote, folder)
             yield World(folder), address

@@ -35,7 +35,7 @@ class Server:
 
     def __init__(self) -> None:
         with _one_at_a_time:
-            self._folder = Path(tempfile.mkdtemp(prefix="toolwright-pg-", dir=ROOM))
+            self._folder = Path(tempfile.mkdtemp(prefix="surehand-pg-", dir=ROOM))
             self._server: Any = serving(self._folder)
         self._numbers, self._template = count(1), ""
         # A killed process loses nothing that the system holds for it: waiting for the disk would only take time.

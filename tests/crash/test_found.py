@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from toolwright import Context, Done, Outcome, Pending, Runtime, Store, tool
-from toolwright.store.database import StoreUnavailable
+from surehand import Context, Done, Outcome, Pending, Runtime, Store, tool
+from surehand.store.database import StoreUnavailable
 
 pytestmark = pytest.mark.timeout(30)  # the runtime tries again by itself, and a busy machine takes its time
 

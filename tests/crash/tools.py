@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from surehand import Context, Done, Outcome, Pending, tool
 from tests.crash.world import World
-from toolwright import Context, Done, Outcome, Pending, tool
 
 LARGE = "A line of a long report.\n" * 400
 REPEATABLE = frozenset({"look_up"})

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from surehand import Outcome, Pending
+from surehand.store.outcomes import outcome_text
 from tests.crash.points import Points
-from toolwright import Outcome, Pending
-from toolwright.store.outcomes import outcome_text
 
 END = " ;"
 """Of who was killed while it wrote a line over the end of a page, half of it may be left: without this, and no line."""

@@ -123,7 +123,7 @@ def marked(example: Example) -> object:
 @pytest.mark.parametrize("example", [marked(e) for page in PAGES if page.exists() for e in examples_in(page)])
 def test_an_example_in_the_docs_works(example, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    for place in ("TOOLWRIGHT_CACHE", "TOOLWRIGHT_STATE"):
+    for place in ("SUREHAND_CACHE", "SUREHAND_STATE"):
         monkeypatch.setenv(place, str(tmp_path / place))
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
 

@@ -9,9 +9,9 @@ from typing import get_args
 
 import pytest
 
-from toolwright import mcp
-from toolwright.core import sanitize
-from toolwright.providers.mcp import (
+from surehand import mcp
+from surehand.core import sanitize
+from surehand.providers.mcp import (
     backoff,
     connection,
     forms,
@@ -20,11 +20,11 @@ from toolwright.providers.mcp import (
     manifest,
     talk,
 )
-from toolwright.providers.mcp.addresses import http
-from toolwright.providers.mcp.addresses.address import MAX_FRAME, ServerAddress
-from toolwright.providers.mcp.options import Options
-from toolwright.providers.mcp.provider import Report
-from toolwright.providers.mcp.transports import stderr_log, stdio
+from surehand.providers.mcp.addresses import http
+from surehand.providers.mcp.addresses.address import MAX_FRAME, ServerAddress
+from surehand.providers.mcp.options import Options
+from surehand.providers.mcp.provider import Report
+from surehand.providers.mcp.transports import stderr_log, stdio
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "reference" / "mcp.md").read_text(encoding="utf-8")
@@ -94,7 +94,7 @@ def test_the_limits_are_those_of_the_code(start, numbers):
 
 
 def test_sizes_and_places_are_those_of_the_code(monkeypatch, tmp_path):
-    monkeypatch.setenv("TOOLWRIGHT_CACHE", str(tmp_path))
+    monkeypatch.setenv("SUREHAND_CACHE", str(tmp_path))
 
     assert f"{MAX_FRAME >> 20} MiB" in PAGE
     assert f"{manifest.OLDEST / 86_400:g} days" in PAGE

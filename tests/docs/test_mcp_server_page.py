@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from toolwright import Runtime, gateway
-from toolwright.gateway.mcp import calls, news, outputs, progress, request_limits, runtime_server, shown
-from toolwright.gateway.mcp.http import authentication, requests, sessions
-from toolwright.gateway.mcp.http.connection import ConnectionLimits
-from toolwright.gateway.mcp.options import Options
-from toolwright.gateway.mcp.stdio import limits as stdio_limits
-from toolwright.gateway.mcp.tasks import listening, promises, runs, task, tasks
-from toolwright.jsonrpc.limits import BYTES_PER_VALUE, FROM_CLIENT
+from surehand import Runtime, gateway
+from surehand.gateway.mcp import calls, news, outputs, progress, request_limits, runtime_server, shown
+from surehand.gateway.mcp.http import authentication, requests, sessions
+from surehand.gateway.mcp.http.connection import ConnectionLimits
+from surehand.gateway.mcp.options import Options
+from surehand.gateway.mcp.stdio import limits as stdio_limits
+from surehand.gateway.mcp.tasks import listening, promises, runs, task, tasks
+from surehand.jsonrpc.limits import BYTES_PER_VALUE, FROM_CLIENT
 
 HTTP = ConnectionLimits()
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "mcp-server.md").read_text(encoding="utf-8")

@@ -10,8 +10,8 @@ from typing import get_args
 
 import pytest
 
-import toolwright.observe
-from toolwright import (
+import surehand.observe
+from surehand import (
     Approval,
     Call,
     Catalogue,
@@ -26,25 +26,25 @@ from toolwright import (
     Store,
     testing,
 )
-from toolwright.catalogue import describe, wrap
-from toolwright.catalogue.listing import Listing
-from toolwright.core import content, errors, events, wire
-from toolwright.core.facets import CATEGORIES, EFFECTS, HOOKS
-from toolwright.core.meta import Meta
-from toolwright.core.options import Options
-from toolwright.runtime import policy
-from toolwright.runtime.defaults import Defaults
-from toolwright.runtime.queues import QueueStatus
-from toolwright.runtime.scope import Scope
-from toolwright.runtime.stages import STAGES
-from toolwright.runtime.stats import Stats
-from toolwright.runtime.waiting import WaitingCall
-from toolwright.store import audit
-from toolwright.store.audit import Verification
-from toolwright.store.grants import Grant
-from toolwright.store.ledger import State
-from toolwright.store.store import TABLES
-from toolwright.testing import ManualClock
+from surehand.catalogue import describe, wrap
+from surehand.catalogue.listing import Listing
+from surehand.core import content, errors, events, wire
+from surehand.core.facets import CATEGORIES, EFFECTS, HOOKS
+from surehand.core.meta import Meta
+from surehand.core.options import Options
+from surehand.runtime import policy
+from surehand.runtime.defaults import Defaults
+from surehand.runtime.queues import QueueStatus
+from surehand.runtime.scope import Scope
+from surehand.runtime.stages import STAGES
+from surehand.runtime.stats import Stats
+from surehand.runtime.waiting import WaitingCall
+from surehand.store import audit
+from surehand.store.audit import Verification
+from surehand.store.grants import Grant
+from surehand.store.ledger import State
+from surehand.store.store import TABLES
+from surehand.testing import ManualClock
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {page.stem: page.read_text(encoding="utf-8") for page in DOCS.glob("reference/*.md")}
@@ -89,8 +89,8 @@ def parameters(function: object) -> list[str]:
 def test_every_public_name_has_its_place():
     elsewhere = set().union(*(words(page) for page in PAGES if page not in ("names", "api")))
 
-    assert sorted(set(toolwright.__all__) - elsewhere) == []
-    assert sorted(first_column("names", "name")) == sorted(toolwright.__all__)
+    assert sorted(set(surehand.__all__) - elsewhere) == []
+    assert sorted(first_column("names", "name")) == sorted(surehand.__all__)
 
 
 def test_examples_import_public_names_only():
@@ -99,7 +99,7 @@ def test_examples_import_public_names_only():
     pages = [DOCS.parent / "README.md", DOCS.parent / "examples" / "tour.py", *DOCS.glob("**/*.md")]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
 
-    assert set(re.findall(r"from toolwright\.((?:core|runtime|catalogue)[\w.]*) import", text)) <= inside
+    assert set(re.findall(r"from surehand\.((?:core|runtime|catalogue)[\w.]*) import", text)) <= inside
 
 
 def test_every_way_to_define_a_tool_without_a_function_is_in_its_table():
@@ -108,9 +108,9 @@ def test_every_way_to_define_a_tool_without_a_function_is_in_its_table():
         for row in re.findall(r"^\| (`tool\..*)$", PAGES["define"], re.MULTILINE)
     }
 
-    assert sorted(told) == public(type(toolwright.tool))
+    assert sorted(told) == public(type(surehand.tool))
     for name, row in told.items():
-        taken = set(parameters(getattr(toolwright.tool, name))) - {"options", "facets"}
+        taken = set(parameters(getattr(surehand.tool, name))) - {"options", "facets"}
         assert taken <= set(re.findall(r"\w+", row)), name
 
 
@@ -124,7 +124,7 @@ def test_the_words_of_the_facets_are_the_codes():
     assert missing([*EFFECTS, *CATEGORIES, *HOOKS], "define") == []
 
 
-@pytest.mark.parametrize("cls", [Context, Provider, toolwright.Tool])
+@pytest.mark.parametrize("cls", [Context, Provider, surehand.Tool])
 def test_what_a_definition_deals_with_is_described(cls):
     own = set(public(cls)) - {"told", "function", "handler", "rebind", "compile", "safety", "limits", "face", "life"}
 
@@ -179,7 +179,7 @@ def test_every_content_block_stands_with_its_fields():
 
 
 def test_every_block_and_error_class_is_named():
-    ours = [cls for cls in errors.ToolError.__subclasses__() if cls.__module__.startswith("toolwright")]
+    ours = [cls for cls in errors.ToolError.__subclasses__() if cls.__module__.startswith("surehand")]
     classes = [cls.__name__ for cls in ours if cls.__name__ != "StillPending"]
 
     assert missing([*(block.__name__ for block in content.BLOCKS), *classes], "call") == []
@@ -230,7 +230,7 @@ def test_every_wrapper_is_in_its_table_with_its_parameters():
     told = {row.partition("(")[0]: row for row in first_column("catalogue", "wrapper")}
 
     for name in told:
-        assert set(parameters(getattr(toolwright, name))) <= set(re.findall(r"\w+", told[name])), name
+        assert set(parameters(getattr(surehand, name))) <= set(re.findall(r"\w+", told[name])), name
 
 
 def test_every_default_stands_with_its_value():
@@ -256,7 +256,7 @@ def test_what_is_kept_the_states_and_the_tables_stand_in_their_order():
 
 
 def test_every_table_of_the_schema_is_told():
-    schema = (DOCS.parent / "src/toolwright/store/schema.sql").read_text(encoding="utf-8")
+    schema = (DOCS.parent / "src/surehand/store/schema.sql").read_text(encoding="utf-8")
 
     assert sorted(re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", schema)) == sorted(first_column("store", "table"))
 
@@ -268,17 +268,17 @@ def test_everything_for_tests_is_told():
 
 
 def test_everything_that_observes_is_told():
-    assert missing(toolwright.observe.__all__, "observe") == []
+    assert missing(surehand.observe.__all__, "observe") == []
 
 
 def test_every_ready_middleware_is_in_the_how_to_with_its_parameters():
     page = (DOCS / "how-to" / "write-a-middleware.md").read_text(encoding="utf-8")
     told = dict(re.findall(r"^\| `(\w+)\((.*?)\)` \|", page, re.MULTILINE))
 
-    assert sorted(told) == sorted(toolwright.middleware.__all__)
+    assert sorted(told) == sorted(surehand.middleware.__all__)
     for name, taken in told.items():
-        assert set(parameters(getattr(toolwright.middleware, name))) <= set(re.findall(r"\w+", taken)), name
-    assert missing(toolwright.middleware.__all__, "names") == []
+        assert set(parameters(getattr(surehand.middleware, name))) <= set(re.findall(r"\w+", taken)), name
+    assert missing(surehand.middleware.__all__, "names") == []
 
 
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")

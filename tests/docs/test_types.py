@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwright.cli.init import TOOLS
+from surehand.cli.init import TOOLS
 
 ROOT = Path(__file__).parents[2]
 LOOP = "docs/how-to/run-an-agent-loop.md"

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from toolwright import Context, Done, Failed, Outcome, Pending, Runtime, Store, Tool, tool
-from toolwright.store.database import Row
+from surehand import Context, Done, Failed, Outcome, Pending, Runtime, Store, Tool, tool
+from surehand.store.database import Row
 
 
 class Bank:
@@ -82,7 +82,7 @@ async def read(runtime: Runtime, sql: str, **params: Any) -> list[Row]:
 
 
 async def write(runtime: Runtime, sql: str, **params: Any) -> None:
-    from toolwright.store.database import Statement
+    from surehand.store.database import Statement
 
     assert runtime.store is not None
     await runtime.store.write([Statement(sql, params)])

@@ -10,9 +10,9 @@ import signal
 import sys
 from typing import Any
 
-from toolwright import Context, Done, Failed, Runtime, ToolError, tool
-from toolwright.runtime import keeper, unwritten
-from toolwright.store import owners
+from surehand import Context, Done, Failed, Runtime, ToolError, tool
+from surehand.runtime import keeper, unwritten
+from surehand.store import owners
 
 
 def say(**what: Any) -> None:

@@ -18,10 +18,10 @@ from uuid import uuid4
 
 import pytest
 
+from surehand.store import postgres as driver
+from surehand.store import postgres_pool
 from tests.postgres import Schemas
 from tests.room import tmp_path as tmp_path
-from toolwright.store import postgres as driver
-from toolwright.store import postgres_pool
 
 POSTGRES = pytest.param("postgres", marks=pytest.mark.long)
 EVERYWHERE = pytest.mark.parametrize("address", ["sqlite", "postgres"], indirect=True)

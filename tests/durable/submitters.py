@@ -12,9 +12,9 @@ import tempfile
 from pathlib import Path
 from time import perf_counter
 
+from surehand import Done, Runtime
+from surehand.store.database import Row
 from tests.durable.bank import ask, failed, id_of, read
-from toolwright import Done, Runtime
-from toolwright.store.database import Row
 
 SUBMITTERS = 50
 _COUNTS = """SELECT (SELECT count(*) FROM ledger WHERE state = 'ended') AS ended,
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=10_000)
     parser.add_argument("address", nargs="?", help="of an empty store; left out, a file that is taken away again")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="toolwright-submitters-") as folder:
+    with tempfile.TemporaryDirectory(prefix="surehand-submitters-") as folder:
         began = perf_counter()
         counts = asyncio.run(submitted(given.address or str(Path(folder) / "store.db"), given.calls))
     for name, number in {**counts, "seconds": round(perf_counter() - began, 1)}.items():

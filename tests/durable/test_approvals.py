@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
+from surehand import Context, Done, Failed, Runtime, Tool, tool
 from tests.durable.bank import Bank, ask, died, done, failed, id_of, pending, read, state, until, write
-from toolwright import Context, Done, Failed, Runtime, Tool, tool
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from surehand import Call, Context, Done, Runtime, Tool, tool
 from tests.durable.bank import Bank, done, failed, pending, read, state, until, write
-from toolwright import Call, Context, Done, Runtime, Tool, tool
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 
@@ -168,7 +168,7 @@ async def test_an_approval_is_used_once_even_under_the_same_id_and_arguments(add
 
 
 async def test_an_approval_that_expired_is_used_no_more(file: str) -> None:
-    from toolwright.testing import ManualClock
+    from surehand.testing import ManualClock
 
     bank, clock = Bank(), ManualClock()
     async with Runtime(bank, store=file, clock=clock) as runtime:
@@ -180,7 +180,7 @@ async def test_an_approval_that_expired_is_used_no_more(file: str) -> None:
 
 
 async def test_an_approval_that_nobody_acts_on_holds_as_long_again_as_the_wait_did(file: str) -> None:
-    from toolwright.testing import ManualClock
+    from surehand.testing import ManualClock
 
     bank, day = Bank(), 86_400.0
     async with Runtime(bank, store=file, clock=ManualClock()) as runtime:
@@ -224,7 +224,7 @@ async def test_what_a_person_approved_is_what_runs_whatever_the_caller_changes_l
 
 
 async def test_a_handler_that_changes_its_arguments_can_still_wait_for_an_answer(any_address: str) -> None:
-    from toolwright import Pending
+    from surehand import Pending
 
     @tool(effects={"write"})
     async def book(seats: list[int], ctx: Context) -> Any:
@@ -246,7 +246,7 @@ async def test_a_handler_that_changes_its_arguments_can_still_wait_for_an_answer
 
 
 async def test_a_handler_that_waits_under_its_own_id_can_be_answered(any_address: str) -> None:
-    from toolwright import Pending
+    from surehand import Pending
 
     @tool(effects={"write"})
     async def book(ctx: Context) -> Any:

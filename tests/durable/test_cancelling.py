@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from surehand import Context, Done, Failed, Pending, Queue, Runtime, tool
 from tests.durable.bank import Bank, ask, died, done, id_of, read, state, until
-from toolwright import Context, Done, Failed, Pending, Queue, Runtime, tool
 
 pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
 

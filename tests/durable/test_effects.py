@@ -8,9 +8,9 @@ from unittest.mock import AsyncMock, patch
 
 import pytest
 
+from surehand import Context, Done, Failed, Pending, Runtime, tool
+from surehand.runtime.keeper import Keeper
 from tests.durable.bank import Bank, died, done, failed, pending, read, seen_dead, state, until
-from toolwright import Context, Done, Failed, Pending, Runtime, tool
-from toolwright.runtime.keeper import Keeper
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 
@@ -166,7 +166,7 @@ async def test_a_call_that_was_taken_and_not_run_is_for_the_next(address: str) -
 
 @pytest.mark.parametrize("reason", ["queue", "gate"])
 async def test_an_approved_call_that_a_closing_runtime_had_not_run_is_for_the_next(address: str, reason: str) -> None:
-    from toolwright import Queue
+    from surehand import Queue
 
     bank = Bank()
 
@@ -339,7 +339,7 @@ async def test_an_approved_call_that_has_not_happened_runs_again_exactly_once(ad
 async def test_a_verify_that_takes_its_time_keeps_nobody_from_starting(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from toolwright.runtime import keeper
+    from surehand.runtime import keeper
 
     monkeypatch.setattr(keeper, "VERIFY", 0.05)
     answer = asyncio.Event()

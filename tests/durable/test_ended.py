@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolwright import Done, Runtime, tool
+from surehand import Done, Runtime, tool
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from surehand import Pending, Runtime, tool
+from surehand.testing import ManualClock
 from tests.durable.bank import Bank, ask, failed, id_of, pending, read, state, until
-from toolwright import Pending, Runtime, tool
-from toolwright.testing import ManualClock
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 TTL = {"pending_ttl": 60.0}
@@ -122,7 +122,7 @@ async def test_an_answer_in_time_is_not_expired_afterwards(file: str) -> None:
 
 
 async def test_a_call_that_waits_for_an_expired_one_ends_with_it(file: str) -> None:
-    from toolwright import Context
+    from surehand import Context
 
     @tool(effects={"write"})
     async def order(ctx: Context) -> Any:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from surehand import Done, Runtime, Store
+from surehand.runtime import keeper
+from surehand.store import owners
+from surehand.store.database import Statement
+from surehand.testing import ManualClock
 from tests.durable.bank import Bank, done, failed, pending, read, state, until
-from toolwright import Done, Runtime, Store
-from toolwright.runtime import keeper
-from toolwright.store import owners
-from toolwright.store.database import Statement
-from toolwright.testing import ManualClock
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 

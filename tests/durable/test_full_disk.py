@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from surehand import Context, Pending, Queue, Runtime, tool
+from surehand.runtime import keeper, unwritten
+from surehand.store.database import Statement, StoreUnavailable
 from tests.durable.bank import Bank, ask, done, failed, id_of, read, seen_dead, state, until
-from toolwright import Context, Pending, Queue, Runtime, tool
-from toolwright.runtime import keeper, unwritten
-from toolwright.store.database import Statement, StoreUnavailable
 
 pytestmark = pytest.mark.timeout(30)
 

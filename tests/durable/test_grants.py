@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from surehand import Policy, Runtime, tool
+from surehand.core.events import CallSettled
 from tests.durable.bank import Bank, done, id_of, pending, read, state
 from tests.durable.conftest import EVERYWHERE
-from toolwright import Policy, Runtime, tool
-from toolwright.core.events import CallSettled
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 

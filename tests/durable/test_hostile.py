@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from surehand import Call, Context, Done, Failed, Pending, Runtime, ToolError, tool
 from tests.durable.bank import ask, read, until
-from toolwright import Call, Context, Done, Failed, Pending, Runtime, ToolError, tool
 
 pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from surehand import Runtime
 from tests.durable.bank import Bank, ask, done, failed, id_of, pending, read, state, write
-from toolwright import Runtime
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 TABLES = ["inbox", "audit", "journal"]

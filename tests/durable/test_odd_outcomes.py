@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from surehand import Context, Done, Failed, Pending, Runtime, tool
 from tests.durable.bank import read
-from toolwright import Context, Done, Failed, Pending, Runtime, tool
 
 pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
 CIRCLE: dict[str, Any] = {}

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from surehand import Done, Runtime, Store
+from surehand.core.events import CallResumed, CallSettled
 from tests.durable.bank import Bank, ask, died, failed, id_of, read
 from tests.durable.conftest import EVERYWHERE
 from tests.durable.submitters import SUBMITTERS, submitted
-from toolwright import Done, Runtime, Store
-from toolwright.core.events import CallResumed, CallSettled
 
 pytestmark = [EVERYWHERE, pytest.mark.timeout(30)]  # the first test on PostgreSQL starts the server
 

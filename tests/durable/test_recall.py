@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from surehand import Context, Done, Failed, Runtime, ToolError, tool
+from surehand.testing import ManualClock
 from tests.durable.bank import Bank, ask, done, failed, pending, read, state
-from toolwright import Context, Done, Failed, Runtime, ToolError, tool
-from toolwright.testing import ManualClock
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 
@@ -71,7 +71,7 @@ async def test_an_id_gives_the_same_open_wait_after_a_restart(address: str) -> N
 
 
 async def test_everything_a_model_was_shown_is_shown_again_after_a_restart(address: str) -> None:
-    from toolwright import File, Image, Json, Text
+    from surehand import File, Image, Json, Text
 
     given = Done(
         {"rows": [1, 2]},

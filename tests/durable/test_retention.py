@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from surehand import Retention, Runtime, tool
+from surehand.runtime import ledger
+from surehand.testing import ManualClock
 from tests.durable.bank import Bank, ask, died, done, failed, id_of, pending, read, state, until, write
-from toolwright import Retention, Runtime, tool
-from toolwright.runtime import ledger
-from toolwright.testing import ManualClock
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 AGES = {
@@ -111,7 +111,7 @@ async def test_a_forgotten_call_leaves_the_chain_of_the_audit_whole(address: str
 
 
 async def test_a_keeper_makes_room_by_itself(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from toolwright.runtime import keeper
+    from surehand.runtime import keeper
 
     monkeypatch.setattr(keeper, "PRUNE", 0.05)
     bank, clock = Bank(), ManualClock()

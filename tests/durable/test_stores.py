@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from surehand import Runtime, Store, tool
+from surehand.runtime import keeper
+from surehand.store import owners
+from surehand.store.database import StoreError, StoreUnavailable
 from tests.durable.bank import Bank, ask, done, failed, id_of, pending, read, until
-from toolwright import Runtime, Store, tool
-from toolwright.runtime import keeper
-from toolwright.store import owners
-from toolwright.store.database import StoreError, StoreUnavailable
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 
@@ -108,7 +108,7 @@ async def test_a_password_is_not_told(tmp_path: Path) -> None:
 
 async def test_a_store_of_a_newer_version_is_not_touched(file: str) -> None:
     async with Store.open(file) as store:
-        from toolwright.store.database import Statement
+        from surehand.store.database import Statement
 
         await store.write([Statement("INSERT INTO schema_versions (version, applied_at) VALUES (999, 0)")])
     with pytest.raises(StoreError, match="newer"):
@@ -116,7 +116,7 @@ async def test_a_store_of_a_newer_version_is_not_touched(file: str) -> None:
 
 
 async def test_a_runtime_whose_tools_are_wrong_lets_go_of_its_store(file: str) -> None:
-    from toolwright import DefinitionError
+    from surehand import DefinitionError
 
     @tool(queue="nowhere")
     async def broken() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from surehand import Context, Failed, Outcome, Pending, Provider, Queue, Runtime, Tool, tool
+from surehand.core.events import CallEnded, CallSettled
+from surehand.runtime.answer import take_ready
+from surehand.store.database import StoreUnavailable
+from surehand.store.store import Store
 from tests.durable.bank import Bank, done, failed, id_of, pending, read, state, until, write
-from toolwright import Context, Failed, Outcome, Pending, Provider, Queue, Runtime, Tool, tool
-from toolwright.core.events import CallEnded, CallSettled
-from toolwright.runtime.answer import take_ready
-from toolwright.store.database import StoreUnavailable
-from toolwright.store.store import Store
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 TO = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from surehand import Runtime, Store, tool
+from surehand.store.messages import Message
+from surehand.store.streams import of_run, of_space
 from tests.durable.bank import Bank, ask, died, done, failed, id_of, pending, read, until
 from tests.durable.child import refund
-from toolwright import Runtime, Store, tool
-from toolwright.store.messages import Message
-from toolwright.store.streams import of_run, of_space
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 
@@ -230,7 +230,7 @@ async def _has_status(runtime: Runtime, status: str) -> bool:
 
 async def test_without_an_active_space_nothing_is_posted_and_it_is_logged(address, caplog):
     await team(address)
-    with caplog.at_level(logging.WARNING, "toolwright"):
+    with caplog.at_level(logging.WARNING, "surehand"):
         async with Runtime(Bank(), store=address) as runtime:
             done(await runtime.call("pay", {"amount": 5}))
             assert await read(runtime, "SELECT number FROM messages") == []
@@ -241,7 +241,7 @@ async def test_without_an_active_space_nothing_is_posted_and_it_is_logged(addres
 
 async def test_a_space_that_is_not_there_stops_no_call(address, caplog):
     bank = Bank()
-    with caplog.at_level(logging.WARNING, "toolwright"):
+    with caplog.at_level(logging.WARNING, "surehand"):
         async with Runtime(bank, store=address) as runtime:
             done(await runtime.scope(space="nowhere").call("pay", {"amount": 5}))
             pending(await runtime.scope(space="nowhere").call("transfer", {"amount": 5}))
@@ -261,7 +261,7 @@ async def test_a_message_that_is_gone_stops_no_outcome(address):
 
 
 def _gone() -> Any:
-    from toolwright.store.database import Statement
+    from surehand.store.database import Statement
 
     return Statement("DELETE FROM messages")
 

@@ -49,7 +49,7 @@ def serving(folder: Path) -> Iterator[str]:
 @starts_a_server
 def test_the_copy_is_removed_even_when_the_server_is_killed(tmp_path):
     with serving(tmp_path) as told:
-        [copy] = set(re.findall(rf"{tmp_path}/toolwright-serve\.\w+", told))
+        [copy] = set(re.findall(rf"{tmp_path}/surehand-serve\.\w+", told))
         assert (Path(copy) / "workspace").is_dir()
 
     assert list(tmp_path.iterdir()) == []
@@ -64,7 +64,7 @@ def test_clients_of_both_protocols_list_and_call_its_tools(tmp_path):
     for names, time, page in seen:
         assert {"read", "edit", "current_time", "todowrite", "webfetch"} <= names
         assert "T" in time.structured_content["iso"]
-        assert page.meta["toolwright/waitingFor"] == "approval"  # nothing goes out before somebody has said yes
+        assert page.meta["surehand/waitingFor"] == "approval"  # nothing goes out before somebody has said yes
 
 
 async def visited(url: str, era: str) -> tuple[set[str], CallToolResult, CallToolResult]:

@@ -14,8 +14,8 @@ from typing import Any
 
 import httpcore2
 
-from toolwright.http import connector
-from toolwright.http.client import Client
+from surehand.http import connector
+from surehand.http.client import Client
 
 PUBLIC = "93.184.216.34"
 """Stands for the public internet: dialled, it leads to a server of the test."""

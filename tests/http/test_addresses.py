@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surehand.core.errors import Denied, InvalidArguments, ToolError
+from surehand.http.addresses import embedded_addresses, parse_address, why_denied
+from surehand.http.client import Client
 from tests.http.server import PUBLIC, Dials, Names, internet, redirect, reply, serving
-from toolwright.core.errors import Denied, InvalidArguments, ToolError
-from toolwright.http.addresses import embedded_addresses, parse_address, why_denied
-from toolwright.http.client import Client
 
 # How a host is written in a URL, and the address that a resolver would give for it.
 FORMS = {

@@ -10,8 +10,8 @@ import zlib
 
 import pytest
 
+from surehand.core.errors import TimedOut, ToolError, Unavailable
 from tests.http.server import chunked, online, reply
-from toolwright.core.errors import TimedOut, ToolError, Unavailable
 
 pytestmark = pytest.mark.timeout(60)  # some of these have much to do, and a busy machine takes its time
 
@@ -263,7 +263,7 @@ def test_a_bomb_leaves_the_memory_of_a_process_as_it_was():
         import asyncio, resource
         from tests.http.server import reply
         from tests.http.test_bombs import MIB, bomb, online
-        from toolwright.core.errors import ToolError
+        from surehand.core.errors import ToolError
 
         async def main():
             packed = bomb(1000 * MIB)

@@ -7,8 +7,7 @@ import socket
 import httpcore2
 import pytest
 
-from tests.http.server import PUBLIC, Dials, Names, chunked, internet, online, port_of_nobody, reply, serving
-from toolwright.core.errors import (
+from surehand.core.errors import (
     DefinitionError,
     Denied,
     InvalidArguments,
@@ -18,8 +17,9 @@ from toolwright.core.errors import (
     ToolError,
     Unavailable,
 )
-from toolwright.http.client import Client
-from toolwright.http.settings import Settings
+from surehand.http.client import Client
+from surehand.http.settings import Settings
+from tests.http.server import PUBLIC, Dials, Names, chunked, internet, online, port_of_nobody, reply, serving
 
 
 async def test_an_answer_is_a_value():
@@ -33,7 +33,7 @@ async def test_an_answer_is_a_value():
     assert (asked.method, asked.path, asked.headers["host"]) == ("GET", "/a?b=c", "site.test")
     assert asked.headers["x-mine"] == "1"
     assert asked.headers["accept-encoding"] == "gzip, deflate"
-    assert "toolwright" in asked.headers["user-agent"]
+    assert "surehand" in asked.headers["user-agent"]
     with pytest.raises(AttributeError):
         response.status = 200
 
@@ -482,7 +482,7 @@ async def test_a_closed_client_says_so():
 
 
 async def test_socket_files_are_never_reached():
-    from toolwright.http.connector import Connector
+    from surehand.http.connector import Connector
 
     with pytest.raises(NotStarted):
         await Connector(Settings().guard()).connect_unix_socket("/var/run/x.sock")
@@ -548,7 +548,7 @@ async def test_nothing_secret_is_logged(caplog):
 
 
 def test_the_backend_has_what_httpcore_asks_of_one():
-    from toolwright.http.connector import Connector
+    from surehand.http.connector import Connector
 
     for name in vars(httpcore2.AsyncNetworkBackend):
         if not name.startswith("_"):

@@ -10,9 +10,9 @@ import httpcore2
 import pytest
 import trustme
 
+from surehand.http.keepalive import kept_alive
+from surehand.http.low_latency import MAX_JOINED_BYTES, MAX_UNREAD_BYTES
 from tests.http.server import port_of_nobody
-from toolwright.http.keepalive import kept_alive
-from toolwright.http.low_latency import MAX_JOINED_BYTES, MAX_UNREAD_BYTES
 
 pytestmark = pytest.mark.timeout(30, func_only=True)
 

@@ -3,12 +3,12 @@
 import re
 from pathlib import Path
 
-import toolwright
+import surehand
 
-SOURCE = Path(toolwright.__file__).parent
+SOURCE = Path(surehand.__file__).parent
 FILES = sorted(path for path in SOURCE.rglob("*.py") if "http" not in path.relative_to(SOURCE).parts[:1])
 OTHERS = re.compile(
-    r"urllib\.request|urllib import request|\burlopen\b|(?<!toolwright\.)http\.client|from http import client"
+    r"urllib\.request|urllib import request|\burlopen\b|(?<!surehand\.)http\.client|from http import client"
     r"|^\s*(?:import|from)\s+(?:requests|urllib3|aiohttp|pycurl|httpx|httplib2|httpcore2?)\b"
     r"|httpx2?\.(?:get|post|request|stream|Client|AsyncClient|HTTPTransport|AsyncHTTPTransport)\("
     r"|asyncio\.open_connection|socket\.create_connection",

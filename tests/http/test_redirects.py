@@ -2,9 +2,9 @@
 
 import pytest
 
+from surehand.core.errors import Denied, ToolError
+from surehand.http.client import Client
 from tests.http.server import PUBLIC, Names, internet, online, redirect, reply, serving
-from toolwright.core.errors import Denied, ToolError
-from toolwright.http.client import Client
 
 OTHER = "1.1.1.1"
 

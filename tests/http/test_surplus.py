@@ -6,11 +6,11 @@ import pytest
 import trustme
 from httpcore2 import AsyncNetworkStream
 
+from surehand.http.low_latency import connect
+from surehand.http.settings import Settings
+from surehand.http.surplus import FULL_BUFFER_BYTES, SurplusDetectingStream
+from surehand.http.transport import GuardedClient
 from tests.http.server import chunked, online, reply
-from toolwright.http.low_latency import connect
-from toolwright.http.settings import Settings
-from toolwright.http.surplus import FULL_BUFFER_BYTES, SurplusDetectingStream
-from toolwright.http.transport import GuardedClient
 
 FORGED = reply("forged")
 NO_CONTENT = reply(status=204, reason="No Content", content_length=None)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwright.core.errors import Denied, InvalidArguments, ToolError
-from toolwright.http.target import host_of, target_of
+from surehand.core.errors import Denied, InvalidArguments, ToolError
+from surehand.http.target import host_of, target_of
 
 
 @pytest.mark.parametrize(

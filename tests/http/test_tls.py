@@ -5,8 +5,8 @@ import ssl
 import pytest
 import trustme
 
+from surehand.core.errors import Denied, ToolError
 from tests.http.server import PUBLIC, Names, internet, online, redirect, reply, serving
-from toolwright.core.errors import Denied, ToolError
 
 
 class Certified:

@@ -7,12 +7,12 @@ import httpx2
 import pytest
 import trustme
 
+from surehand.core.errors import DefinitionError, Denied
+from surehand.http.settings import Settings
+from surehand.http.transport import GuardedClient
 from tests.http.server import PUBLIC, Dials, Names, online, redirect, reply
 from tests.http.test_addresses import FORMS
 from tests.http.test_bombs import MIB, bomb
-from toolwright.core.errors import DefinitionError, Denied
-from toolwright.http.settings import Settings
-from toolwright.http.transport import GuardedClient
 
 
 def using(answer, options=None, **settings):
@@ -37,7 +37,7 @@ async def test_a_library_is_given_answers_as_usual():
     (asked,) = server.asked
     assert (asked.path, asked.body, asked.headers["host"]) == ("/p?q=1", b'{"b":2}', "site.test")
     assert (asked.headers["accept-encoding"], asked.headers["x-mine"]) == ("gzip, deflate", "1")
-    assert "toolwright" in asked.headers["user-agent"]
+    assert "surehand" in asked.headers["user-agent"]
 
 
 @pytest.mark.parametrize("host", FORMS)

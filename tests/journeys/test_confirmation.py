@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from toolwright import Approval, Call, Context, Failed, Pending, Runtime, events, tool
-from toolwright.testing import settle
+from surehand import Approval, Call, Context, Failed, Pending, Runtime, events, tool
+from surehand.testing import settle
 
 
 class Bank:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from toolwright import Context, Done, Image, Pending, Runtime, Text, events, tool, use
+from surehand import Context, Done, Image, Pending, Runtime, Text, events, tool, use
 
 
 class Sandbox:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from toolwright import Context, DefinitionError, Done, Failed, Json, Runtime, Text, Tool, ToolError, tool
+from surehand import Context, DefinitionError, Done, Failed, Json, Runtime, Text, Tool, ToolError, tool
 
 BOX = {"type": "object", "properties": {"width": {"type": "integer"}, "height": {"type": "integer"}}}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolwright import (
+from surehand import (
     Denied,
     Failed,
     InvalidArguments,
@@ -19,7 +19,7 @@ from toolwright import (
     middleware,
     tool,
 )
-from toolwright.testing import ManualClock, settle
+from surehand.testing import ManualClock, settle
 
 
 @tool
@@ -211,7 +211,7 @@ async def test_failures_of_the_runtime_itself_are_caught_by_their_kind_too() -> 
 
 
 async def test_requests_answers_and_failures_are_logged_with_where_they_went(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "toolwright.calls"):
+    with caplog.at_level(logging.DEBUG, "surehand.calls"):
         async with Runtime(add, broken, middleware=[middleware.logging()]) as runtime:
             await runtime.call("add", {"a": 1, "b": 2})
             await runtime.call("broken")

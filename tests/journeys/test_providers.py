@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from toolwright import Call, Context, Failed, Provider, Queue, Runtime, Tool, Unavailable, filtered, tool
-from toolwright.testing import ManualClock, settle
+from surehand import Call, Context, Failed, Provider, Queue, Runtime, Tool, Unavailable, filtered, tool
+from surehand.testing import ManualClock, settle
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
@@ -147,7 +147,7 @@ async def test_a_provider_that_comes_back_is_there_again(caplog: pytest.LogCaptu
                 raise Unavailable("asleep")
 
     moody = Moody()
-    with caplog.at_level(logging.WARNING, "toolwright"):
+    with caplog.at_level(logging.WARNING, "surehand"):
         async with Runtime(moody) as runtime:
             down = await runtime.call("weather__hnag")
             moody.up = True

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolwright import Context, DefinitionError, Done, Failed, Runtime, Tool, ToolError, events, tool
+from surehand import Context, DefinitionError, Done, Failed, Runtime, Tool, ToolError, events, tool
 
 CATEGORIES = ("system", "file", "network", "data", "memory", "code", "mcp", "custom")
 

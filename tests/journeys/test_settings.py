@@ -4,10 +4,10 @@ import asyncio
 import json
 from pathlib import Path
 
-from toolwright import Failed, tool
-from toolwright.assemble import assemble
-from toolwright.config.config import read_config
-from toolwright.testing import settle
+from surehand import Failed, tool
+from surehand.assemble import assemble
+from surehand.config.config import read_config
+from surehand.testing import settle
 
 SETTINGS = {
     "defaults": {"toolTimeout": 50, "toolResponseMaxBytes": 1_000, "maxConcurrentTools": 2},
@@ -37,7 +37,7 @@ async def test_limits_written_in_camel_case_and_milliseconds_hold_for_every_call
         """Give much."""
         return "x" * 1_001
 
-    file = tmp_path / "toolwright.json"
+    file = tmp_path / "surehand.json"
     file.write_text(json.dumps(SETTINGS))
     async with assemble(read_config(file), work, hang, big) as runtime:
         slow, large = await runtime.call("hang"), await runtime.call("big")

@@ -5,9 +5,9 @@ import json
 import pytest
 from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from toolwright.jsonrpc import codec
-from toolwright.jsonrpc.codec import Malformed, OverlongFrame
-from toolwright.jsonrpc.limits import FROM_CLIENT, FROM_SERVER, MessageLimits
+from surehand.jsonrpc import codec
+from surehand.jsonrpc.codec import Malformed, OverlongFrame
+from surehand.jsonrpc.limits import FROM_CLIENT, FROM_SERVER, MessageLimits
 
 
 @pytest.mark.parametrize(

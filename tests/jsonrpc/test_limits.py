@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from toolwright.jsonrpc.limits import EventStreamLimit, estimated_memory, has_too_many_values
+from surehand.jsonrpc.limits import EventStreamLimit, estimated_memory, has_too_many_values
 
 MANY = json.dumps([0] * 60_000).encode()
 TEXT = json.dumps([',[{"' * 40_000]).encode()

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwright.jsonrpc.codec import OverlongFrame
-from toolwright.jsonrpc.lines import LineSplitter
+from surehand.jsonrpc.codec import OverlongFrame
+from surehand.jsonrpc.lines import LineSplitter
 
 chunks = st.lists(st.binary(max_size=6).map(lambda data: data.replace(b"x", b"\n")), max_size=20)
 

@@ -9,9 +9,9 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from toolwright import Queue, Runtime, ToolError, tool
-from toolwright.observe import metrics
-from toolwright.testing import ManualClock, settle
+from surehand import Queue, Runtime, ToolError, tool
+from surehand.observe import metrics
+from surehand.testing import ManualClock, settle
 
 
 @tool
@@ -52,7 +52,7 @@ async def test_calls_are_counted_by_tool_and_by_how_they_ended() -> None:
         await runtime.approve(pending.meta.call_id)
         found = scraped(registry)
 
-    calls = {key[1:]: value for key, value in found.items() if key[0] == "toolwright_calls_total"}
+    calls = {key[1:]: value for key, value in found.items() if key[0] == "surehand_calls_total"}
     assert calls == {
         ("add", "ok"): 2,
         ("add", "invalid_arguments"): 1,
@@ -60,11 +60,11 @@ async def test_calls_are_counted_by_tool_and_by_how_they_ended() -> None:
         ("pay", "pending"): 1,
         ("pay", "ok"): 1,
     }
-    assert found["toolwright_call_seconds_count", "add"] == 3
-    assert found["toolwright_call_seconds_sum", "add"] > 0
-    assert found["toolwright_queued_seconds_sum", "add"] == 0
-    assert found["toolwright_tokens_total", "broken"] == 7
-    assert (waiting["toolwright_pending",], found["toolwright_pending",]) == (1, 0)
+    assert found["surehand_call_seconds_count", "add"] == 3
+    assert found["surehand_call_seconds_sum", "add"] > 0
+    assert found["surehand_queued_seconds_sum", "add"] == 0
+    assert found["surehand_tokens_total", "broken"] == 7
+    assert (waiting["surehand_pending",], found["surehand_pending",]) == (1, 0)
 
 
 async def test_invented_names_share_one_label() -> None:
@@ -76,9 +76,9 @@ async def test_invented_names_share_one_label() -> None:
         await runtime.call("add", {"a": object(), "b": 1})
 
     found = scraped(registry)
-    assert found["toolwright_calls_total", "(unknown)", "not_found"] == 50
-    assert found["toolwright_calls_total", "add", "invalid_arguments"] == 1
-    assert {key[1] for key in found if key[0] == "toolwright_tokens_total"} == {"(unknown)", "add"}
+    assert found["surehand_calls_total", "(unknown)", "not_found"] == 50
+    assert found["surehand_calls_total", "add", "invalid_arguments"] == 1
+    assert {key[1] for key in found if key[0] == "surehand_tokens_total"} == {"(unknown)", "add"}
 
 
 async def test_gauges_show_the_runtime_as_it_is_when_somebody_looks() -> None:
@@ -98,10 +98,10 @@ async def test_gauges_show_the_runtime_as_it_is_when_somebody_looks() -> None:
         await calls
         idle = scraped(registry)
 
-    assert (busy["toolwright_running",], idle["toolwright_running",]) == (3, 0)
-    assert (busy["toolwright_queue_in_use", "narrow"], busy["toolwright_queue_waiting", "narrow"]) == (1, 2)
-    assert (idle["toolwright_queue_in_use", "narrow"], idle["toolwright_queue_waiting", "narrow"]) == (0, 0)
-    assert idle["toolwright_queued_seconds_sum", "slow"] > 0
+    assert (busy["surehand_running",], idle["surehand_running",]) == (3, 0)
+    assert (busy["surehand_queue_in_use", "narrow"], busy["surehand_queue_waiting", "narrow"]) == (1, 2)
+    assert (idle["surehand_queue_in_use", "narrow"], idle["surehand_queue_waiting", "narrow"]) == (0, 0)
+    assert idle["surehand_queued_seconds_sum", "slow"] > 0
 
 
 async def test_a_thread_that_was_left_behind_shows_until_it_ends() -> None:
@@ -122,8 +122,8 @@ async def test_a_thread_that_was_left_behind_shows_until_it_ends() -> None:
         left = scraped(registry)
         release.set()
 
-    assert left["toolwright_abandoned",] == 1
-    assert left["toolwright_calls_total", "stuck", "timed_out"] == 1
+    assert left["surehand_abandoned",] == 1
+    assert left["surehand_calls_total", "stuck", "timed_out"] == 1
 
 
 async def test_when_it_ends_nothing_listens_and_the_names_are_free_again() -> None:
@@ -154,12 +154,12 @@ async def test_a_scrape_from_another_thread_reads_again_what_grew_meanwhile(monk
 
         monkeypatch.setattr(runtime, "stats", stats)
 
-        assert scraped(registry)["toolwright_running",] == 0
+        assert scraped(registry)["surehand_running",] == 0
 
 
 async def test_without_the_client_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
 
     async with Runtime(add) as runtime:
-        with pytest.raises(ImportError, match=r"toolwright\[metrics\]"):
+        with pytest.raises(ImportError, match=r"surehand\[metrics\]"):
             metrics(runtime)

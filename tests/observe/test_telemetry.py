@@ -16,9 +16,9 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as ge
 from opentelemetry.semconv.attributes import error_attributes
 from opentelemetry.trace import SpanKind, StatusCode
 
-from toolwright import Call, Context, Pending, Provider, Queue, Runtime, ToolError, tool
-from toolwright.observe import telemetry
-from toolwright.testing import ManualClock, settle
+from surehand import Call, Context, Pending, Provider, Queue, Runtime, ToolError, tool
+from surehand.observe import telemetry
+from surehand.testing import ManualClock, settle
 
 
 class Exported:
@@ -88,21 +88,21 @@ async def test_a_call_is_a_span_with_the_names_of_the_genai_conventions() -> Non
     assert (span.name, span.kind, span.status.status_code) == ("execute_tool add", SpanKind.INTERNAL, StatusCode.UNSET)
     assert span.parent is None
     assert span.instrumentation_scope is not None
-    assert span.instrumentation_scope.name == "toolwright"
+    assert span.instrumentation_scope.name == "surehand"
     assert dict(span.attributes or {}) == {
         gen_ai.GEN_AI_OPERATION_NAME: "execute_tool",
         gen_ai.GEN_AI_TOOL_NAME: "add",
         gen_ai.GEN_AI_TOOL_CALL_ID: outcome.meta.call_id,
         gen_ai.GEN_AI_TOOL_TYPE: "function",
         gen_ai.GEN_AI_TOOL_DESCRIPTION: "Add two numbers.",
-        "toolwright.kind": "function",
-        "toolwright.namespace": "",
-        "toolwright.attempts": 1,
-        "toolwright.cached": False,
-        "toolwright.queued_ms": 0.0,
-        "toolwright.characters_in": 13,
-        "toolwright.characters_out": 1,
-        "toolwright.tokens": 1,
+        "surehand.kind": "function",
+        "surehand.namespace": "",
+        "surehand.attempts": 1,
+        "surehand.cached": False,
+        "surehand.queued_ms": 0.0,
+        "surehand.characters_in": 13,
+        "surehand.characters_out": 1,
+        "surehand.tokens": 1,
     }
 
 
@@ -115,7 +115,7 @@ async def test_a_tool_of_another_system_is_an_extension() -> None:
     attributes = span.attributes or {}
     assert span.name == "execute_tool git__log"
     assert attributes[gen_ai.GEN_AI_TOOL_TYPE] == "extension"
-    assert (attributes["toolwright.kind"], attributes["toolwright.namespace"]) == ("mcp", "git")
+    assert (attributes["surehand.kind"], attributes["surehand.namespace"]) == ("mcp", "git")
 
 
 async def test_a_failure_is_an_error_of_its_code_that_reveals_nothing() -> None:
@@ -131,7 +131,7 @@ async def test_a_failure_is_an_error_of_its_code_that_reveals_nothing() -> None:
     (span,) = exported.spans
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "not_found")
     assert (span.attributes or {})[error_attributes.ERROR_TYPE] == "not_found"
-    assert (span.attributes or {})["toolwright.code"] == "not_found"
+    assert (span.attributes or {})["surehand.code"] == "not_found"
     assert "secret" not in span.to_json()
 
 
@@ -174,15 +174,15 @@ async def test_arguments_results_messages_and_progress_are_recorded_only_when_as
 
             good, bad = exported.spans
             assert [event.name for event in good.events] == ["progress", "progress"]
-            assert dict(good.events[0].attributes or {})["toolwright.fraction"] == 0.5
+            assert dict(good.events[0].attributes or {})["surehand.fraction"] == 0.5
             assert ("secret" in good.to_json(), "secret" in bad.to_json()) == (content, content)
 
     assert (good.attributes or {})[gen_ai.GEN_AI_TOOL_CALL_ARGUMENTS] == '{"text":"my-secret"}'
     assert (good.attributes or {})[gen_ai.GEN_AI_TOOL_CALL_RESULT] == "my-secret"
-    assert (good.events[0].attributes or {})["toolwright.message"] == "half of my-secret"
+    assert (good.events[0].attributes or {})["surehand.message"] == "half of my-secret"
     assert dict(good.events[1].attributes or {}) == {
-        "toolwright.title": "my-secret",
-        "toolwright.data": '{"said":"my-secret"}',
+        "surehand.title": "my-secret",
+        "surehand.data": '{"said":"my-secret"}',
     }
     assert bad.status.description == "not bad-secret"
 
@@ -219,9 +219,9 @@ async def test_time_in_line_and_attempts_are_on_the_span() -> None:
             await both
 
     _, second = exported.spans
-    assert (second.attributes or {})["toolwright.queued_ms"] > 0  # type: ignore[operator]
+    assert (second.attributes or {})["surehand.queued_ms"] > 0  # type: ignore[operator]
     assert [(event.name, dict(event.attributes or {})) for event in second.events] == [
-        ("queued", {"toolwright.queue": "narrow", "toolwright.position": 1})
+        ("queued", {"surehand.queue": "narrow", "surehand.position": 1})
     ]
 
 
@@ -347,10 +347,10 @@ async def test_a_call_that_waits_is_a_span_and_what_follows_is_another_that_link
 
     first, second = exported.named("pay")
     assert (first.status.status_code, first.links) == (StatusCode.UNSET, ())
-    assert (first.attributes or {})["toolwright.pending"] is True
-    assert (first.attributes or {})["toolwright.waiting_for"] == "approval"
+    assert (first.attributes or {})["surehand.pending"] is True
+    assert (first.attributes or {})["surehand.waiting_for"] == "approval"
     assert [link.context for link in second.links] == [first.context]
-    assert "toolwright.pending" not in (second.attributes or {})
+    assert "surehand.pending" not in (second.attributes or {})
     assert exported.tree["execute_tool pay"] == "approval"
     assert (second.attributes or {})[gen_ai.GEN_AI_TOOL_CALL_ID] == pending.meta.call_id
 
@@ -526,7 +526,7 @@ async def test_calls_that_run_when_telemetry_ends_still_end_their_spans() -> Non
 
 
 async def test_there_are_never_more_open_spans_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolwright.observe.spans._MOST_OPEN", 2)
+    monkeypatch.setattr("surehand.observe.spans._MOST_OPEN", 2)
     gate = asyncio.Event()
 
     @tool
@@ -580,7 +580,7 @@ async def test_where_the_sdk_is_switched_off_nothing_listens(monkeypatch: pytest
 
 
 async def test_where_the_api_is_not_installed_nothing_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "toolwright.observe.spans", raising=False)
+    monkeypatch.delitem(sys.modules, "surehand.observe.spans", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
 
     async with Runtime(add) as runtime:

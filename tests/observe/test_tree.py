@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from toolwright import Cache, Call, Context, Done, Pending, Queue, Runtime, ToolError, tool
-from toolwright.observe import Tree, tree, watch
-from toolwright.testing import settle
+from surehand import Cache, Call, Context, Done, Pending, Queue, Runtime, ToolError, tool
+from surehand.observe import Tree, tree, watch
+from surehand.testing import settle
 
 TIMES = {"id", "started", "seconds", "queued"}
 
@@ -501,5 +501,5 @@ async def test_a_person_reads_the_tree_with_its_totals() -> None:
 async def test_printing_without_rich_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "rich.console", None)
 
-    with pytest.raises(ImportError, match=r"toolwright\[cli\]"):
+    with pytest.raises(ImportError, match=r"surehand\[cli\]"):
         tree(Runtime()).print()

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwright import Approval, Call, Context, Done, Failed, Outcome, Pending, Provider, Queue, Runtime, Tool, tool
-from toolwright.testing import ManualClock
+from surehand import Approval, Call, Context, Done, Failed, Outcome, Pending, Provider, Queue, Runtime, Tool, tool
+from surehand.testing import ManualClock
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

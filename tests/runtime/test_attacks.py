@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from toolwright import Context, Done, Failed, Pending, Policy, Provider, Queue, Runtime, ToolError, tool
-from toolwright.core.errors import DefinitionError
-from toolwright.runtime.invocation import MAX_DEPTH
-from toolwright.testing import ManualClock, settle
+from surehand import Context, Done, Failed, Pending, Policy, Provider, Queue, Runtime, ToolError, tool
+from surehand.core.errors import DefinitionError
+from surehand.runtime.invocation import MAX_DEPTH
+from surehand.testing import ManualClock, settle
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
 
 @pytest.fixture(autouse=True)
 def quiet(caplog):
-    caplog.set_level(logging.CRITICAL, "toolwright")
+    caplog.set_level(logging.CRITICAL, "surehand")
 
 
 @tool
@@ -736,7 +736,7 @@ async def test_the_first_line_of_a_secret_that_has_several_is_masked_too():
 
 
 async def test_a_known_secret_is_not_in_the_log_of_a_crash_either(caplog):
-    caplog.set_level(logging.ERROR, "toolwright")
+    caplog.set_level(logging.ERROR, "surehand")
 
     @tool
     async def leak() -> None:

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from toolwright import Done, Failed, Outcome, Pending, Runtime, tool
+from surehand import Done, Failed, Outcome, Pending, Runtime, tool
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -66,7 +66,7 @@ TOOLS = (add, say, anything, number, order, raw_tool)
 
 @pytest.fixture(autouse=True)
 def quiet(caplog):
-    caplog.set_level(logging.CRITICAL, "toolwright")
+    caplog.set_level(logging.CRITICAL, "surehand")
 
 
 async def called(name: str, arguments: Any) -> Outcome:

@@ -1,6 +1,6 @@
 """Raw schemas that leave out what most have."""
 
-from toolwright import Done, Runtime, tool
+from surehand import Done, Runtime, tool
 
 
 async def test_a_parameter_that_takes_anything_may_be_described_by_true() -> None:

@@ -1,8 +1,8 @@
 import asyncio
 import json
 
-from toolwright import Call, Context, Pending, Runtime, ToolError, tool
-from toolwright.testing import settle
+from surehand import Call, Context, Pending, Runtime, ToolError, tool
+from surehand.testing import settle
 
 
 @tool

@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from toolwright import Cache, Context, DefinitionError, Pending, Policy, Provider, Runtime, ToolError, tool
-from toolwright.testing import ManualClock, settle
+from surehand import Cache, Context, DefinitionError, Pending, Policy, Provider, Runtime, ToolError, tool
+from surehand.testing import ManualClock, settle
 
 
 def counted(ran: list, **facets):

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from toolwright import Approval, Call, Context, Done, Failed, Outcome, Pending, Provider, Runtime, Tool, tool
-from toolwright.testing import ManualClock
+from surehand import Approval, Call, Context, Done, Failed, Outcome, Pending, Provider, Runtime, Tool, tool
+from surehand.testing import ManualClock
 
 SIZE = {"type": "object", "properties": {"size": {"type": "integer"}}, "additionalProperties": False}
 

@@ -3,7 +3,7 @@ from time import process_time
 
 import pytest
 
-from toolwright import Runtime, ToolError, tool
+from surehand import Runtime, ToolError, tool
 
 LINES = [f"line {n}: {'x' * 20}" for n in range(1, 10_001)]
 

@@ -5,9 +5,9 @@ from time import monotonic
 
 import pytest
 
-from toolwright import Call, Context, Failed, Pending, Provider, Queue, Runtime, ToolError, tool
-from toolwright.runtime import reaper
-from toolwright.testing import ManualClock, settle
+from surehand import Call, Context, Failed, Pending, Provider, Queue, Runtime, ToolError, tool
+from surehand.runtime import reaper
+from surehand.testing import ManualClock, settle
 
 pytestmark = pytest.mark.timeout(30)  # threads are waited for, and a busy machine takes its time
 
@@ -240,7 +240,7 @@ async def test_a_handler_that_swallows_cancellation_does_not_keep_its_caller_wai
         assert (await call).code == "timed_out"
         assert 0.4 < monotonic() - began < 20
         assert runtime.stats().running == 0
-        with caplog.at_level(logging.CRITICAL, "toolwright"):
+        with caplog.at_level(logging.CRITICAL, "surehand"):
             await runtime.close()
 
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []

@@ -2,8 +2,8 @@
 
 import pytest
 
-from toolwright import DefinitionError, Runtime, tool
-from toolwright.runtime.defaults import _READ, Defaults
+from surehand import DefinitionError, Runtime, tool
+from surehand.runtime.defaults import _READ, Defaults
 
 NOTHING = object()
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from toolwright import Context, Done, Failed, Pending, Queue, Runtime, ToolError, tool
-from toolwright.core.events import (
+from surehand import Context, Done, Failed, Pending, Queue, Runtime, ToolError, tool
+from surehand.core.events import (
     CallEnded,
     CallPending,
     CallProgress,
@@ -21,8 +21,8 @@ from toolwright.core.events import (
     Event,
     Missed,
 )
-from toolwright.core.wire import wire
-from toolwright.testing import ManualClock
+from surehand.core.wire import wire
+from surehand.testing import ManualClock
 
 
 @tool(display={"icon": "plus"})

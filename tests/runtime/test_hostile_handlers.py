@@ -11,15 +11,15 @@ from time import monotonic
 import pytest
 from pydantic import BaseModel
 
-from toolwright import Done, Failed, Runtime, ToolError, tool
-from toolwright.testing import settle
+from surehand import Done, Failed, Runtime, ToolError, tool
+from surehand.testing import settle
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
 
 @pytest.fixture(autouse=True)
 def quiet(caplog):
-    caplog.set_level(logging.CRITICAL, "toolwright")
+    caplog.set_level(logging.CRITICAL, "surehand")
 
 
 @tool
@@ -442,7 +442,7 @@ async def test_a_runtime_can_keep_the_details_of_crashes_to_itself():
 
 
 async def test_a_crash_is_logged_whole_for_the_developer(caplog):
-    caplog.set_level(logging.ERROR, "toolwright")
+    caplog.set_level(logging.ERROR, "surehand")
 
     await crash_text(ValueError("first\nsecond"))
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from toolwright import Done, Provider, Runtime, tool
-from toolwright.testing import ManualClock, settle
+from surehand import Done, Provider, Runtime, tool
+from surehand.testing import ManualClock, settle
 
 
 class Remote(Provider):

@@ -9,11 +9,11 @@ from urllib.parse import quote, quote_plus
 import pytest
 from pydantic import BaseModel
 
-from toolwright import Call, Done, Failed, Pending, Runtime, ToolError, tool
-from toolwright import middleware as ready
-from toolwright.core.content import File, Json, Resource, Text
-from toolwright.core.errors import NotFound, Unavailable
-from toolwright.testing import ManualClock
+from surehand import Call, Done, Failed, Pending, Runtime, ToolError, tool
+from surehand import middleware as ready
+from surehand.core.content import File, Json, Resource, Text
+from surehand.core.errors import NotFound, Unavailable
+from surehand.testing import ManualClock
 
 
 def noting(log: list[str], name: str):
@@ -224,12 +224,12 @@ async def test_logging_writes_a_request_and_a_response(caplog):
         """Fail."""
         raise ToolError("no such thing")
 
-    with caplog.at_level(logging.DEBUG, "toolwright.calls"):
+    with caplog.at_level(logging.DEBUG, "surehand.calls"):
         async with Runtime(echo, fail, middleware=[ready.logging()]) as runtime:
             await runtime.scope(turn="t1").call("echo", {"text": "hi"})
             await runtime.call("fail")
 
-    lines = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "toolwright.calls"]
+    lines = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "surehand.calls"]
     assert lines[0] == ("DEBUG", "tool request -> echo {text: 'hi'}")
     assert lines[1][0] == "DEBUG"
     assert lines[1][1].startswith("tool response <- echo ")
@@ -241,7 +241,7 @@ async def test_logging_writes_a_request_and_a_response(caplog):
 
 
 async def test_logging_shows_at_most_160_characters_of_an_argument(caplog):
-    with caplog.at_level(logging.DEBUG, "toolwright.calls"):
+    with caplog.at_level(logging.DEBUG, "surehand.calls"):
         async with Runtime(echo, middleware=[ready.logging()]) as runtime:
             await runtime.call("echo", {"text": "x" * 100_000})
 

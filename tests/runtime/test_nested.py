@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from toolwright import Context, Done, Failed, Outcome, Pending, Runtime, ToolError, tool
-from toolwright.testing import ManualClock
+from surehand import Context, Done, Failed, Outcome, Pending, Runtime, ToolError, tool
+from surehand.testing import ManualClock
 
 
 @tool

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolwright import Context, DefinitionError, Done, Failed, Outcome, Pending, Policy, Provider, Runtime, Tool, tool
+from surehand import Context, DefinitionError, Done, Failed, Outcome, Pending, Policy, Provider, Runtime, Tool, tool
 
 
 @tool(effects={"read"})

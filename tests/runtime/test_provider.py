@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from toolwright import Call, Context, DefinitionError, Done, Failed, Pending, Policy, Provider, Runtime, ToolError, tool
-from toolwright.core.errors import Unavailable
-from toolwright.testing import ManualClock, settle
+from surehand import Call, Context, DefinitionError, Done, Failed, Pending, Policy, Provider, Runtime, ToolError, tool
+from surehand.core.errors import Unavailable
+from surehand.testing import ManualClock, settle
 
 SCHEMA = {
     "type": "object",
@@ -127,7 +127,7 @@ async def test_a_provider_that_is_not_there_is_left_out_with_a_warning(caplog):
         async def start(self) -> None:
             raise Unavailable("connection refused")
 
-    with caplog.at_level(logging.WARNING, "toolwright"):
+    with caplog.at_level(logging.WARNING, "surehand"):
         async with Runtime(Dead("dead"), Weather()) as runtime:
             assert (await runtime.call("weather__forecast", {"city": "Oslo"})).ok
             assert (await runtime.call("dead__forecast", {"city": "Oslo"})).code == "not_found"
@@ -175,7 +175,7 @@ async def test_a_provider_that_does_not_stop_cleanly_does_not_stop_the_others_fr
             raise RuntimeError("stuck")
 
     weather = Weather()
-    with caplog.at_level(logging.CRITICAL, "toolwright"):
+    with caplog.at_level(logging.CRITICAL, "surehand"):
         async with Runtime(Stuck("stuck"), weather):
             pass
 
@@ -265,7 +265,7 @@ async def test_a_provider_that_cannot_be_told_changes_nothing_for_the_caller(how
             await asyncio.Event().wait()
 
     clock, weather = ManualClock(), Deaf()
-    with caplog.at_level(logging.CRITICAL, "toolwright"):
+    with caplog.at_level(logging.CRITICAL, "surehand"):
         async with Runtime(weather, clock=clock) as runtime:
             call = asyncio.create_task(runtime.call("weather__hang"))
             await weather.entered.wait()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from toolwright import Done, Failed, Pending, Provider, Runtime, Unavailable, tool
-from toolwright.core.events import CatalogueChanged
+from surehand import Done, Failed, Pending, Provider, Runtime, Unavailable, tool
+from surehand.core.events import CatalogueChanged
 
 
 def remote(name: str, description: str = "Do it.") -> Any:

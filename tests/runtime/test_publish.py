@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from toolwright import Runtime, ToolError, tool
+from surehand import Runtime, ToolError, tool
 
 
 class Wall:
@@ -79,7 +79,7 @@ async def test_a_call_that_waits_amends_the_same_message_when_it_goes_on():
 async def test_without_an_active_space_nothing_is_posted_and_a_warning_says_so(caplog):
     wall = Wall()
     async with Runtime(add, spaces=wall) as runtime:
-        with caplog.at_level(logging.WARNING, "toolwright"):
+        with caplog.at_level(logging.WARNING, "surehand"):
             outcome = await runtime.call("add", {"a": 1, "b": 2})
 
     assert outcome.data == 3

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from toolwright import (
+from surehand import (
     Call,
     Context,
     DefinitionError,
@@ -16,8 +16,8 @@ from toolwright import (
     ToolError,
     tool,
 )
-from toolwright.core.events import CallQueued
-from toolwright.testing import ManualClock, settle
+from surehand.core.events import CallQueued
+from surehand.testing import ManualClock, settle
 
 
 class Gate:

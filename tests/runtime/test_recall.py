@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from toolwright import Call, Context, Done, Failed, Pending, Runtime, ToolError, tool
-from toolwright.testing import ManualClock
+from surehand import Call, Context, Done, Failed, Pending, Runtime, ToolError, tool
+from surehand.testing import ManualClock
 
 
 class Bank:

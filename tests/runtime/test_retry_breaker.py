@@ -3,9 +3,9 @@ from itertools import pairwise
 
 import pytest
 
-from toolwright import Context, Done, Failed, Provider, Queue, Runtime, ToolError, tool
-from toolwright.core.errors import CODES, Denied, NotFound, RateLimited, TimedOut, Unavailable
-from toolwright.testing import ManualClock, settle
+from surehand import Context, Done, Failed, Provider, Queue, Runtime, ToolError, tool
+from surehand.core.errors import CODES, Denied, NotFound, RateLimited, TimedOut, Unavailable
+from surehand.testing import ManualClock, settle
 
 PASSING = {"unavailable", "rate_limited", "timed_out"}
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolwright import Context, Failed, Pending, Provider, Runtime, Tool, tool
+from surehand import Context, Failed, Pending, Provider, Runtime, Tool, tool
 
 
 class Cleaner(Provider):

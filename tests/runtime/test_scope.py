@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolwright import Call, Context, DefinitionError, Done, Failed, Outcome, Policy, Provider, Runtime, Tool, tool, use
+from surehand import Call, Context, DefinitionError, Done, Failed, Outcome, Policy, Provider, Runtime, Tool, tool, use
 
 WHO = ("agent", "session", "message", "task", "user", "space")
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from toolwright import Queue, Runtime, ToolError, tool
+from surehand import Queue, Runtime, ToolError, tool
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

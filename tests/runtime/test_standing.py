@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from toolwright import Done, Failed, Pending, Runtime, tool
-from toolwright.runtime.standing import conclude, is_at_work
-from toolwright.testing import ManualClock
+from surehand import Done, Failed, Pending, Runtime, tool
+from surehand.runtime.standing import conclude, is_at_work
+from surehand.testing import ManualClock
 
 
 class Work:
@@ -139,7 +139,7 @@ async def test_a_runtime_is_at_work_until_it_leaves(tmp_path):
 
 
 async def test_without_a_store_what_was_promised_is_remembered_however_many_follow_and_then_forgotten(monkeypatch):
-    monkeypatch.setattr("toolwright.runtime.ledger.KEPT", 10)
+    monkeypatch.setattr("surehand.runtime.ledger.KEPT", 10)
 
     @tool(effects={"write"})
     async def note(what: str = "") -> str:

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from toolwright import Context, Pending, Provider, Runtime, ToolError, tool
+from surehand import Context, Pending, Provider, Runtime, ToolError, tool
 
 
 @tool

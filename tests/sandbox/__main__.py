@@ -7,8 +7,8 @@ import asyncio
 import tempfile
 from pathlib import Path
 
+from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from tests.sandbox.runaways import Ended, cancelled, timed_out
-from toolwright.sandbox.sandbox import UNPROTECTED, Sandbox
 
 
 def main() -> int:
@@ -21,7 +21,7 @@ def main() -> int:
     bad = 0
     for name, sandbox in (("sandboxed", Sandbox()), ("unprotected", UNPROTECTED)):
         for way, run in (("timeout", timed_out), ("cancelling", cancelled)):
-            with tempfile.TemporaryDirectory(prefix="toolwright-runaways-") as folder:
+            with tempfile.TemporaryDirectory(prefix="surehand-runaways-") as folder:
                 ended = asyncio.run(run(Path(folder), sandbox, count=given.count, parallel=given.parallel))
             bad += show(name, way, ended)
     return 1 if bad else 0

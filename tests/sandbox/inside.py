@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from surehand.sandbox.child import Child
 from tests.sandbox.conftest import Place
-from toolwright.sandbox.child import Child
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ import asyncio
 import sys
 from pathlib import Path
 
+from surehand.sandbox import bubblewrap
+from surehand.sandbox.child import Child
+from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from tests.sandbox.remains import HOSTILE
-from toolwright.sandbox import bubblewrap
-from toolwright.sandbox.child import Child
-from toolwright.sandbox.sandbox import UNPROTECTED, Sandbox
 
 
 async def main(folder: str, word: str, kind: str) -> None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 
+from surehand import Failed, Runtime
+from surehand.builtin.shell import shell
+from surehand.sandbox.sandbox import Sandbox, Unprotected
 from tests.sandbox.remains import HOSTILE, descriptors, gone, marker, still_open
-from toolwright import Failed, Runtime
-from toolwright.builtin.shell import shell
-from toolwright.sandbox.sandbox import Sandbox, Unprotected
 
 GRACE = 0.02
 

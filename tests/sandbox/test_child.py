@@ -15,13 +15,13 @@ from time import monotonic
 import psutil
 import pytest
 
+from surehand import Unavailable
+from surehand.sandbox import bubblewrap
+from surehand.sandbox.child import Child
+from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from tests.needs import needs
 from tests.sandbox.inside import inside
 from tests.sandbox.remains import HOSTILE, descriptors, gone, marker, processes_with, still_open
-from toolwright import Unavailable
-from toolwright.sandbox import bubblewrap
-from toolwright.sandbox.child import Child
-from toolwright.sandbox.sandbox import UNPROTECTED, Sandbox
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

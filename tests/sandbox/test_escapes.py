@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from tests.needs import needs
 from tests.sandbox.inside import inside
-from toolwright.sandbox.sandbox import UNPROTECTED, Sandbox
 
 pytestmark = [needs("bubblewrap"), pytest.mark.timeout(30)]  # ten commands at once, on a busy machine
 SECRET = "s3cret-of-the-host"
@@ -47,7 +47,7 @@ def host(place, monkeypatch):
         udp.bind(("127.0.0.1", 0))
         udp.setblocking(False)
         abstract = stack.enter_context(socket.socket(socket.AF_UNIX))
-        name = f"toolwright-{os.urandom(6).hex()}"
+        name = f"surehand-{os.urandom(6).hex()}"
         abstract.bind(f"\0{name}")
         abstract.listen()
         by_path = stack.enter_context(socket.socket(socket.AF_UNIX))

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from toolwright.sandbox.pipes import CHUNK, Incoming, Outgoing
+from surehand.sandbox.pipes import CHUNK, Incoming, Outgoing
 
 
 @contextmanager

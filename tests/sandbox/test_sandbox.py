@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from surehand import DefinitionError, Unavailable
+from surehand.builtin.workspace import Workspace
+from surehand.sandbox.bubblewrap import Shown, sandboxed, start
+from surehand.sandbox.child import Child
+from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from tests.needs import needs
 from tests.sandbox.inside import inside
-from toolwright import DefinitionError, Unavailable
-from toolwright.builtin.workspace import Workspace
-from toolwright.sandbox.bubblewrap import Shown, sandboxed, start
-from toolwright.sandbox.child import Child
-from toolwright.sandbox.sandbox import UNPROTECTED, Sandbox
 
 pytestmark = [needs("bubblewrap"), pytest.mark.timeout(30)]  # a busy machine takes its time
 
@@ -248,7 +248,7 @@ async def test_the_users_own_processes_do_not_count(place):
 
 @needs("root")
 async def test_too_many_processes_are_found_where_nothing_else_bounds_them(place, monkeypatch):
-    from toolwright.sandbox import child as module
+    from surehand.sandbox import child as module
 
     monkeypatch.setattr(module.Group, "make", lambda processes: None)
     async with await Child.start(
@@ -332,19 +332,19 @@ def test_it_holds_for_an_ordinary_user_too():
     script = """
 import os, sys
 from pathlib import Path
-from toolwright.sandbox.bubblewrap import Shown, start
-from toolwright.sandbox.sandbox import Sandbox
+from surehand.sandbox.bubblewrap import Shown, start
+from surehand.sandbox.sandbox import Sandbox
 root = Path(sys.argv[1])
 folder = Shown(root, True, os.open(root, os.O_RDONLY))
 command = ["bash", "-c", "id -u; touch made; cat /etc/shadow 2>&1; " + sys.argv[2]]
 with start(command, cwd=root, folders=[folder], sandbox=Sandbox(processes=60)) as process:
     print(process.stdout.read().decode(), process.stderr.read().decode())
 """
-    source = Path(sys.modules["toolwright"].__file__).parents[1]
+    source = Path(sys.modules["surehand"].__file__).parents[1]
     python = shutil.which("python3", path="/usr/bin:/usr/local/bin")
     user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     surroundings = {"PYTHONPATH": str(source), "PATH": os.environ["PATH"]}
-    with tempfile.TemporaryDirectory(prefix="toolwright-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="surehand-", dir="/tmp") as folder:
         os.chown(folder, 65534, 65534)
         command = [*user, python, "-B", "-c", script, folder, BOMB]
         done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=25, check=False)

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from toolwright.sandbox.seccomp import ARCHITECTURES, REFUSED, program
+from surehand.sandbox.seccomp import ARCHITECTURES, REFUSED, program
 
 ALLOWED, REFUSAL = 0x7FFF0000, 0x00050000
 CALLS = {"x86_64": {"read": 0, "clone": 56, "ioctl": 16, "socket": 41, "openat": 257, "execve": 59},

@@ -9,10 +9,10 @@ import sys
 import time
 from typing import Any
 
+from surehand import Context, Queue, Runtime, tool
+from surehand.runtime import keeper
+from surehand.store import owners, postgres
 from tests.durable.child import looks_once
-from toolwright import Context, Queue, Runtime, tool
-from toolwright.runtime import keeper
-from toolwright.store import owners, postgres
 
 
 def say(**what: Any) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from surehand.store import postgres as driver
+from surehand.store import postgres_pool
 from tests.durable.conftest import POSTGRES, fresh, started
 from tests.room import tmp_path as tmp_path
-from toolwright.store import postgres as driver
-from toolwright.store import postgres_pool
 
 
 @pytest.fixture(params=["sqlite", POSTGRES])

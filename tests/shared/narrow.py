@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Self
 
+from surehand import Queue, Runtime, Tool, tool
+from surehand.store.database import StoreUnavailable
 from tests.durable.bank import read
-from toolwright import Queue, Runtime, Tool, tool
-from toolwright.store.database import StoreUnavailable
 
 
 class Gate:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from surehand import Done, Provider, Runtime, ToolError, tool
+from surehand.runtime import keeper
 from tests.durable.bank import failed, read, until, write
 from tests.shared.narrow import Broken
-from toolwright import Done, Provider, Runtime, ToolError, tool
-from toolwright.runtime import keeper
 
 pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from toolwright import DefinitionError, Queue
-from toolwright.assemble import assemble
-from toolwright.config.config import read_config
-from toolwright.config.errors import ConfigError
+from surehand import DefinitionError, Queue
+from surehand.assemble import assemble
+from surehand.config.config import read_config
+from surehand.config.errors import ConfigError
 
 
 def written(folder: Path, text: str) -> Path:
-    path = folder / "toolwright.yaml"
+    path = folder / "surehand.yaml"
     path.write_text(text, encoding="utf-8")
     return path
 

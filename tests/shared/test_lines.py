@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from surehand import Context, DefinitionError, Done, Pending, Queue, Runtime, Tool, tool
+from surehand.core.events import CallQueued
+from surehand.runtime import keeper, shared_line
+from surehand.store.database import StoreUnavailable
+from surehand.testing import ManualClock
 from tests.durable.bank import failed, read, until, write
 from tests.shared.narrow import Broken, Gate, free, narrow, slots
-from toolwright import Context, DefinitionError, Done, Pending, Queue, Runtime, Tool, tool
-from toolwright.core.events import CallQueued
-from toolwright.runtime import keeper, shared_line
-from toolwright.store.database import StoreUnavailable
-from toolwright.testing import ManualClock
 
 pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
 ROUNDS = 5
@@ -299,7 +299,7 @@ async def test_a_shared_queue_needs_a_store(request: pytest.FixtureRequest) -> N
         async with Runtime(queues={"narrow": Queue(1, shared=True)}):
             pass
 
-    assert "store='toolwright.db'" in str(caught.value)
+    assert "store='surehand.db'" in str(caught.value)
 
 
 @pytest.mark.parametrize("days", [1, -1])

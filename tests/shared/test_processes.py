@@ -14,11 +14,11 @@ import psutil
 import pytest
 from psycopg import Error as Lost
 
+from surehand import Context, Done, Queue, Runtime, Store, tool
+from surehand.runtime import keeper
+from surehand.store import owners, postgres_pool
 from tests.durable.bank import failed, read, state, until
 from tests.durable.conftest import fresh
-from toolwright import Context, Done, Queue, Runtime, Store, tool
-from toolwright.runtime import keeper
-from toolwright.store import owners, postgres_pool
 
 pytestmark = pytest.mark.timeout(60)  # processes start, and the first test on PostgreSQL starts the server
 CALLS, LIMIT = 800, 4

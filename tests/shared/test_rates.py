@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from surehand import Runtime, tool
+from surehand.store import slots
 from tests.durable.bank import read, until
 from tests.shared.narrow import Gate, free, narrow
-from toolwright import Runtime, tool
-from toolwright.store import slots
 
 pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
 _KEPT_FOR_LONG = "DELETE FROM starts WHERE queue = :queue AND at <= {now} - 100 * :period"
@@ -61,7 +61,7 @@ async def test_a_clock_that_was_set_back_stops_nobody(address: str) -> None:
 
 
 async def _write(runtime: Runtime, sql: str) -> None:
-    from toolwright.store.database import Statement
+    from surehand.store.database import Statement
 
     assert runtime.store is not None
     await runtime.store.write([Statement(sql)])

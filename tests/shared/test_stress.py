@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from surehand import Context, Done, Runtime, Store, tool
+from surehand.runtime import shared_line
+from surehand.store.database import Statement, StoreUnavailable
 from tests.durable.bank import until
 from tests.shared.narrow import free, narrow
-from toolwright import Context, Done, Runtime, Store, tool
-from toolwright.runtime import shared_line
-from toolwright.store.database import Statement, StoreUnavailable
 
 pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
 

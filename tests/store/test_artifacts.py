@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from toolwright.store.artifacts import Artifact, Artifacts, Label
-from toolwright.store.database import Statement, Unexpected, Unstorable
-from toolwright.store.opening import open_database
+from surehand.store.artifacts import Artifact, Artifacts, Label
+from surehand.store.database import Statement, Unexpected, Unstorable
+from surehand.store.opening import open_database
 
 ABOUT: Any = {"tool": "echo", "reason": "size_limit_exceeded", "user": "ada", "session": "s", "lines": 1, "bytes": 10}
 pytestmark = pytest.mark.timeout(30)

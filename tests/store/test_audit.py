@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from toolwright.store.audit import _ROWS, Audit
-from toolwright.store.database import Statement, Unexpected, Unstorable
-from toolwright.store.opening import open_database
+from surehand.store.audit import _ROWS, Audit
+from surehand.store.database import Statement, Unexpected, Unstorable
+from surehand.store.opening import open_database
 
 pytestmark = pytest.mark.timeout(30)
 

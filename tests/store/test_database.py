@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from surehand import Store
+from surehand.store import opening
+from surehand.store.database import Statement, StoreError, StoreUnavailable, Unexpected, Unstorable
+from surehand.store.opening import MIGRATIONS, AnyDatabase, migrate, open_database, schema_version
 from tests.durable.conftest import fresh
 from tests.postgres import Schemas
-from toolwright import Store
-from toolwright.store import opening
-from toolwright.store.database import Statement, StoreError, StoreUnavailable, Unexpected, Unstorable
-from toolwright.store.opening import MIGRATIONS, AnyDatabase, migrate, open_database, schema_version
 
 TABLE = "CREATE TABLE things (name TEXT PRIMARY KEY, number BIGINT, at {real}, raw {blob}, body TEXT)"
 ADD = "INSERT INTO things (name, number) VALUES (:name, :number)"

@@ -16,17 +16,17 @@ from typing import Any
 import psutil
 import pytest
 
+from surehand.store import postgres, postgres_pool, postgres_session
+from surehand.store.database import Statement, StoreUnavailable
+from surehand.store.opening import AnyDatabase, open_database
 from tests.postgres import serving
-from toolwright.store import postgres, postgres_pool, postgres_session
-from toolwright.store.database import Statement, StoreUnavailable
-from toolwright.store.opening import AnyDatabase, open_database
 
 ADD = "INSERT INTO things (number, body) VALUES (:number, :body)"
 # It fills the disk, looks from a fresh process, makes room and goes on; `limit` and `free` are the two kinds of disk.
 CHILD = """
 import asyncio, json, os, resource, signal, subprocess, sys
-from toolwright.store.database import Statement, StoreUnavailable
-from toolwright.store.opening import open_database
+from surehand.store.database import Statement, StoreUnavailable
+from surehand.store.opening import open_database
 
 folder, kind = sys.argv[1:]
 path, ballast = os.path.join(folder, "store.db"), os.path.join(folder, "ballast")
@@ -109,7 +109,7 @@ def test_a_disk_that_fails_costs_no_acknowledged_write_and_recovers(tmp_path, ki
 @pytest.fixture
 def own_server() -> Iterator[Any]:
     """A server that the test may kill."""
-    folder = Path(tempfile.mkdtemp(prefix="toolwright-pg-"))
+    folder = Path(tempfile.mkdtemp(prefix="surehand-pg-"))
     server = serving(folder)
     yield server
     server.cleanup()

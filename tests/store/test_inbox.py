@@ -9,9 +9,9 @@ from math import inf, nan
 
 import pytest
 
-from toolwright.store.database import Statement, Unexpected, Unstorable
-from toolwright.store.inbox import MOST_ATTEMPTS, Inbox, Item, tool_result
-from toolwright.store.opening import open_database
+from surehand.store.database import Statement, Unexpected, Unstorable
+from surehand.store.inbox import MOST_ATTEMPTS, Inbox, Item, tool_result
+from surehand.store.opening import open_database
 
 pytestmark = pytest.mark.timeout(30)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from toolwright.store.database import Statement, Unexpected
-from toolwright.store.journal import Entry, Journal
-from toolwright.store.opening import open_database
+from surehand.store.database import Statement, Unexpected
+from surehand.store.journal import Entry, Journal
+from surehand.store.opening import open_database
 
 pytestmark = pytest.mark.timeout(30)
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from toolwright import Store
-from toolwright.store.database import StoreError
-from toolwright.store.ledger import Known, begun
+from surehand import Store
+from surehand.store.database import StoreError
+from surehand.store.ledger import Known, begun
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 NOBODY, MIXED, ANN = (None, None), ("ann", None), ("ann", "ann")

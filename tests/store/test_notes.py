@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from toolwright.store.notes import Notes
-from toolwright.store.opening import open_database
+from surehand.store.notes import Notes
+from surehand.store.opening import open_database
 
 pytestmark = pytest.mark.timeout(30)
 

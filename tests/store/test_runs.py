@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from toolwright.store.database import Statement
-from toolwright.store.opening import open_database
-from toolwright.store.runs import Run, Runs
+from surehand.store.database import Statement
+from surehand.store.opening import open_database
+from surehand.store.runs import Run, Runs
 
 pytestmark = pytest.mark.timeout(30)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from surehand import InvalidArguments, NotFound, Store
+from surehand.core.events import Missed
+from surehand.store.database import Statement, StoreUnavailable
+from surehand.store.messages import call_posted
+from surehand.store.streams import StreamEvent, of_space
 from tests.durable.bank import until
-from toolwright import InvalidArguments, NotFound, Store
-from toolwright.core.events import Missed
-from toolwright.store.database import Statement, StoreUnavailable
-from toolwright.store.messages import call_posted
-from toolwright.store.streams import StreamEvent, of_space
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from toolwright import Approval, Done, tool
-from toolwright.testing import Unscripted, approvals, runtime
+from surehand import Approval, Done, tool
+from surehand.testing import Unscripted, approvals, runtime
 
 
 @tool(confirm=True, confirm_message=lambda args, ctx: f"Pay {args['amount']}?")

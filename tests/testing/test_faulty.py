@@ -5,9 +5,9 @@ from typing import get_args
 
 import pytest
 
-from toolwright import Call, Context, DefinitionError, Done, Queue, Runtime, tool
-from toolwright.core.errors import CODES, Code
-from toolwright.testing import (
+from surehand import Call, Context, DefinitionError, Done, Queue, Runtime, tool
+from surehand.core.errors import CODES, Code
+from surehand.testing import (
     RecordingProvider,
     chance,
     crash,

@@ -1,7 +1,7 @@
 """A log of what happened to calls."""
 
-from toolwright import Context, Done, tool
-from toolwright.testing import call_log, runtime
+from surehand import Context, Done, tool
+from surehand.testing import call_log, runtime
 
 
 @tool

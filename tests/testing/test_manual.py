@@ -2,8 +2,8 @@
 
 import asyncio
 
-from toolwright import Runtime, tool
-from toolwright.testing import ManualClock, ManualRuntime, runtime, settle
+from surehand import Runtime, tool
+from surehand.testing import ManualClock, ManualRuntime, runtime, settle
 
 
 @tool(timeout=5)

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from toolwright import Done, Failed, Outcome, Pending
-from toolwright.core.content import Audio, File, Image, Json, Resource, Text
-from toolwright.core.errors import CODES
-from toolwright.core.invoke import outcome_of
-from toolwright.testing.notation import plainly, read, written
+from surehand import Done, Failed, Outcome, Pending
+from surehand.core.content import Audio, File, Image, Json, Resource, Text
+from surehand.core.errors import CODES
+from surehand.core.invoke import outcome_of
+from surehand.testing.notation import plainly, read, written
 
 
 class Person(BaseModel):

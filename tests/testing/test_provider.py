@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from toolwright import Call, DefinitionError, Done, Failed, Pending, tool
-from toolwright.core.errors import Unavailable
-from toolwright.testing import RecordingProvider, runtime
+from surehand import Call, DefinitionError, Done, Failed, Pending, tool
+from surehand.core.errors import Unavailable
+from surehand.testing import RecordingProvider, runtime
 
 COMMIT = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
 

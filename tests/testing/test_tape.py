@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from toolwright import Call, Context, Done, Failed, Pending, ToolError, tool
-from toolwright.core.content import Image
-from toolwright.testing import RecordingProvider, Unscripted, call_log, cassette, error, faulty, runtime, settle
+from surehand import Call, Context, Done, Failed, Pending, ToolError, tool
+from surehand.core.content import Image
+from surehand.testing import RecordingProvider, Unscripted, call_log, cassette, error, faulty, runtime, settle
 
 
 class Weather:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from toolwright import Call, Context, Done, Failed, Provider, Tool, tool
-from toolwright.core.content import Text
-from toolwright.core.errors import NotFound, Unavailable
-from toolwright.testing import Unscripted, cassette, runtime, settle
+from surehand import Call, Context, Done, Failed, Provider, Tool, tool
+from surehand.core.content import Text
+from surehand.core.errors import NotFound, Unavailable
+from surehand.testing import Unscripted, cassette, runtime, settle
 
 pytestmark = pytest.mark.timeout(30)  # processes take their time on a busy machine
 

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from surehand.builtin import beneath
 from tests.traversal.attempts import TOOLS, attempts
 from tests.traversal.grounds import Grounds
 from tests.traversal.racing import opens, race
-from toolwright.builtin import beneath
 
 WAYS = ("kernel", "step by step")
 CODES = ("done", "denied", "not_found", "invalid_arguments", "conflict")
@@ -33,7 +33,7 @@ def opening(way: str) -> Iterator[Grounds]:
     """Fresh grounds, and files that are opened that way."""
     beneath._kernel_knows[0] = way == "kernel"
     memory = Path("/dev/shm")
-    with TemporaryDirectory(prefix="toolwright-", dir=memory if os.access(memory, os.W_OK) else None) as folder:
+    with TemporaryDirectory(prefix="surehand-", dir=memory if os.access(memory, os.W_OK) else None) as folder:
         yield Grounds(Path(folder))
 
 

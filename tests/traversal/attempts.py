@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from surehand import Outcome, Runtime, Workspace
+from surehand.builtin.files import files
 from tests.traversal.grounds import CANARY, MARK, SIZE, Grounds
 from tests.traversal.strings import strings
-from toolwright import Outcome, Runtime, Workspace
-from toolwright.builtin.files import files
 
 LOOKING: dict[str, Callable[[str], dict[str, Any]]] = {
     "read": lambda path: {"file_path": path},

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from surehand import Runtime, ToolError, Workspace
+from surehand.builtin.files import files
+from surehand.builtin.spot import Spot
 from tests.traversal.attempts import leaked, outcome_of, yes
 from tests.traversal.grounds import CANARY, Grounds
-from toolwright import Runtime, ToolError, Workspace
-from toolwright.builtin.files import files
-from toolwright.builtin.spot import Spot
 
 _SWAPPER = """
 import ctypes, os, sys, threading

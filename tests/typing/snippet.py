@@ -4,7 +4,7 @@ from typing import Any, reveal_type
 
 from pydantic import BaseModel
 
-from toolwright import Call, Context, Done, Failed, Outcome, Pending, Runtime, Tool, tool, use
+from surehand import Call, Context, Done, Failed, Outcome, Pending, Runtime, Tool, tool, use
 
 
 class Sandbox: ...

@@ -10,8 +10,8 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.message import ServerMessageMetadata
 
+from surehand import mcp
 from tests.gateway.mcp.talking import NEW
-from toolwright import mcp
 
 Does = Callable[[ServerRequestContext[Any, Any], types.CallToolRequestParams], Awaitable[Any]]
 ANY = {"type": "object", "properties": {}}

@@ -11,8 +11,8 @@ from mcp import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
+from surehand import Runtime, gateway
 from tests.gateway.mcp.talking import NEW, SOON, wire
-from toolwright import Runtime, gateway
 
 TASKS = "io.modelcontextprotocol/tasks"
 FORM, BOTH = {"elicitation": {"form": {}}}, {"elicitation": {"form": {}, "url": {}}}

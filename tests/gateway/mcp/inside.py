@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from toolwright import tool
+from surehand import tool
 
 
 @tool

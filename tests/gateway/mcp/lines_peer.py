@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from toolwright import Runtime, gateway
-from toolwright.gateway.mcp.stdio.connection import serve_connection
-from toolwright.gateway.mcp.stdio.limits import StdioLimits
-from toolwright.gateway.mcp.stdio.serve import message_streams
+from surehand import Runtime, gateway
+from surehand.gateway.mcp.stdio.connection import serve_connection
+from surehand.gateway.mcp.stdio.limits import StdioLimits
+from surehand.gateway.mcp.stdio.serve import message_streams
 
 SOON = 20.0
 """Seconds within which what has to happen happens."""

@@ -1,4 +1,4 @@
-"""`toolwright mcp` as a process of its own, with tools that tell what goes on inside it."""
+"""`surehand mcp` as a process of its own, with tools that tell what goes on inside it."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ PATIENCE = 30.0
 
 
 @pytest.fixture(scope="session")
-def toolwright(ready: Command) -> Command:
-    """How to start `toolwright`."""
+def surehand(ready: Command) -> Command:
+    """How to start `surehand`."""
     return ready
 
 
 @asynccontextmanager
-async def piped(toolwright: Command, *arguments: str, stderr: int = DEVNULL) -> AsyncIterator[tuple[Peer, Process]]:
-    """`toolwright mcp` with its standard streams in pipes."""
+async def piped(surehand: Command, *arguments: str, stderr: int = DEVNULL) -> AsyncIterator[tuple[Peer, Process]]:
+    """`surehand mcp` with its standard streams in pipes."""
     process = await asyncio.create_subprocess_exec(
-        *toolwright, "mcp", "--tools", INSIDE, *arguments, stdin=PIPE, stdout=PIPE, stderr=stderr, limit=1 << 24
+        *surehand, "mcp", "--tools", INSIDE, *arguments, stdin=PIPE, stdout=PIPE, stderr=stderr, limit=1 << 24
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -50,16 +50,16 @@ async def piped(toolwright: Command, *arguments: str, stderr: int = DEVNULL) -> 
 
 
 @contextmanager
-def on_a_port(toolwright: Command, *arguments: str, **environment: str) -> Iterator[tuple[Site, int]]:
-    """`toolwright mcp --http` on a free port, and the id of its process."""
-    command = [*toolwright, "mcp", "--http", "--port", "0", "--tools", INSIDE, *arguments]
-    others = toolwright.running()
+def on_a_port(surehand: Command, *arguments: str, **environment: str) -> Iterator[tuple[Site, int]]:
+    """`surehand mcp --http` on a free port, and the id of its process."""
+    command = [*surehand, "mcp", "--http", "--port", "0", "--tools", INSIDE, *arguments]
+    others = surehand.running()
     process = subprocess.Popen(command, stderr=PIPE, stdin=DEVNULL, text=True, env={**os.environ, **environment})
     assert process.stderr is not None
     told = process.stderr.readline()
     found = re.search(r"at http://[^ ]*?:(\d+)/", told)
     assert found, told
-    (inside,) = toolwright.running() - others
+    (inside,) = surehand.running() - others
     try:
         yield Site(int(found[1])), inside
     finally:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from toolwright import Call, Context, Provider, Tool, tool
+from surehand import Call, Context, Provider, Tool, tool
 
 
 class Shop(Provider):

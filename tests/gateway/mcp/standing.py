@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from toolwright.core.clock import Clock
+from surehand.core.clock import Clock
 
 
 class Standing:

@@ -12,7 +12,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from toolwright import Runtime, gateway
+from surehand import Runtime, gateway
 
 OLD, NEW = "legacy", "2026-07-28"
 ERAS = (OLD, NEW)
@@ -69,7 +69,7 @@ def within(seconds: float = SOON) -> AbstractAsyncContextManager[Any]:
 @asynccontextmanager
 async def over_http(runtime: Runtime, **options: Any) -> AsyncIterator[str]:
     """A runtime on a port of this machine; its address."""
-    from toolwright.gateway.mcp.http.server import bound, listen
+    from surehand.gateway.mcp.http.server import bound, listen
 
     sockets, began = bound("127.0.0.1", 0), asyncio.Event()
     port = sockets[0].getsockname()[1]

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from mcp import Client, MCPError
 
+from surehand import Context, Runtime, gateway, tool
 from tests.gateway.mcp.talking import ERAS, NEW, OLD, over_http, talking, visiting, within
-from toolwright import Context, Runtime, gateway, tool
 
 eras = pytest.mark.parametrize("era", ERAS)
 
@@ -82,7 +82,7 @@ async def test_arguments_that_do_not_fit_are_told_to_the_model(era, arguments):
         result = await client.call_tool("add", arguments)
 
     assert result.is_error
-    assert result.meta["toolwright/code"] == "invalid_arguments"
+    assert result.meta["surehand/code"] == "invalid_arguments"
 
 
 @eras
@@ -97,7 +97,7 @@ async def test_a_call_that_takes_too_long_is_told_to_the_model(era):
         result = await client.call_tool("late")
 
     assert result.is_error
-    assert result.meta["toolwright/code"] == "timed_out"
+    assert result.meta["surehand/code"] == "timed_out"
 
 
 @eras
@@ -176,7 +176,7 @@ async def test_a_runtime_that_closes_in_the_middle_ends_the_call_with_a_result(e
             result = await call
 
     assert result.is_error
-    assert result.meta["toolwright/code"] == "cancelled"
+    assert result.meta["surehand/code"] == "cancelled"
 
 
 @eras
@@ -242,7 +242,7 @@ async def test_without_a_user_calls_are_made_for_nobody(era):
 @eras
 async def test_what_a_client_writes_into_its_request_makes_it_nobody_else(era):
     async with talking(Runtime(whoami), era, user="ada") as client:
-        result = await client.call_tool("whoami", meta={"user": "bob", "toolwright/user": "bob"})
+        result = await client.call_tool("whoami", meta={"user": "bob", "surehand/user": "bob"})
 
     assert result.structured_content["user"] == "ada"
 

@@ -15,14 +15,14 @@ from typing import Any
 import psutil
 import pytest
 
+from surehand.gateway.mcp.request_limits import MAX_IN_FLIGHT_BYTES
 from tests.gateway.mcp import processes
 from tests.gateway.mcp.bare import eventually
 from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, line, message
 from tests.gateway.mcp.processes import INSIDE, on_a_port, piped
 from tests.gateway.mcp.web_peer import Connection, Site, calling, modern, request
-from toolwright.gateway.mcp.request_limits import MAX_IN_FLIGHT_BYTES
 
-toolwright = processes.toolwright  # a fixture
+surehand = processes.surehand  # a fixture
 LEFT = ("tasks", "descriptors", "children")
 FLOODS = [2_000, pytest.param(10_000, marks=pytest.mark.long)]
 FLOODS_OVER_HTTP = [1_000, pytest.param(5_000, marks=pytest.mark.long)]
@@ -33,9 +33,9 @@ LATE = 2.0
 
 
 @pytest.fixture(scope="module")
-def site(toolwright):
+def site(surehand):
     """One server for all of these tests: what one of them leaves, the next would find."""
-    with on_a_port(toolwright) as (found, _):
+    with on_a_port(surehand) as (found, _):
         yield found
 
 
@@ -90,7 +90,7 @@ async def _settled(site: Site, before: dict[str, int]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("requests", FLOODS)
-async def test_a_flood_of_requests_over_a_pipe_is_answered(toolwright, requests):
+async def test_a_flood_of_requests_over_a_pipe_is_answered(surehand, requests):
     kinds: list[Any] = [
         lambda number: line(call(number, "add", True, a=number, b=1)),
         lambda number: line(message("no/such", number, _meta=META)),
@@ -99,7 +99,7 @@ async def test_a_flood_of_requests_over_a_pipe_is_answered(toolwright, requests)
         lambda number: b"nonsense %d\n" % number,
         lambda number: line(message("notifications/cancelled", requestId=number)) + line(message("ping", number)),
     ]
-    async with piped(toolwright) as (peer, _):
+    async with piped(surehand) as (peer, _):
         first = (await peer.ask(call("s", "state", True)))["result"]["structuredContent"]
         flood = b"".join(kinds[number % len(kinds)](number) for number in range(requests))
         sending = asyncio.create_task(asyncio.to_thread(_write_all, peer, flood))
@@ -123,8 +123,8 @@ def _write_all(peer: Any, data: bytes) -> None:
         file.write(data)
 
 
-async def test_a_line_of_a_hundred_megabytes_takes_no_room(toolwright):
-    async with piped(toolwright) as (peer, _):
+async def test_a_line_of_a_hundred_megabytes_takes_no_room(surehand):
+    async with piped(surehand) as (peer, _):
         first = (await peer.ask(call("s", "state", True)))["result"]["structuredContent"]
         head = b'{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"'
         await asyncio.to_thread(_write_all, peer, head + b"x" * (100 << 20) + b'"}}\n')
@@ -135,14 +135,14 @@ async def test_a_line_of_a_hundred_megabytes_takes_no_room(toolwright):
     assert last["memory"] < first["memory"] + MEMORY
 
 
-async def test_streams_by_the_hundred_over_a_pipe_are_let_go(toolwright):
+async def test_streams_by_the_hundred_over_a_pipe_are_let_go(surehand):
     listen = {"notifications": {"toolsListChanged": True}, "_meta": META}
 
     async def state(peer: Peer) -> dict[str, int]:
         found: dict[str, int] = (await peer.ask(call("s", "state", True)))["result"]["structuredContent"]
         return found
 
-    async with piped(toolwright) as (peer, process):
+    async with piped(surehand) as (peer, process):
         before, opened = await state(peer), []
         for _ in range(2):  # more than may be open at one time
             await peer.send(*(message("subscriptions/listen", number, **listen) for number in range(200)))
@@ -171,8 +171,8 @@ time.sleep(60)
 """
 
 
-async def test_a_server_ends_when_its_client_is_killed_in_the_middle_of_calls(toolwright, tmp_path):
-    command = [sys.executable, "-I", "-S", "-c", CLIENT, *toolwright, "mcp", "--tools", INSIDE]
+async def test_a_server_ends_when_its_client_is_killed_in_the_middle_of_calls(surehand, tmp_path):
+    command = [sys.executable, "-I", "-S", "-c", CLIENT, *surehand, "mcp", "--tools", INSIDE]
     client = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert client.stdout is not None
     served = int(await asyncio.to_thread(client.stdout.readline))

@@ -10,12 +10,12 @@ import pytest
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from surehand import Context, DefinitionError, Runtime, gateway, tool
+from surehand.gateway.mcp.http.connection import MAX_BYTES_PARSED_AT_ONCE, MAX_UNPARSED_BYTES, ConnectionLimits
+from surehand.gateway.mcp.http.requests import MAX_HEADERS
 from tests.gateway.mcp.lines_peer import SOON
 from tests.gateway.mcp.standing import standing_still
 from tests.gateway.mcp.web_peer import Connection, Site, calling, listening, modern, on_port, request
-from toolwright import Context, DefinitionError, Runtime, gateway, tool
-from toolwright.gateway.mcp.http.connection import MAX_BYTES_PARSED_AT_ONCE, MAX_UNPARSED_BYTES, ConnectionLimits
-from toolwright.gateway.mcp.http.requests import MAX_HEADERS
 
 
 @tool
@@ -582,7 +582,7 @@ async def test_an_app_that_answers_wrongly_loses_its_connection_and_no_more(path
 
 
 async def test_without_httptools_the_missing_extra_is_named(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.http.server.find_spec", lambda name: None)
+    monkeypatch.setattr("surehand.gateway.mcp.http.server.find_spec", lambda name: None)
 
-    with pytest.raises(DefinitionError, match=r"toolwright\[mcp,server\]"):
+    with pytest.raises(DefinitionError, match=r"surehand\[mcp,server\]"):
         await gateway.mcp.listen(gateway.mcp.app(Runtime(add)), gateway.mcp.bound("127.0.0.1", 0))

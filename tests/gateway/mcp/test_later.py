@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from mcp import MCPError
 
+from surehand import Pending, Runtime, ToolError, gateway, tool
+from surehand.core.errors import DefinitionError
 from tests.gateway.mcp.bare import TASKS, bare, text_of
 from tests.gateway.mcp.talking import ERAS, over_http, talking, visiting
-from toolwright import Pending, Runtime, ToolError, gateway, tool
-from toolwright.core.errors import DefinitionError
 
 eras = pytest.mark.parametrize("era", ERAS)
 
@@ -61,7 +61,7 @@ async def test_a_call_that_came_to_nothing_is_told_as_it_failed(era):
         failed, refused = await result_of(client, dear), await result_of(client, rejected)
 
     assert (failed.is_error, failed.content[0].text) == (True, "There is not so much.")
-    assert (refused.is_error, refused.meta["toolwright/code"]) == (True, "rejected")
+    assert (refused.is_error, refused.meta["surehand/code"]) == (True, "rejected")
     assert "no money" in refused.content[0].text
 
 
@@ -76,7 +76,7 @@ async def test_users_ask_for_their_own_calls_alone():
 
     assert own.structured_content["status"] == "pending"
     for refused in (others, strangers):
-        assert (refused.is_error, refused.meta["toolwright/code"]) == (True, "not_found")
+        assert (refused.is_error, refused.meta["surehand/code"]) == (True, "not_found")
 
 
 async def test_a_call_that_never_waited_is_not_found():
@@ -84,7 +84,7 @@ async def test_a_call_that_never_waited_is_not_found():
         await runtime.call("pay", {"amount": "x"}, call_id="mine")
         await waiting(client)
 
-        assert (await result_of(client, "mine")).meta["toolwright/code"] == "not_found"
+        assert (await result_of(client, "mine")).meta["surehand/code"] == "not_found"
 
 
 async def test_without_a_store_it_is_said_that_the_call_waits_here_alone(tmp_path):

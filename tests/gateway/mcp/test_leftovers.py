@@ -7,13 +7,13 @@ import struct
 
 import pytest
 
+from surehand import Pending, Runtime, ToolError, tool
+from surehand.gateway.mcp.http.connection import ConnectionLimits
 from tests.gateway.mcp.lines_peer import META, SOON, call, connected, message
 from tests.gateway.mcp.processes import on_a_port
-from tests.gateway.mcp.processes import toolwright as toolwright
+from tests.gateway.mcp.processes import surehand as surehand
 from tests.gateway.mcp.web_peer import LEGACY, Connection, Site, calling, listening, modern, request
 from tests.leftovers import left_of
-from toolwright import Pending, Runtime, ToolError, tool
-from toolwright.gateway.mcp.http.connection import ConnectionLimits
 
 PROMPT = ConnectionLimits(stop_timeout=0.02)
 TOKEN = {"progressToken": "p"}
@@ -245,8 +245,8 @@ async def test_a_request_that_waits_for_its_token_to_be_judged_is_given_up_in_si
     assert complaints(caplog) == []
 
 
-def test_a_process_that_is_told_to_stop_answers_what_runs_and_prints_no_traceback(toolwright):
-    with on_a_port(toolwright) as (site, _):  # which tells it to, and looks at what was printed
+def test_a_process_that_is_told_to_stop_answers_what_runs_and_prints_no_traceback(surehand):
+    with on_a_port(surehand) as (site, _):  # which tells it to, and looks at what was printed
         known = asyncio.run(site.session())
         connection = socket.create_connection(("127.0.0.1", site.port), SOON)
         connection.sendall(request(call(7, "wait", seconds=60), *known))

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
+from surehand import Runtime, tool
+from surehand.gateway.mcp.http.admission import Admission
+from surehand.jsonrpc.limits import FROM_CLIENT
 from tests.gateway.mcp.lines_peer import META, SOON, call, connected, line, message
 from tests.gateway.mcp.processes import ROOT
 from tests.gateway.mcp.web_peer import LEGACY, MODERN, Connection, Header, Site, calling, listening, modern, request
-from toolwright import Runtime, tool
-from toolwright.gateway.mcp.http.admission import Admission
-from toolwright.jsonrpc.limits import FROM_CLIENT
 
 CAN = {
     **META,
@@ -242,7 +242,7 @@ async def test_both_protocols_read_json_alike(body):
 
 @pytest.mark.parametrize("is_older", [True, False])
 async def test_requests_of_one_user_that_run_have_so_many_bytes(monkeypatch, is_older):
-    monkeypatch.setattr("toolwright.gateway.mcp.http.app.Admission", partial(Admission, max_bytes=100_000))
+    monkeypatch.setattr("surehand.gateway.mcp.http.app.Admission", partial(Admission, max_bytes=100_000))
     async with served(hold, echo) as site:
         headers = await site.session(of("ann")) if is_older else ()
 
@@ -275,7 +275,7 @@ async def test_requests_of_one_user_that_run_have_so_many_bytes(monkeypatch, is_
 
 
 async def test_requests_of_one_user_that_run_leave_room_for_others(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.http.app.Admission", partial(Admission, max_requests=2))
+    monkeypatch.setattr("surehand.gateway.mcp.http.app.Admission", partial(Admission, max_requests=2))
     async with served(hold, echo) as site:
         running = [await begun(site, calling("hold", of("ann"), id=id)) for id in (1, 2)]
 
@@ -296,7 +296,7 @@ async def test_requests_of_one_user_that_run_leave_room_for_others(monkeypatch):
 
 
 async def test_a_body_that_has_begun_to_come_makes_room_for_those_of_others(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.http.app.Admission", partial(Admission, max_bytes=100_000))
+    monkeypatch.setattr("surehand.gateway.mcp.http.app.Admission", partial(Admission, max_bytes=100_000))
     long = calling("echo", x="x" * 70_000)
     async with listening(echo) as site:
         slow = await begun(site, long[:-1])
@@ -316,7 +316,7 @@ async def test_a_body_that_has_begun_to_come_makes_room_for_those_of_others(monk
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_a_body_where_none_is_needed_takes_no_more_room_than_others(monkeypatch, method):
-    monkeypatch.setattr("toolwright.gateway.mcp.http.app.Admission", partial(Admission, max_bytes=100_000))
+    monkeypatch.setattr("surehand.gateway.mcp.http.app.Admission", partial(Admission, max_bytes=100_000))
     needless = request(b"x" * 70_000, method=method)
     async with listening(echo) as site:
         first = await begun(site, needless[:-1])
@@ -353,7 +353,7 @@ async def test_over_a_pipe_requests_that_run_have_so_many_bytes_and_others_wait_
 
 
 async def test_requests_of_the_newer_protocol_are_of_no_session(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.http.app.Admission", partial(Admission, max_requests_per_session=2))
+    monkeypatch.setattr("surehand.gateway.mcp.http.app.Admission", partial(Admission, max_requests_per_session=2))
     async with served(hold, echo) as site:
         bobs = await site.session(of("bob"))
         [session] = [each for each in bobs if each[0] == "Mcp-Session-Id"]
@@ -370,7 +370,7 @@ async def test_requests_of_the_newer_protocol_are_of_no_session(monkeypatch):
 
 
 async def test_so_many_calls_of_one_user_wait(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.runtime_server.MOST_WAITS", 2)
+    monkeypatch.setattr("surehand.gateway.mcp.runtime_server.MOST_WAITS", 2)
     runtime = Runtime(pay, echo)
     async with runtime, served(runtime) as site:
 
@@ -391,7 +391,7 @@ async def test_so_many_calls_of_one_user_wait(monkeypatch):
 
 
 async def test_what_waits_has_so_many_bytes_and_is_kept_once(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.runtime_server.WAITING_BYTES", 100_000)
+    monkeypatch.setattr("surehand.gateway.mcp.runtime_server.WAITING_BYTES", 100_000)
     runtime = Runtime(pay)
     async with runtime, connected(runtime) as peer:
         first, second, third = [
@@ -412,7 +412,7 @@ async def test_what_waits_has_so_many_bytes_and_is_kept_once(monkeypatch):
 
 
 async def test_one_user_has_so_many_sessions(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.http.sessions.MAX_SESSIONS_PER_USER", 2)
+    monkeypatch.setattr("surehand.gateway.mcp.http.sessions.MAX_SESSIONS_PER_USER", 2)
     hello = message("initialize", 0, protocolVersion=LEGACY, capabilities={}, clientInfo={"name": "a", "version": "1"})
     async with served(echo) as site:
         anns = [await site.ask(request(hello, of("ann"))) for _ in range(3)]
@@ -427,7 +427,7 @@ async def test_one_user_has_so_many_sessions(monkeypatch):
 
 
 async def test_one_user_has_so_many_streams(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.tasks.listening.MOST_OF_USER", 2)
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.listening.MOST_OF_USER", 2)
 
     def listen(user: str) -> bytes:
         return modern("subscriptions/listen", 9, of(user), notifications={"toolsListChanged": True})
@@ -447,7 +447,7 @@ async def test_one_user_has_so_many_streams(monkeypatch):
 
 
 async def test_one_users_tasks_do_not_make_those_of_others_forgotten(monkeypatch):
-    monkeypatch.setattr("toolwright.runtime.ledger.KEPT", 10)
+    monkeypatch.setattr("surehand.runtime.ledger.KEPT", 10)
     async with served(job) as site:
 
         async def made(user: str) -> dict[str, Any]:
@@ -469,7 +469,7 @@ async def test_one_users_tasks_do_not_make_those_of_others_forgotten(monkeypatch
 
 
 async def test_no_more_tasks_are_begun_than_can_be_remembered(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.tasks.promises.MOST_OF_USER", 2)
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.promises.MOST_OF_USER", 2)
     async with served(job) as site:
         anns = [
             await site.ask(modern("tools/call", 1, of("ann"), name="job", arguments={}, _meta=CAN)) for _ in range(3)
@@ -485,7 +485,7 @@ async def test_no_more_tasks_are_begun_than_can_be_remembered(monkeypatch):
 
 
 async def test_a_token_that_nobody_can_check_in_time_is_refused(monkeypatch, caplog):
-    monkeypatch.setattr("toolwright.gateway.mcp.http.authentication.TOKEN_CHECK_SECONDS", 0.05)
+    monkeypatch.setattr("surehand.gateway.mcp.http.authentication.TOKEN_CHECK_SECONDS", 0.05)
 
     async def ask(shown: str) -> str:
         await asyncio.sleep(60)
@@ -512,7 +512,7 @@ async def test_a_user_whose_name_no_store_can_hold_is_refused(name, caplog):
 FORKING = f"""
 import asyncio, os, sys, time
 sys.path.insert(0, {str(ROOT)!r})
-from toolwright import Runtime, gateway, tool
+from surehand import Runtime, gateway, tool
 
 @tool(effects={{"read"}})
 async def fork() -> int:

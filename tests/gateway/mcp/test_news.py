@@ -8,13 +8,13 @@ import pytest
 from mcp import Client
 from mcp.shared.subscriptions import ResourcesListChanged, ToolsListChanged
 
+from surehand import Runtime, gateway, tool
+from surehand.gateway.mcp import news as news_module
+from surehand.gateway.mcp.news import News
 from tests.gateway.mcp.bare import eventually
 from tests.gateway.mcp.lines_peer import META, connected, message
 from tests.gateway.mcp.shops import Shop
 from tests.gateway.mcp.talking import ERAS, NEW, OLD, over_http, talking, visiting, within
-from toolwright import Runtime, gateway, tool
-from toolwright.gateway.mcp import news as news_module
-from toolwright.gateway.mcp.news import News
 
 eras = pytest.mark.parametrize("era", ERAS)
 

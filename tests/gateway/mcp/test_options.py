@@ -5,25 +5,25 @@ import sys
 
 import pytest
 
-from toolwright import DefinitionError, Runtime, __version__, gateway
+from surehand import DefinitionError, Runtime, __version__, gateway
 
 
 def test_without_options_a_server_is_called_as_we_are():
     server = gateway.mcp.server(Runtime())
 
-    assert (server.name, server.version) == ("toolwright", __version__)
+    assert (server.name, server.version) == ("surehand", __version__)
 
 
 @pytest.mark.parametrize("name", ["server", "serve", "app", "listen"])
 def test_without_the_extra_it_is_told_what_to_install(name):
     absent = "import sys; sys.modules['mcp'] = sys.modules['uvicorn'] = None"
-    asked = f"{absent}\nfrom toolwright import gateway; gateway.mcp.{name}"
+    asked = f"{absent}\nfrom surehand import gateway; gateway.mcp.{name}"
     ended = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
 
     missing = "uvicorn" if name == "listen" else "mcp"
     extras = "mcp,server" if name in ("app", "listen") else "mcp"
-    fix = f"pip install 'toolwright[{extras}]'"
-    expected = f"toolwright.core.errors.DefinitionError: Serving over MCP needs {missing}. Fix: {fix}"
+    fix = f"pip install 'surehand[{extras}]'"
+    expected = f"surehand.core.errors.DefinitionError: Serving over MCP needs {missing}. Fix: {fix}"
     assert ended.stderr.splitlines()[-1] == expected
 
 

@@ -7,10 +7,10 @@ from base64 import urlsafe_b64encode
 import pytest
 from mcp import Client, MCPError
 
+from surehand import Done, Image, Runtime, Store, ToolError, gateway, tool
+from surehand.gateway.mcp import outputs as served_outputs
+from surehand.gateway.mcp.result import result_of
 from tests.gateway.mcp.talking import ERAS, NEW, OLD, over_http, talking, visiting, within
-from toolwright import Done, Image, Runtime, Store, ToolError, gateway, tool
-from toolwright.gateway.mcp import outputs as served_outputs
-from toolwright.gateway.mcp.result import result_of
 
 eras = pytest.mark.parametrize("era", ERAS)
 GONE = {OLD: -32002, NEW: -32602}
@@ -51,7 +51,7 @@ async def test_a_result_that_was_cut_links_to_the_whole(era):
         link = link_of(result)
         [content] = (await client.read_resource(link.uri)).contents
 
-    assert link.uri.startswith("toolwright://outputs/")
+    assert link.uri.startswith("surehand://outputs/")
     assert (link.mime_type, link.size) == ("text/plain", 2_000)
     assert (content.uri, content.mime_type, content.text) == (link.uri, "text/plain", "line\n" * 400)
 
@@ -210,13 +210,11 @@ async def test_the_form_of_addresses_is_told(era):
     async with talking(Runtime(large), era) as client:
         [template] = (await client.list_resource_templates()).resource_templates
 
-    assert (template.uri_template, template.mime_type) == ("toolwright://outputs/{handle}", "text/plain")
+    assert (template.uri_template, template.mime_type) == ("surehand://outputs/{handle}", "text/plain")
 
 
 @eras
-@pytest.mark.parametrize(
-    "uri", ["toolwright://outputs/x", "toolwright://outputs/", "file:///etc/passwd", "test://x", ""]
-)
+@pytest.mark.parametrize("uri", ["surehand://outputs/x", "surehand://outputs/", "file:///etc/passwd", "test://x", ""])
 async def test_what_is_not_there_is_an_error_with_its_address(era, uri):
     async with talking(Runtime(large), era) as client:
         await client.call_tool("large")

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from mcp import MCPError
 
+from surehand import Done, Pending, Runtime, tool
 from tests.gateway.mcp.bare import FORM, WITH_TASKS, YES, Bare, accepted, bare
 from tests.gateway.mcp.test_tasks import Mill
-from toolwright import Done, Pending, Runtime, tool
 
 
 class Till:

@@ -6,9 +6,9 @@ import math
 import pytest
 from mcp import Client
 
+from surehand import Context, Runtime, gateway, tool
 from tests.gateway.mcp.bare import eventually
 from tests.gateway.mcp.talking import ERAS, NEW, over_http, talking, visiting, within
-from toolwright import Context, Runtime, gateway, tool
 
 eras = pytest.mark.parametrize("era", ERAS)
 

@@ -8,10 +8,10 @@ import pytest
 from mcp import Client, MCPError
 from mcp_types import ElicitResult
 
+from surehand import Context, Failed, Pending, Provider, Runtime, Tool, gateway, tool
+from surehand.testing import ManualClock
 from tests.gateway.mcp.bare import AWAY, BOTH, FORM, NO, YES, accepted, bare, eventually, text_of
 from tests.gateway.mcp.talking import ERAS, OLD, talking, within
-from toolwright import Context, Failed, Pending, Provider, Runtime, Tool, gateway, tool
-from toolwright.testing import ManualClock
 
 eras = pytest.mark.parametrize("era", ERAS)
 
@@ -91,7 +91,7 @@ async def test_a_person_who_declines_keeps_the_call_from_running(era):
     async with talking(Runtime(till.tool), era, elicitation_callback=Person(NO)) as client:
         result = await client.call_tool("pay", {"amount": 5})
 
-    assert (result.is_error, result.meta["toolwright/code"], till.paid) == (True, "rejected", [])
+    assert (result.is_error, result.meta["surehand/code"], till.paid) == (True, "rejected", [])
 
 
 @eras
@@ -104,7 +104,7 @@ async def test_a_dialog_that_is_dismissed_leaves_the_call_waiting(era):
         outcome = await runtime.approve(waiting.call_id)
 
     assert waiting.call_id in said(result)
-    assert result.meta["toolwright/waitingFor"] == "approval"
+    assert result.meta["surehand/waitingFor"] == "approval"
     assert outcome.data == "paid 5"
 
 
@@ -139,7 +139,7 @@ async def test_a_client_that_cannot_be_asked_is_told_to_go_on_and_somebody_else_
         outcome = await runtime.approve(waiting.call_id)
 
     assert waiting.call_id in said(result)
-    assert result.meta["toolwright/callId"] == waiting.call_id
+    assert result.meta["surehand/callId"] == waiting.call_id
     assert outcome.data == "paid 5"
 
 
@@ -147,7 +147,7 @@ async def test_a_client_that_cannot_be_asked_is_told_to_go_on_and_somebody_else_
 async def test_another_process_with_the_same_store_may_answer(tmp_path):
     till, store = Till(), tmp_path / "calls.db"
     approve = (
-        "import asyncio, sys\nfrom toolwright import Runtime\nasync def main():\n"
+        "import asyncio, sys\nfrom surehand import Runtime\nasync def main():\n"
         "    async with Runtime(store=sys.argv[1]) as runtime:\n"
         "        [waiting] = await runtime.pending()\n"
         "        await runtime.approve(waiting.call_id)\nasyncio.run(main())"
@@ -308,7 +308,7 @@ async def test_who_leaves_alone_ends_the_call():
         await eventually(lambda: not runtime.stats().running)
         result = await client.answer(asks, "pay", YES, {"amount": 5})
 
-    assert result["_meta"]["toolwright/code"] == "cancelled"
+    assert result["_meta"]["surehand/code"] == "cancelled"
 
 
 @pytest.mark.parametrize("change", ["{}-TAMPERED", "x{}", "{}0", "", "-1.", "{}\n", "9" * 400, "\ud800"])
@@ -378,7 +378,7 @@ async def test_an_answer_that_comes_too_late_is_told_so():
         await clock.advance(61)
         result = await client.answer(asks, "pay", YES, {"amount": 5})
 
-    assert (result["_meta"]["toolwright/code"], till.paid) == ("expired", [])
+    assert (result["_meta"]["surehand/code"], till.paid) == ("expired", [])
 
 
 async def test_nobody_agrees_before_they_were_asked():
@@ -454,7 +454,7 @@ _URL = {"mode": "url", "message": "Sign in.", "url": "https://example.com/in"}
 
 async def test_a_client_that_opens_no_addresses_is_not_sent_to_one():
     async with bare(Runtime(Clerk(_URL)), FORM) as client:
-        assert (await client.call("clerk__ask"))["_meta"]["toolwright/waitingFor"] == "input"
+        assert (await client.call("clerk__ask"))["_meta"]["surehand/waitingFor"] == "input"
     async with bare(Runtime(Clerk(_URL)), BOTH) as client:
         assert (await client.call("clerk__ask"))["resultType"] == "input_required"
     async with bare(Runtime(Clerk({"mode": "several", "requests": {"a": form(), "b": _URL}})), FORM) as client:
@@ -551,7 +551,7 @@ async def test_who_declines_a_plain_schema_says_no(era):
     async with talking(Runtime(Clerk(NAME)), era, elicitation_callback=Person(NO)) as client:
         result = await client.call_tool("clerk__ask")
 
-    assert (result.is_error, result.meta["toolwright/code"]) == (True, "rejected")
+    assert (result.is_error, result.meta["surehand/code"]) == (True, "rejected")
 
 
 @pytest.mark.parametrize(
@@ -570,7 +570,7 @@ async def test_what_is_no_form_is_asked_of_nobody_and_the_call_waits(request_):
     async with bare(Runtime(Clerk(request_)), BOTH) as client:
         result = await client.call("clerk__ask")
 
-    assert result["_meta"]["toolwright/waitingFor"] == "input"
+    assert result["_meta"]["surehand/waitingFor"] == "input"
 
 
 @eras
@@ -593,7 +593,7 @@ async def test_a_client_that_says_it_can_be_asked_and_cannot_is_told_that_the_ca
     async with talking(Runtime(Clerk(form())), OLD, elicitation_callback=broken) as client:
         result = await client.call_tool("clerk__ask")
 
-    assert result.meta["toolwright/waitingFor"] == "input"
+    assert result.meta["surehand/waitingFor"] == "input"
 
 
 async def test_the_library_s_client_in_memory_asks_as_well():

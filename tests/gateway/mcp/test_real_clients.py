@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
+from surehand import Runtime, gateway
 from tests import node
 from tests.gateway.mcp.clients import tools, ways
 from tests.gateway.mcp.clients.ways import Seen, Target
 from tests.needs import CLIENTS, INSPECTOR, needs
-from toolwright import Runtime, gateway
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.long]  # a client may take seconds to start on a busy machine
 
 HERE = Path(__file__).parent / "clients"
-SERVER = [str(Path(sys.executable).parent / "toolwright"), "mcp", "--tools", str(HERE / "tools.py")]
+SERVER = [str(Path(sys.executable).parent / "surehand"), "mcp", "--tools", str(HERE / "tools.py")]
 OLDER, NEWER = "legacy", "2026-07-28"
 TOOLS = {
     "add": "Add two numbers.",

@@ -10,8 +10,7 @@ import pytest
 from mcp import MCPError
 from pydantic import BaseModel, model_serializer
 
-from tests.gateway.mcp.talking import ERAS, NEW, OLD, talking
-from toolwright import (
+from surehand import (
     Audio,
     Denied,
     Done,
@@ -28,6 +27,7 @@ from toolwright import (
     gateway,
     tool,
 )
+from tests.gateway.mcp.talking import ERAS, NEW, OLD, talking
 
 eras = pytest.mark.parametrize("era", ERAS)
 PICTURE = b64encode(b"\x89PNG").decode()
@@ -197,21 +197,21 @@ async def test_a_failure_is_a_result_with_its_code(era, error, code):
 
     assert result.is_error
     assert result.content[0].text == str(error)
-    assert result.meta["toolwright/code"] == code
+    assert result.meta["surehand/code"] == code
     assert result.structured_content is None
 
 
 async def test_when_to_try_again_is_told():
     result = await given(RateLimited("Too often.", retry_after=2.5))
 
-    assert (result.meta["toolwright/code"], result.meta["toolwright/retryAfter"]) == ("rate_limited", 2.5)
+    assert (result.meta["surehand/code"], result.meta["surehand/retryAfter"]) == ("rate_limited", 2.5)
 
 
 @eras
 async def test_of_a_bug_in_a_handler_a_client_is_told_the_kind_alone(era, caplog):
     result = await given(ZeroDivisionError("by /home/ada/secret.py\nTraceback: more"), era)
 
-    assert (result.is_error, result.meta["toolwright/code"]) == (True, "crashed")
+    assert (result.is_error, result.meta["surehand/code"]) == (True, "crashed")
     assert result.content[0].text == "give crashed with ZeroDivisionError. Its details are in the server's log."
     assert "/home/ada/secret.py" in caplog.text
 
@@ -246,7 +246,7 @@ async def test_on_a_transport_of_ones_own_no_text_of_an_exception_is_sent_either
     async def broken(*_: Any) -> Any:
         raise RuntimeError("in /home/ada")
 
-    monkeypatch.setattr("toolwright.gateway.mcp.outputs.Outputs.list", broken)
+    monkeypatch.setattr("surehand.gateway.mcp.outputs.Outputs.list", broken)
     server = gateway.mcp.server(Runtime())
     async with talking(server) as client:
         with pytest.raises(MCPError) as refused:
@@ -256,7 +256,7 @@ async def test_on_a_transport_of_ones_own_no_text_of_an_exception_is_sent_either
 
 
 @eras
-@pytest.mark.parametrize("kind", ["toolwright/code", "Toolwright/callId", "io.modelcontextprotocol/related-task"])
+@pytest.mark.parametrize("kind", ["surehand/code", "Surehand/callId", "io.modelcontextprotocol/related-task"])
 async def test_nobody_but_us_sets_our_marks(era, kind):
     beside = {"_meta": {kind: "forged", "own": 1}, "blocks": {"0": {"_meta": {kind: "forged", "own": 2}}}}
     result = await given(Done("x", content=[Text("x")], metadata=beside), era)
@@ -338,4 +338,4 @@ async def test_a_client_of_an_old_protocol_is_told_where_the_whole_of_a_cut_resu
     monkeypatch.setattr("mcp.client.session.LATEST_HANDSHAKE_VERSION", "2025-03-26")
     result = await given("x" * 2_000, OLD, max_bytes=1_000)
 
-    assert result.content[1].text.startswith("[resource: toolwright://outputs/")
+    assert result.content[1].text.startswith("[resource: surehand://outputs/")

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from mcp_types import ElicitResult, Implementation
 
+from surehand import Context, Pending, Provider, Runtime, Tool, tool
+from surehand.runtime.scope import Scope
 from tests.gateway.mcp.bare import FORM, NO, WITH_TASKS, YES, bare
 from tests.gateway.mcp.talking import ERAS, OLD, talking, within
-from toolwright import Context, Pending, Provider, Runtime, Tool, tool
-from toolwright.runtime.scope import Scope
 
 
 def asks(message: str) -> dict[str, Any]:
@@ -102,7 +102,7 @@ async def test_an_update_of_a_task_that_is_too_late_changes_nothing(monkeypatch)
 
 
 async def test_what_is_always_a_task_asks_what_is_open_as_well(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.tasks.tasks.AT_ONCE", 60.0)  # that is how long it may take to ask
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.tasks.AT_ONCE", 60.0)  # that is how long it may take to ask
     disk = Cleaner("required")
     async with Runtime(disk) as runtime, bare(runtime, WITH_TASKS) as client:
         first = await client.call("disk__clean")

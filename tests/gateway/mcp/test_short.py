@@ -9,12 +9,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from surehand import Context, Done, Failed, Image, Resource, Runtime, Text, ToolError, gateway, tool
+from surehand.gateway.mcp.direct_call import DirectCalls
+from surehand.gateway.mcp.stdio.call_tasks import CallTasks
+from surehand.gateway.mcp.stdio.tool_call import ToolCall
+from surehand.observe import telemetry
 from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, connected, message
-from toolwright import Context, Done, Failed, Image, Resource, Runtime, Text, ToolError, gateway, tool
-from toolwright.gateway.mcp.direct_call import DirectCalls
-from toolwright.gateway.mcp.stdio.call_tasks import CallTasks
-from toolwright.gateway.mcp.stdio.tool_call import ToolCall
-from toolwright.observe import telemetry
 
 CAN_ASK = {"elicitation": {}}
 TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
@@ -197,7 +197,7 @@ async def test_in_the_newer_protocol_a_call_that_waits_is_told_as_its_caller_can
         told = await peer.ask(message("tools/call", 1, name="wipe", arguments={"path": "x"}, _meta=meta))
 
     assert told["result"]["resultType"] == kind
-    assert told["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "toolwright"
+    assert told["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "surehand"
     assert way == ["wipe"]
 
 

@@ -3,9 +3,9 @@
 import pytest
 from mcp import MCPError
 
+from surehand import Runtime, tool
 from tests.gateway.mcp.back import Back, text, told
 from tests.gateway.mcp.bare import Bare, bare, eventually, text_of
-from toolwright import Runtime, tool
 
 
 async def names(client: Bare) -> set[str]:

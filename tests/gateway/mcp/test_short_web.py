@@ -12,15 +12,15 @@ from mcp.server import streamable_http_manager as manager
 from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp_types import ElicitResult
 
+from surehand import Context, Done, Image, Pending, Provider, Runtime, Tool, ToolError, tool
+from surehand.gateway.mcp.direct_call import DirectCalls
+from surehand.gateway.mcp.http import app as web
+from surehand.gateway.mcp.http import reply, sessions
+from surehand.gateway.mcp.runtime_server import RuntimeServer
 from tests.gateway.mcp.lines_peer import META, SOON, call, message
 from tests.gateway.mcp.standing import standing_still
 from tests.gateway.mcp.talking import OLD, visiting, within
 from tests.gateway.mcp.web_peer import LEGACY, MODERN, calling, listening, modern, request
-from toolwright import Context, Done, Image, Pending, Provider, Runtime, Tool, ToolError, tool
-from toolwright.gateway.mcp.direct_call import DirectCalls
-from toolwright.gateway.mcp.http import app as web
-from toolwright.gateway.mcp.http import reply, sessions
-from toolwright.gateway.mcp.runtime_server import RuntimeServer
 
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 FORM = {"elicitation": {"form": {}}}

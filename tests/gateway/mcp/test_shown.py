@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from surehand import Context, Pending, Provider, Runtime, Tool, tool
 from tests.gateway.mcp.bare import BOTH, WITH_TASKS, bare
-from toolwright import Context, Pending, Provider, Runtime, Tool, tool
 
 INVISIBLE = "\x1b\x07\r\x9b\x85\u200b\u200e\u202e\u2028\u2066\ufeff\U000e0041"
 
@@ -202,7 +202,7 @@ async def test_nobody_is_sent_to_what_is_no_page_or_not_what_it_looks_like(url):
     async with bare(Runtime(Clerk("Sign in.", {"mode": "url", "url": url})), BOTH) as client:
         result = await client.call("clerk__ask")
 
-    assert result["_meta"]["toolwright/waitingFor"] == "input"
+    assert result["_meta"]["surehand/waitingFor"] == "input"
 
 
 async def test_what_a_task_says_of_itself_hides_nothing():

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from surehand import tool
+from surehand.gateway.mcp.signals import SIGNALS, on_signals
 from tests.gateway.mcp.talking import within
 from tests.gateway.mcp.web_peer import calling, listening
-from toolwright import tool
-from toolwright.gateway.mcp.signals import SIGNALS, on_signals
 
 signals = pytest.mark.parametrize("number", SIGNALS)
 

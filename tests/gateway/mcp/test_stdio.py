@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from mcp_types import INVALID_REQUEST, PARSE_ERROR
 
+from surehand import Context, Provider, Runtime, Tool, tool
+from surehand.gateway.mcp.stdio.standard_streams import reserved_standard_streams
 from tests.gateway.mcp.bare import eventually
 from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, connected, line, message
 from tests.gateway.mcp.standing import standing_still
-from toolwright import Context, Provider, Runtime, Tool, tool
-from toolwright.gateway.mcp.stdio.standard_streams import reserved_standard_streams
 
 MODERN = [False, True]
 
@@ -78,7 +78,7 @@ def result(answer: dict[str, Any]) -> Any:
 async def test_a_client_of_either_protocol_is_served(modern):
     async with connected(add) as peer:
         if not modern:
-            assert (await peer.shake_hands())["serverInfo"]["name"] == "toolwright"
+            assert (await peer.shake_hands())["serverInfo"]["name"] == "surehand"
         listed = await peer.ask(message("tools/list", 1, **({"_meta": META} if modern else {})))
         called = await peer.ask(call(2, "add", modern, a=1, b=2))
 

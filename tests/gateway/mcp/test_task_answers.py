@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from mcp import MCPError
 
+from surehand import Runtime
+from surehand.gateway.mcp.tasks.watch import Watch
+from surehand.runtime.scope import Scope
 from tests.gateway.mcp.bare import WITH_TASKS, YES, accepted, bare, eventually
 from tests.gateway.mcp.test_own_calls import Till
 from tests.gateway.mcp.test_questions import Clerk, form
-from toolwright import Runtime
-from toolwright.gateway.mcp.tasks.watch import Watch
-from toolwright.runtime.scope import Scope
 
 
 @pytest.mark.parametrize("content", [[1], "x", 5, True])

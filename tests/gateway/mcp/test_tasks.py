@@ -10,13 +10,13 @@ import httpx2
 import pytest
 from mcp import MCPError
 
+from surehand import Context, Runtime, Store, Tool, ToolError, gateway, tool
+from surehand.store.retention import Retention
+from surehand.testing import ManualClock
 from tests.conformance.listening import listening
 from tests.gateway.mcp.bare import AWAY, FORM, NO, TASKS, WITH_TASKS, YES, Bare, accepted, bare, eventually, text_of
 from tests.gateway.mcp.talking import NEW, OLD, talking, within
 from tests.gateway.mcp.test_questions import NAME, Clerk, Till, form
-from toolwright import Context, Runtime, Store, Tool, ToolError, gateway, tool
-from toolwright.store.retention import Retention
-from toolwright.testing import ManualClock
 
 ONLY_TASKS = {"extensions": {TASKS: {}}}
 
@@ -101,7 +101,7 @@ async def test_a_task_tells_what_it_last_reported():
 @pytest.fixture
 def patient(monkeypatch):
     """What ends at once does so however slow the machine is."""
-    monkeypatch.setattr("toolwright.gateway.mcp.tasks.tasks.AT_ONCE", 60.0)
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.tasks.AT_ONCE", 60.0)
 
 
 async def test_a_call_that_ends_at_once_has_its_result(patient):
@@ -186,7 +186,7 @@ async def test_a_caller_who_leaves_before_it_knows_the_task_ends_it(patient):
 
 
 async def test_a_caller_who_leaves_before_it_knows_the_task_leaves_room_for_the_next(monkeypatch, patient):
-    monkeypatch.setattr("toolwright.gateway.mcp.tasks.promises.MOST", 1)
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.promises.MOST", 1)
     left, must = Mill(), Mill("required", name="must")
     must.may_end.set()
     async with Runtime(left.tool, must.tool) as runtime:
@@ -248,7 +248,7 @@ async def test_a_tool_that_runs_out_of_time_says_so_in_its_result():
     async with bare(Runtime(ending(None, timeout=0.1)), WITH_TASKS) as client:
         task = await client.task((await client.call("end"))["taskId"], "completed")
 
-    assert task["result"]["_meta"]["toolwright/code"] == "timed_out"
+    assert task["result"]["_meta"]["surehand/code"] == "timed_out"
 
 
 async def test_arguments_that_do_not_fit_need_no_task(patient):
@@ -515,8 +515,8 @@ async def test_a_task_that_was_running_when_the_server_stopped_says_so(tmp_path,
 
 KILLED = """
 import asyncio, sys
-from toolwright import Runtime, tool
-from toolwright.core.ids import new_id
+from surehand import Runtime, tool
+from surehand.core.ids import new_id
 
 async def grind(what: str = "corn") -> str:
     "Grind something."
@@ -558,7 +558,7 @@ async def test_a_task_whose_process_was_killed_says_so(tmp_path):
     assert before == ["working"] * 3
     assert lost["error"]["code"] == -32603
     assert "interrupted" in lost["error"]["message"]
-    assert unknown["result"]["_meta"]["toolwright/code"] == "unknown_effect"
+    assert unknown["result"]["_meta"]["surehand/code"] == "unknown_effect"
     assert text_of(checked["result"]) == "found out"
 
 
@@ -572,7 +572,7 @@ async def test_a_task_says_how_long_it_is_remembered(tmp_path):
 
 
 async def test_without_a_store_tasks_are_remembered_for_less_when_there_are_many(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.tasks.promises.MOST", 4)
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.promises.MOST", 4)
     async with bare(Runtime(Mill().tool), WITH_TASKS) as client:
         told = [(await client.call("grind"))["ttlMs"] for _ in range(4)]
 
@@ -619,7 +619,7 @@ async def test_without_a_store_a_task_that_outlives_its_time_is_forgotten_after_
 
 
 async def test_without_a_store_results_that_nobody_fetches_take_so_many_bytes(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.tasks.promises.BYTES", 100_000)
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.promises.BYTES", 100_000)
     clock = ManualClock()
     async with Runtime(large(), clock=clock) as runtime, bare(runtime, WITH_TASKS) as client:
         for _ in range(2):
@@ -634,7 +634,7 @@ async def test_without_a_store_results_that_nobody_fetches_take_so_many_bytes(mo
 
 
 async def test_what_was_remembered_before_a_runtime_closed_makes_room_once_its_time_is_up(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.tasks.promises.MOST", 1)
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.promises.MOST", 1)
     clock = ManualClock()
     server = gateway.mcp.server(Runtime(large(), clock=clock))
     async with bare(server, WITH_TASKS) as client:
@@ -674,7 +674,7 @@ async def test_what_is_never_fetched_leaves_nothing_behind_in_the_server():
 
 
 async def test_too_many_tasks_of_one_user_are_no_tasks(monkeypatch):
-    monkeypatch.setattr("toolwright.gateway.mcp.tasks.runs.MOST_OF_USER", 2)
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.runs.MOST_OF_USER", 2)
     mill, must = Mill(), Mill("required", name="must")
     async with Runtime(mill.tool, must.tool) as runtime:
         server = gateway.mcp.server(runtime)

@@ -8,9 +8,9 @@ import pytest
 from mcp import Client, MCPError
 from pydantic import Field
 
+from surehand import DefinitionError, Runtime, gateway, tool
 from tests.gateway.mcp.shops import Shop
 from tests.gateway.mcp.talking import ERAS, NEW, OLD, talking
-from toolwright import DefinitionError, Runtime, gateway, tool
 
 eras = pytest.mark.parametrize("era", ERAS)
 

@@ -11,10 +11,10 @@ import pytest
 from mcp import Client, MCPError
 from mcp_types import HEADER_MISMATCH, INVALID_PARAMS
 
+from surehand import Runtime
 from tests.gateway.mcp.talking import ERAS, over_http, visiting, within
 from tests.gateway.mcp.web_peer import calling, listening
 from tests.providers.mcp.steady import Steady, described
-from toolwright import Runtime
 
 USERS = ("anna", "ben")
 either = pytest.mark.parametrize("era", ERAS)

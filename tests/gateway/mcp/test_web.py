@@ -14,17 +14,17 @@ from mcp_types import ElicitResult
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from surehand import Context, DefinitionError, Runtime, gateway, tool
+from surehand.gateway.mcp.http import app as web
+from surehand.gateway.mcp.http import sessions
+from surehand.gateway.mcp.http.admission import Admission
+from surehand.gateway.mcp.http.connection import ClientConnection, ConnectionLimits
+from surehand.gateway.mcp.http.server import bound
 from tests.gateway.mcp.bare import eventually
 from tests.gateway.mcp.lines_peer import META, SOON, call, message
 from tests.gateway.mcp.standing import Standing, standing_still
 from tests.gateway.mcp.talking import ERAS
 from tests.gateway.mcp.web_peer import LEGACY, MODERN, Site, calling, listening, modern, on_port, request
-from toolwright import Context, DefinitionError, Runtime, gateway, tool
-from toolwright.gateway.mcp.http import app as web
-from toolwright.gateway.mcp.http import sessions
-from toolwright.gateway.mcp.http.admission import Admission
-from toolwright.gateway.mcp.http.connection import ClientConnection, ConnectionLimits
-from toolwright.gateway.mcp.http.server import bound
 
 
 @tool
@@ -191,7 +191,7 @@ async def test_refusals_are_told_once_a_minute_of_each_kind(caplog):
             await site.ask(calling("add", ("Host", "evil.test"), a=1, b=1))
             await site.ask(calling("add", ("Origin", "http://evil.test"), a=1, b=1))
 
-    told = [record.getMessage() for record in caplog.records if record.name == "toolwright"]
+    told = [record.getMessage() for record in caplog.records if record.name == "surehand"]
     assert len(told) == 3
     assert told[0] == "A request without a good token was refused (401)."
     assert told[1].startswith("A request for the host 'evil.test' was refused (421).")

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from surehand import Runtime, gateway
+from surehand.gateway.mcp.http.connection import ConnectionLimits
+from surehand.gateway.mcp.http.server import bound, listen
 from tests.gateway.mcp.lines_peer import META, SOON, call, message
-from toolwright import Runtime, gateway
-from toolwright.gateway.mcp.http.connection import ConnectionLimits
-from toolwright.gateway.mcp.http.server import bound, listen
 
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"

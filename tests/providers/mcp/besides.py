@@ -15,11 +15,11 @@ from typing import Any
 
 import psutil
 
+from surehand import Runtime, mcp
+from surehand.core.outcome import Outcome
+from surehand.providers.mcp import Server
 from tests.providers.mcp.steady import Steady, replace, whole_lines
 from tests.sandbox.remains import gone
-from toolwright import Runtime, mcp
-from toolwright.core.outcome import Outcome
-from toolwright.providers.mcp import Server
 
 PEER = Path(__file__).parent / "peers" / "hostile.py"
 SOON = 10.0

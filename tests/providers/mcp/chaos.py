@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from surehand import Done, Pending, Runtime, mcp
+from surehand.core.outcome import Outcome
+from surehand.providers.mcp import backoff
 from tests.providers.mcp.besides import hostile
 from tests.providers.mcp.peers import serving
 from tests.providers.mcp.steady import Steady, whole_lines
 from tests.sandbox.remains import gone, marker
-from toolwright import Done, Pending, Runtime, mcp
-from toolwright.core.outcome import Outcome
-from toolwright.providers.mcp import backoff
 
 BOUND = 20.0
 """Seconds after which a call counts as hung, and a process as left."""
@@ -85,7 +85,7 @@ async def chaos(seconds: float, *, seed: int = 1, tasks: int = 10, places: int =
     """Ten tasks call, cancel, kill, close and open at random."""
     seen, word = Chaos(), marker()
     gc.collect()  # what others have left is none of its own
-    with impatient(), tempfile.TemporaryDirectory(prefix="toolwright-chaos-") as name:
+    with impatient(), tempfile.TemporaryDirectory(prefix="surehand-chaos-") as name:
         folder = Path(name)
         async with watched(seen), serving("streamable-http", FRIENDLY_NOTES=str(folder / "notes"), MARK=word) as port:
             url = f"http://127.0.0.1:{port}/mcp"
@@ -217,5 +217,5 @@ class _Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage() + (logging.Formatter().formatException(record.exc_info) if record.exc_info else "")
-        if any(word in text for word in SCOPES) or (record.name.startswith("toolwright") and record.exc_info):
+        if any(word in text for word in SCOPES) or (record.name.startswith("surehand") and record.exc_info):
             self._seen.wrong.append(f"log: {text[:2000]}")

@@ -2,22 +2,22 @@ from pathlib import Path
 
 import pytest
 
+from surehand.core.clock import Clock
+from surehand.providers.mcp import silence_timeout
 from tests.providers.mcp.steady import ERAS, Steady
-from toolwright.core.clock import Clock
-from toolwright.providers.mcp import silence_timeout
 
 
 @pytest.fixture(autouse=True)
 def places_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept of servers is kept apart from the user's own."""
-    monkeypatch.setenv("TOOLWRIGHT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("TOOLWRIGHT_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("SUREHAND_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("SUREHAND_STATE", str(tmp_path / "state"))
 
 
 @pytest.fixture(autouse=True)
 def how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exit code of a server is waited for for as long as a busy machine takes to tell it."""
-    monkeypatch.setattr("toolwright.providers.mcp.transports.stdio._EXIT_CODE_SECONDS", 20.0)
+    monkeypatch.setattr("surehand.providers.mcp.transports.stdio._EXIT_CODE_SECONDS", 20.0)
 
 
 class Silence:

@@ -21,13 +21,13 @@ from typing import Any
 
 import psutil
 
+from surehand import Done, Runtime, mcp
+from surehand.providers.mcp.connection import Connection
 from tests.providers.mcp.chaos import BOUND, Chaos, chaos
 from tests.providers.mcp.peers import serving
 from tests.providers.mcp.peers.friendly import server as friendly
 from tests.providers.mcp.steady import Steady
 from tests.sandbox.remains import descriptors, gone, marker
-from toolwright import Done, Runtime, mcp
-from toolwright.providers.mcp.connection import Connection
 
 Connect = Callable[[random.Random, Path, str], Awaitable[None]]
 PARALLEL = 4
@@ -148,7 +148,7 @@ class Left:
 async def batch(connect: Connect, count: int, *, seed: int = 1, parallel: int = PARALLEL) -> Left:
     """Make and leave so many connections; what is left of them."""
     word, dice = marker(), random.Random(seed)
-    with tempfile.TemporaryDirectory(prefix="toolwright-connections-") as folder:
+    with tempfile.TemporaryDirectory(prefix="surehand-connections-") as folder:
         await _many(connect, parallel, parallel, dice, Path(folder), word)  # what is loaded once is not counted
         known, before, began, sizes = alive(Connection), descriptors(), time.monotonic(), [_size()]
         for half in (count - count // 2, count // 2):

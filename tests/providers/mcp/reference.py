@@ -12,8 +12,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 
+from surehand import mcp
 from tests import node
-from toolwright import mcp
 
 BIN = Path(sys.executable).parent
 

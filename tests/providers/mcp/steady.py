@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from toolwright import mcp
-from toolwright.providers.mcp import Server
+from surehand import mcp
+from surehand.providers.mcp import Server
 
 PEER = Path(__file__).parent / "peers" / "steady.py"
 ERAS = ("modern", "legacy")

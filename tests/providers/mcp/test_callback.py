@@ -7,10 +7,10 @@ import socket
 
 import pytest
 
+from surehand.core.errors import DefinitionError, Denied
+from surehand.providers.mcp.auth import callback as module
+from surehand.providers.mcp.auth.callback import LONGEST, Callback
 from tests.http.server import port_of_nobody
-from toolwright.core.errors import DefinitionError, Denied
-from toolwright.providers.mcp.auth import callback as module
-from toolwright.providers.mcp.auth.callback import LONGEST, Callback
 
 AUTHORISE = "https://auth.test/authorize?client_id=1&state=right"
 

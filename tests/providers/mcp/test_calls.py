@@ -13,12 +13,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, StatusCode, TraceFlags
 
-import toolwright.providers.mcp.talk  # noqa: F401 - it takes a second, which is no test's own
+import surehand.providers.mcp.talk  # noqa: F401 - it takes a second, which is no test's own
+from surehand import Runtime, mcp
+from surehand.providers.mcp import direct_call
+from surehand.providers.mcp.transports import http_client
 from tests.providers.mcp.peers.bare import bare
 from tests.providers.mcp.steady import until
-from toolwright import Runtime, mcp
-from toolwright.providers.mcp import direct_call
-from toolwright.providers.mcp.transports import http_client
 
 pytestmark = pytest.mark.timeout(30, func_only=True)
 TOOLS = [{"name": "look", "inputSchema": {"type": "object"}}]

@@ -17,9 +17,9 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from toolwright import Done, ToolError
-from toolwright.core.content import Audio, File, Image, Resource, Text, to_json
-from toolwright.providers.mcp.content import checker_of, done_of
+from surehand import Done, ToolError
+from surehand.core.content import Audio, File, Image, Resource, Text, to_json
+from surehand.providers.mcp.content import checker_of, done_of
 
 PIXEL = b64encode(b"\x89PNG pixel").decode()
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolwright import DefinitionError, Done, Failed, Provider, Runtime
-from toolwright.core.errors import InvalidArguments
-from toolwright.core.names import is_legal
-from toolwright.core.sanitize import has_hidden
-from toolwright.providers.mcp.definition import Unusable, allowed, names_of, tool_of
-from toolwright.providers.mcp.schema import Schema
+from surehand import DefinitionError, Done, Failed, Provider, Runtime
+from surehand.core.errors import InvalidArguments
+from surehand.core.names import is_legal
+from surehand.core.sanitize import has_hidden
+from surehand.providers.mcp.definition import Unusable, allowed, names_of, tool_of
+from surehand.providers.mcp.schema import Schema
 
 
 def defined(name: Any = "look", **fields: Any) -> dict[str, Any]:
@@ -495,7 +495,7 @@ JSONS = st.recursive(
 @given(JSONS, JSONS)
 @settings(max_examples=150, deadline=None)
 async def test_whatever_a_server_sends_is_a_tool_or_unusable(schema, rest):
-    logging.getLogger("toolwright").disabled = True
+    logging.getLogger("surehand").disabled = True
     fields = (
         rest if isinstance(rest, dict) else {"title": rest, "annotations": rest, "description": rest, "execution": rest}
     )
@@ -506,7 +506,7 @@ async def test_whatever_a_server_sends_is_a_tool_or_unusable(schema, rest):
     except Unusable:
         return
     finally:
-        logging.getLogger("toolwright").disabled = False
+        logging.getLogger("surehand").disabled = False
 
     async with Runtime(Offering(definition)) as runtime:
         for style in ("openai", "anthropic", "gemini", "mcp"):

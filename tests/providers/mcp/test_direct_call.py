@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-import toolwright.providers.mcp.talk  # noqa: F401 - it takes a second, which is no test's own
-from toolwright import Runtime, mcp
-from toolwright.providers.mcp.direct_call import DirectCalls
-from toolwright.providers.mcp.plain_result import MAX_DIRECT_BYTES
-from toolwright.providers.mcp.transports.stdio import LineChannel, StdioTransport
-from toolwright.sandbox.pipes import Reader
+import surehand.providers.mcp.talk  # noqa: F401 - it takes a second, which is no test's own
+from surehand import Runtime, mcp
+from surehand.providers.mcp.direct_call import DirectCalls
+from surehand.providers.mcp.plain_result import MAX_DIRECT_BYTES
+from surehand.providers.mcp.transports.stdio import LineChannel, StdioTransport
+from surehand.sandbox.pipes import Reader
 
 pytestmark = pytest.mark.timeout(30, func_only=True)
 ERAS = ("legacy", "2026-07-28")

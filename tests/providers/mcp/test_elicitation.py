@@ -16,11 +16,11 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, ElicitationResult, Resolve
 from pydantic import BaseModel
 
+from surehand import Done, Failed, Pending, Queue, Runtime, mcp
+from surehand.core.events import CallProgress
+from surehand.providers.mcp import turnstile
+from surehand.testing import ManualClock
 from tests.providers.mcp.steady import Steady, until
-from toolwright import Done, Failed, Pending, Queue, Runtime, mcp
-from toolwright.core.events import CallProgress
-from toolwright.providers.mcp import turnstile
-from toolwright.testing import ManualClock
 
 REPEATABLE = {"ask*": ["read"]}
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolwright import DefinitionError, Runtime, mcp
-from toolwright.providers.mcp.options import Options
-from toolwright.providers.mcp.written.entries import block_of
-from toolwright.providers.mcp.written.entry import Entry
-from toolwright.providers.mcp.written.keys import FURTHER, IN_PYTHON, KEYS, OPTIONS, OTHERS
-from toolwright.providers.mcp.written.variables import Variables
-from toolwright.providers.mcp.written.written import Mistake, Written
+from surehand import DefinitionError, Runtime, mcp
+from surehand.providers.mcp.options import Options
+from surehand.providers.mcp.written.entries import block_of
+from surehand.providers.mcp.written.entry import Entry
+from surehand.providers.mcp.written.keys import FURTHER, IN_PYTHON, KEYS, OPTIONS, OTHERS
+from surehand.providers.mcp.written.variables import Variables
+from surehand.providers.mcp.written.written import Mistake, Written
 
 SERVER = Path(__file__).with_name("speaking.py")
 

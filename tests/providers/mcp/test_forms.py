@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import ElicitResult, ListRootsResult
 
-from toolwright.core.errors import Denied, InvalidArguments
-from toolwright.providers.mcp.forms import answers_of, question_of, refused
+from surehand.core.errors import Denied, InvalidArguments
+from surehand.providers.mcp.forms import answers_of, question_of, refused
 
 BOOKING = {
     "type": "object",

@@ -16,14 +16,14 @@ import pytest
 from mcp_types import HEADER_MISMATCH
 from opentelemetry import trace
 
+from surehand import Done, Failed, Pending, Unavailable, mcp
+from surehand.core.events import CallProgress
+from surehand.providers.mcp import health, life
+from surehand.providers.mcp import listed as listing
+from surehand.providers.mcp.inbound_filter import MAX_NOTIFICATIONS_PER_SECOND, MAX_SERVER_REQUESTS
 from tests.providers.mcp.besides import Scene, beside
 from tests.providers.mcp.peers.bare import Asked, bare
 from tests.providers.mcp.steady import until
-from toolwright import Done, Failed, Pending, Unavailable, mcp
-from toolwright.core.events import CallProgress
-from toolwright.providers.mcp import health, life
-from toolwright.providers.mcp import listed as listing
-from toolwright.providers.mcp.inbound_filter import MAX_NOTIFICATIONS_PER_SECOND, MAX_SERVER_REQUESTS
 
 
 def message(**fields: Any) -> str:

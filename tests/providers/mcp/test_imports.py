@@ -13,8 +13,8 @@ def loaded_by(code: str) -> set[str]:
 
 def test_the_library_is_not_loaded_by_those_who_only_name_servers():
     named = """
-import toolwright
-from toolwright import mcp
+import surehand
+from surehand import mcp
 mcp.stdio("mcp-server-git"), mcp.http("https://example.com/mcp"), mcp.sse("https://example.com/sse")
 mcp.http("https://example.com/mcp", auth=mcp.oauth())
 """
@@ -25,8 +25,8 @@ mcp.http("https://example.com/mcp", auth=mcp.oauth())
 def test_the_library_is_not_loaded_by_a_runtime_that_knows_its_server(tmp_path):
     entered = f"""
 import asyncio, time
-from toolwright import Runtime, mcp
-from toolwright.providers.mcp.manifest import Manifest, Manifests
+from surehand import Runtime, mcp
+from surehand.providers.mcp.manifest import Manifest, Manifests
 
 server = mcp.stdio("mcp-server-git", namespace="git", manifest={str(tmp_path)!r})
 tools = ({{"name": "log", "description": "The log.", "inputSchema": {{"type": "object"}}}},)

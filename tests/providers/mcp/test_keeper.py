@@ -15,14 +15,14 @@ from typing import Any
 import psutil
 import pytest
 
+from surehand import Done, Failed, Runtime, Unavailable, mcp
+from surehand.core.events import CallProgress
+from surehand.providers.mcp import backoff, connection, health
+from surehand.providers.mcp.addresses.address import ServerAddress
+from surehand.providers.mcp.request import Request
+from surehand.providers.mcp.trust.lock import Lock
+from surehand.testing import ManualClock
 from tests.providers.mcp.steady import Steady, described, until
-from toolwright import Done, Failed, Runtime, Unavailable, mcp
-from toolwright.core.events import CallProgress
-from toolwright.providers.mcp import backoff, connection, health
-from toolwright.providers.mcp.addresses.address import ServerAddress
-from toolwright.providers.mcp.request import Request
-from toolwright.providers.mcp.trust.lock import Lock
-from toolwright.testing import ManualClock
 
 
 def children() -> list[psutil.Process]:
@@ -228,7 +228,7 @@ async def test_results_of_single_tools_are_kept_for_as_long_as_is_said(steady: S
 
 
 async def test_the_log_tells_in_one_line_how_long_servers_took(tmp_path: Path, caplog) -> None:
-    caplog.set_level(logging.INFO, "toolwright")
+    caplog.set_level(logging.INFO, "surehand")
     servers = [Steady(tmp_path / name).provider(namespace=name) for name in ("one", "two")]
     async with Runtime(*servers):
         pass
@@ -596,7 +596,7 @@ async def test_instructions_and_prompts_are_told(steady: Steady) -> None:
 
 
 async def test_a_definition_that_changes_is_held_back_until_somebody_accepts_it(steady: Steady, tmp_path: Path) -> None:
-    lock = tmp_path / "toolwright.lock"
+    lock = tmp_path / "surehand.lock"
     steady.offer(described("pid"), described("pay", "Pay a bill."))
     async with Runtime(steady.provider(lock=lock)) as runtime:
         assert "pay" in str(runtime.describe("openai"))
@@ -607,7 +607,7 @@ async def test_a_definition_that_changes_is_held_back_until_somebody_accepts_it(
 
         assert failure(outcome).code == "denied"
         assert not outcome.executed
-        assert "toolwright lock diff" in outcome.message
+        assert "surehand lock diff" in outcome.message
         assert "password" not in shown
         assert "pay is held back" in told
         assert (await runtime.call("steady__pid")).ok
@@ -616,7 +616,7 @@ async def test_a_definition_that_changes_is_held_back_until_somebody_accepts_it(
 async def test_a_definition_that_changed_is_held_back_though_the_call_is_what_starts_the_server(
     steady: Steady, tmp_path: Path
 ) -> None:
-    kept = {"lock": tmp_path / "toolwright.lock", "manifest": str(tmp_path / "kept")}
+    kept = {"lock": tmp_path / "surehand.lock", "manifest": str(tmp_path / "kept")}
     steady.offer(described("effect", "Pay a bill."))
     async with Runtime(steady.provider(**kept)):
         pass
@@ -634,7 +634,7 @@ async def test_a_definition_that_changed_is_held_back_though_the_call_is_what_st
 async def test_a_definition_that_is_accepted_while_the_program_runs_can_be_called_at_once(
     steady: Steady, tmp_path: Path
 ) -> None:
-    lock = tmp_path / "toolwright.lock"
+    lock = tmp_path / "surehand.lock"
     steady.offer(described("pid"), described("effect", "Pay a bill."))
     async with Runtime(steady.provider(lock=lock)):
         pass

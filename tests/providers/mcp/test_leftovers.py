@@ -5,12 +5,12 @@ import logging
 import pytest
 from mcp.server import MCPServer
 
+from surehand import Pending, Runtime, mcp, tool
+from surehand.providers.mcp import Server
 from tests.gateway.mcp.talking import over_http
 from tests.leftovers import left_of
 from tests.providers.mcp.steady import Steady
 from tests.providers.mcp.test_websocket import bridge, listening
-from toolwright import Pending, Runtime, mcp, tool
-from toolwright.providers.mcp import Server
 
 PROTOCOLS = ("auto", "legacy")
 

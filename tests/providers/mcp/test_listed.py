@@ -10,9 +10,9 @@ import pytest
 from mcp.server import MCPServer, Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, PromptsListChanged
 
+from surehand import Runtime, mcp
+from surehand.providers.mcp import listed
 from tests.providers.mcp.steady import until
-from toolwright import Runtime, mcp
-from toolwright.providers.mcp import listed
 
 
 class Book:

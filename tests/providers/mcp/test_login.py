@@ -1,4 +1,4 @@
-"""`toolwright login` and `toolwright logout`, against a real authorisation server."""
+"""`surehand login` and `surehand logout`, against a real authorisation server."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import click
 import httpx2
 import pytest
 
+from surehand.cli import login, logout
+from surehand.cli.exits import Ended
 from tests.http.server import only_loopback
 from tests.providers.mcp.authority import running, texts_in
-from toolwright.cli import login, logout
-from toolwright.cli.exits import Ended
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +26,11 @@ def servers():
 def authority(servers, monkeypatch, tmp_path):
     only_loopback(monkeypatch)
     servers.reset()
-    monkeypatch.setenv("TOOLWRIGHT_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("SUREHAND_STATE", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(webbrowser, "open", _browse)
     servers_file = {"mcpServers": {"notes": {"url": servers.url, "auth": "oauth"}, "plain": {"url": servers.url}}}
-    (tmp_path / "toolwright.json").write_text(json.dumps(servers_file))
+    (tmp_path / "surehand.json").write_text(json.dumps(servers_file))
     return servers
 
 
@@ -77,7 +77,7 @@ def test_each_user_has_a_sign_in_of_ones_own(authority, tmp_path, capsys):
 
 def test_a_url_will_do_for_a_name_written_down_or_not(authority, tmp_path, capsys):
     run(login, authority.url)
-    (tmp_path / "toolwright.json").unlink()
+    (tmp_path / "surehand.json").unlink()
     run(login, authority.url)
 
     assert authority.seen == ["registered", "signed in ada"]

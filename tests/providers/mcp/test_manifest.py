@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from toolwright.providers.mcp import manifest as module
-from toolwright.providers.mcp.manifest import Manifest, Manifests, cache_folder, place_of
+from surehand.providers.mcp import manifest as module
+from surehand.providers.mcp.manifest import Manifest, Manifests, cache_folder, place_of
 
 GIT = "stdio:uvx mcp-server-git"
 SAID = Manifest.from_listing(
@@ -128,7 +128,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("how", BROKEN)
 def test_what_cannot_be_trusted_is_not_used_and_is_told(manifests, kept, caplog, how):
-    caplog.set_level(logging.INFO, "toolwright")
+    caplog.set_level(logging.INFO, "surehand")
     BROKEN[how](kept)
 
     assert manifests.load(GIT) is None
@@ -136,7 +136,7 @@ def test_what_cannot_be_trusted_is_not_used_and_is_told(manifests, kept, caplog,
 
 
 def test_a_file_or_folder_of_another_user_is_not_used(manifests, kept, caplog, monkeypatch):
-    caplog.set_level(logging.INFO, "toolwright")
+    caplog.set_level(logging.INFO, "surehand")
     monkeypatch.setattr(os, "geteuid", lambda: kept.stat().st_uid + 1)
 
     assert manifests.load(GIT) is None
@@ -148,7 +148,7 @@ def test_a_file_or_folder_of_another_user_is_not_used(manifests, kept, caplog, m
 
 
 def test_what_is_too_large_is_neither_loaded_nor_saved(manifests, kept, caplog, monkeypatch):
-    caplog.set_level(logging.INFO, "toolwright")
+    caplog.set_level(logging.INFO, "surehand")
     monkeypatch.setattr(module, "LARGEST", kept.stat().st_size - 1)
 
     assert manifests.load(GIT) is None
@@ -206,16 +206,16 @@ def test_a_save_that_fails_leaves_the_old_one_and_nothing_else(manifests, folder
 
 
 def test_the_folder_is_where_the_environment_says(monkeypatch, tmp_path):
-    for name in ("TOOLWRIGHT_CACHE", "XDG_CACHE_HOME"):
+    for name in ("SUREHAND_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert cache_folder() == tmp_path / "home" / ".cache" / "toolwright"
+    assert cache_folder() == tmp_path / "home" / ".cache" / "surehand"
 
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
-    assert cache_folder() == tmp_path / "home" / ".cache" / "toolwright"
+    assert cache_folder() == tmp_path / "home" / ".cache" / "surehand"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_folder() == tmp_path / "xdg" / "toolwright"
-    monkeypatch.setenv("TOOLWRIGHT_CACHE", str(tmp_path / "ours"))
+    assert cache_folder() == tmp_path / "xdg" / "surehand"
+    monkeypatch.setenv("SUREHAND_CACHE", str(tmp_path / "ours"))
     assert cache_folder() == tmp_path / "ours"
 
     Manifests().save(GIT, SAID)
@@ -223,7 +223,7 @@ def test_the_folder_is_where_the_environment_says(monkeypatch, tmp_path):
 
 
 def test_without_a_home_nothing_is_kept(monkeypatch):
-    for name in ("TOOLWRIGHT_CACHE", "XDG_CACHE_HOME"):
+    for name in ("SUREHAND_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError))
     manifests = Manifests()

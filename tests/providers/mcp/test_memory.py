@@ -6,11 +6,11 @@ import pytest
 from mcp import Client
 from mcp.server import MCPServer, Server
 
+from surehand.core.errors import DefinitionError
+from surehand.providers.mcp.addresses.address import Who
+from surehand.providers.mcp.addresses.in_process import Memory
+from surehand.providers.mcp.transports.connection_errors import failure_of
 from tests.providers.mcp.peers import FOLDER
-from toolwright.core.errors import DefinitionError
-from toolwright.providers.mcp.addresses.address import Who
-from toolwright.providers.mcp.addresses.in_process import Memory
-from toolwright.providers.mcp.transports.connection_errors import failure_of
 
 
 def friendly():

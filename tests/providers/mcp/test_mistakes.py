@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolwright import DefinitionError, Runtime, mcp
+from surehand import DefinitionError, Runtime, mcp
 
 MISTAKES: list[tuple[Any, str]] = [
     (lambda: mcp.stdio("uvx mcp-server-git"), r"give its words apart: mcp.stdio\('uvx', 'mcp-server-git'\)"),

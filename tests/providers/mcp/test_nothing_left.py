@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from surehand import Runtime
 from tests.providers.mcp.chaos import chaos
 from tests.providers.mcp.connections import (
     Connect,
@@ -21,7 +22,6 @@ from tests.providers.mcp.connections import (
     while_starting,
 )
 from tests.providers.mcp.steady import Steady, until
-from toolwright import Runtime
 
 pytestmark = pytest.mark.timeout(60)  # dozens of processes start
 

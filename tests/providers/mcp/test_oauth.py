@@ -17,15 +17,15 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull
 
+from surehand.core.errors import DefinitionError, Denied, TimedOut, Unavailable
+from surehand.http.connector import dial
+from surehand.http.settings import Settings
+from surehand.http.transport import GuardedClient
+from surehand.providers.mcp.addresses.address import Who
+from surehand.providers.mcp.auth.oauth import STEPS, client_credentials, identity_assertion, oauth
+from surehand.providers.mcp.transports.connection_errors import NotSignedIn, innermost
 from tests.http.server import Names, only_loopback, port_of_nobody
 from tests.providers.mcp.authority import browser, running, texts_in
-from toolwright.core.errors import DefinitionError, Denied, TimedOut, Unavailable
-from toolwright.http.connector import dial
-from toolwright.http.settings import Settings
-from toolwright.http.transport import GuardedClient
-from toolwright.providers.mcp.addresses.address import Who
-from toolwright.providers.mcp.auth.oauth import STEPS, client_credentials, identity_assertion, oauth
-from toolwright.providers.mcp.transports.connection_errors import NotSignedIn, innermost
 
 ROOT = Path(__file__).parents[3]
 HERE = Settings(allow_private=["127.0.0.1"])
@@ -111,7 +111,7 @@ async def test_a_person_signs_in_once_and_a_restart_remembers(authority, person,
 
 
 async def test_where_nobody_can_be_asked_the_call_says_what_a_person_has_to_do(authority, nobody):
-    with pytest.raises(Denied, match=rf"Nobody is signed in to {authority.url}.*: toolwright login {authority.url}$"):
+    with pytest.raises(Denied, match=rf"Nobody is signed in to {authority.url}.*: surehand login {authority.url}$"):
         await whoami(nobody(), authority)
 
     assert authority.seen == []
@@ -197,7 +197,7 @@ async def test_a_refused_refresh_token_leads_to_a_person_and_to_no_loop(authorit
     authority.renewing.clear()
 
     for _ in range(3):
-        with pytest.raises(Denied, match="toolwright login"):
+        with pytest.raises(Denied, match="surehand login"):
             await whoami(nobody(), authority)
 
     assert authority.seen[2:] == ["reused"]
@@ -303,7 +303,7 @@ async def test_where_nobody_can_give_more_the_call_says_what_is_missing(authorit
 
     auth = nobody().auth_for(Who(), authority.url)
     async with GuardedClient(HERE, auth=auth, max_redirects=STEPS) as http:
-        with pytest.raises(Denied, match=r"does not cover this\. It asks for 'admin'.*toolwright login") as refused:
+        with pytest.raises(Denied, match=r"does not cover this\. It asks for 'admin'.*surehand login") as refused:
             await http.post(authority.url, json={"params": {"name": "admin"}})
 
     assert not refused.value.executed
@@ -363,7 +363,7 @@ async def test_a_secret_stays_on_the_servers_own_host_unless_an_issuer_is_named(
 
 
 async def test_a_server_may_look_our_metadata_up_instead_of_registering_us(authority, person, port):
-    ours = "https://toolwright.test/client.json"
+    ours = "https://surehand.test/client.json"
     authority.says = {"client_id_metadata_document_supported": True}
     authority.clients[ours] = OAuthClientInformationFull(
         client_id=ours,
@@ -498,11 +498,11 @@ async def test_two_processes_use_a_refresh_token_once(authority, person, nobody,
 
 _CHILD = """
 import asyncio, sys
-from toolwright.http.connector import dial
-from toolwright.http.settings import Settings
-from toolwright.http.transport import GuardedClient
-from toolwright.providers.mcp.auth.oauth import oauth
-from toolwright.providers.mcp.addresses.address import Who
+from surehand.http.connector import dial
+from surehand.http.settings import Settings
+from surehand.http.transport import GuardedClient
+from surehand.providers.mcp.auth.oauth import oauth
+from surehand.providers.mcp.addresses.address import Who
 folder, url = sys.argv[1:]
 auth = oauth(tokens=folder, interactive=False).auth_for(Who(), url)
 async def main():

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from mcp_types.methods import validate_server_result
 from pydantic_core import from_json
 
-from toolwright import Done, ToolError
-from toolwright.core.jsontext import check_plain
-from toolwright.providers.mcp.content import checker_of, done_of, done_of_plain, is_heavy
-from toolwright.providers.mcp.plain_result import MAX_DIRECT_BLOCKS, MAX_DIRECT_BYTES, is_plain
+from surehand import Done, ToolError
+from surehand.core.jsontext import check_plain
+from surehand.providers.mcp.content import checker_of, done_of, done_of_plain, is_heavy
+from surehand.providers.mcp.plain_result import MAX_DIRECT_BLOCKS, MAX_DIRECT_BYTES, is_plain
 
 OLDER = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 NEWER = ("2026-07-28",)

@@ -15,13 +15,13 @@ from termios import FIONREAD
 import psutil
 import pytest
 
+from surehand import Done, Failed, Outcome, Pending, Runtime, mcp
+from surehand.core.events import CallEnded, CallProgress, CatalogueChanged
 from tests import node
 from tests.http.server import port_of_nobody
 from tests.needs import needs
 from tests.providers.mcp.reference import BIN, IN_NODE, IN_PYTHON, Reference, Web
 from tests.providers.mcp.steady import until as until_true
-from toolwright import Done, Failed, Outcome, Pending, Runtime, mcp
-from toolwright.core.events import CallEnded, CallProgress, CatalogueChanged
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.long]  # a server may take seconds to start on a busy machine
 

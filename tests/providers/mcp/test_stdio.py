@@ -16,17 +16,17 @@ import psutil
 import pytest
 from mcp import Client, MCPError
 
+from surehand import Runtime, mcp
+from surehand.core.errors import DefinitionError, NotStarted
+from surehand.providers.mcp.addresses.address import Who
+from surehand.providers.mcp.addresses.stdio import Stdio
+from surehand.providers.mcp.transports import stdio as stdio_transport
+from surehand.providers.mcp.transports.connection_errors import failure_of, innermost
+from surehand.sandbox.sandbox import Sandbox, Unprotected
 from tests.needs import needs
 from tests.providers.mcp.peers import FRIENDLY, PLAIN
 from tests.providers.mcp.steady import until
 from tests.sandbox.remains import descriptors, gone, marker, processes_with
-from toolwright import Runtime, mcp
-from toolwright.core.errors import DefinitionError, NotStarted
-from toolwright.providers.mcp.addresses.address import Who
-from toolwright.providers.mcp.addresses.stdio import Stdio
-from toolwright.providers.mcp.transports import stdio as stdio_transport
-from toolwright.providers.mcp.transports.connection_errors import failure_of, innermost
-from toolwright.sandbox.sandbox import Sandbox, Unprotected
 
 PYTHON = os.path.realpath(sys.executable)
 real = pytest.mark.timeout(60)  # a process that imports the library takes its time where much else is running
@@ -116,7 +116,7 @@ async def test_a_line_that_never_ends_takes_no_more_memory_than_a_message_may():
 
 
 async def test_the_end_of_a_server_is_told_with_its_code_and_its_last_words(caplog):
-    caplog.set_level(logging.INFO, "toolwright.mcp")
+    caplog.set_level(logging.INFO, "surehand.mcp")
     route, ended = plain(), []
 
     async with connected(route, ended=ended.append) as client:
@@ -130,7 +130,7 @@ async def test_the_end_of_a_server_is_told_with_its_code_and_its_last_words(capl
     assert ended == [reason]
     assert (trouble.sent, trouble.gone, trouble.message) == (True, True, reason)
     assert route.exit_report() == "It ended with exit code 3.\nThe last lines of its stderr:\n  last words"
-    assert ("toolwright.mcp.plain", logging.INFO, "last words") in caplog.record_tuples
+    assert ("surehand.mcp.plain", logging.INFO, "last words") in caplog.record_tuples
 
 
 async def test_a_server_that_does_not_come_up_says_why():
@@ -222,9 +222,9 @@ async def test_when_we_are_killed_so_is_all_of_the_server(tmp_path, sandboxed):
     script.write_text(
         textwrap.dedent(f"""
         import asyncio
-        from toolwright.providers.mcp.addresses.address import Who
-        from toolwright.providers.mcp.addresses.stdio import Stdio
-        from toolwright.sandbox.sandbox import Sandbox
+        from surehand.providers.mcp.addresses.address import Who
+        from surehand.providers.mcp.addresses.stdio import Stdio
+        from surehand.sandbox.sandbox import Sandbox
         async def main():
             sandbox = Sandbox(read=({sys.base_prefix!r}, {PEERS!r})) if {sandboxed} else None
             route = Stdio({PYTHON!r}, *{PLAIN[1:]!r}, "family", "stubborn", env={{"MARK": {mark!r}}}, sandbox=sandbox)
@@ -349,7 +349,7 @@ async def test_a_server_runs_in_a_sandbox(tmp_path):
 
 
 async def test_a_flood_on_stderr_is_cut_short_in_the_log_and_does_not_stop_the_server(caplog):
-    caplog.set_level(logging.INFO, "toolwright.mcp")
+    caplog.set_level(logging.INFO, "surehand.mcp")
     route, began = plain("noisy"), monotonic()
     route.name = "loud"
 
@@ -357,7 +357,7 @@ async def test_a_flood_on_stderr_is_cut_short_in_the_log_and_does_not_stop_the_s
         for n in range(50):
             assert await called(client, "echo", text=str(n)) == str(n)
 
-    lines = [message for name, _, message in caplog.record_tuples if name == "toolwright.mcp.loud"]
+    lines = [message for name, _, message in caplog.record_tuples if name == "surehand.mcp.loud"]
     assert 100 <= len(lines) <= 101 * (monotonic() - began + 2)  # a hundred in a second, and how many more there were
     assert lines[0] == "noise \\u001b[31mred"
     assert any("more lines" in line for line in lines)
@@ -365,7 +365,7 @@ async def test_a_flood_on_stderr_is_cut_short_in_the_log_and_does_not_stop_the_s
 
 
 async def test_what_a_server_says_is_logged_line_by_line_and_escaped(caplog):
-    caplog.set_level(logging.INFO, "toolwright.mcp")
+    caplog.set_level(logging.INFO, "surehand.mcp")
     async with connected(plain()) as client:
         await called(client, "say", text="one\n\x1b[2Jtwo\u202e\n" + "x" * 5000)
         while len(caplog.record_tuples) < 3:  # noqa: ASYNC110 - a log tells nobody

@@ -12,14 +12,14 @@ from itertools import product
 import pytest
 import trustme
 
-import toolwright.providers.mcp.talk  # noqa: F401 - it takes a second, which is no test's own
+import surehand.providers.mcp.talk  # noqa: F401 - it takes a second, which is no test's own
+from surehand import Pending, Runtime, mcp
+from surehand.http.connector import Connector
+from surehand.http.settings import Settings
+from surehand.providers.mcp.transports import http_client, streamable_http
+from surehand.providers.mcp.transports.streamable_http import StreamableHttpTransport
 from tests.providers.mcp.peers.bare import LISTENING, bare
 from tests.providers.mcp.steady import until
-from toolwright import Pending, Runtime, mcp
-from toolwright.http.connector import Connector
-from toolwright.http.settings import Settings
-from toolwright.providers.mcp.transports import http_client, streamable_http
-from toolwright.providers.mcp.transports.streamable_http import StreamableHttpTransport
 
 pytestmark = pytest.mark.timeout(30, func_only=True)
 ERAS = ("2026-07-28", "legacy")

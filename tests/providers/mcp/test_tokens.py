@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from toolwright.core.errors import Denied, Unavailable
-from toolwright.providers.mcp.auth.kept import KeptInMemory, SignIn
-from toolwright.providers.mcp.auth.tokens import Tokens, address, state_folder
+from surehand.core.errors import Denied, Unavailable
+from surehand.providers.mcp.auth.kept import KeptInMemory, SignIn
+from surehand.providers.mcp.auth.tokens import Tokens, address, state_folder
 
 URL = "https://notes.test/mcp"
 SIGN_IN = SignIn({"access_token": "s3cret", "refresh_token": "r3fresh", "expires_in": 60}, 123.0, {"client_id": "c"})
@@ -204,14 +204,14 @@ def test_a_sign_in_grows_stale_a_little_before_its_end():
 
 
 def test_the_folder_is_the_users_own(monkeypatch, tmp_path):
-    monkeypatch.setenv("TOOLWRIGHT_STATE", str(tmp_path / "a"))
+    monkeypatch.setenv("SUREHAND_STATE", str(tmp_path / "a"))
     assert Tokens().folder == tmp_path / "a" / "tokens"
-    monkeypatch.delenv("TOOLWRIGHT_STATE")
+    monkeypatch.delenv("SUREHAND_STATE")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "b"))
-    assert state_folder() == tmp_path / "b" / "toolwright"
+    assert state_folder() == tmp_path / "b" / "surehand"
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert state_folder() == tmp_path / ".local" / "state" / "toolwright"
+    assert state_folder() == tmp_path / ".local" / "state" / "surehand"
 
 
 def test_a_file_says_whose_it_is(tokens):

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
+from surehand import DefinitionError, Done, Failed, Pending, Policy, Runtime, mcp
+from surehand.providers.mcp import Server
+from surehand.providers.mcp.definition import allowed, names_of, tool_of
+from surehand.providers.mcp.manifest import Manifest, Manifests
+from surehand.providers.mcp.offer import MOST_MISSING, MOST_PROMPTS, MOST_TOLD, Offer
+from surehand.providers.mcp.options import Options
+from surehand.providers.mcp.trust import sight
+from surehand.providers.mcp.trust.alias import alias
+from surehand.providers.mcp.trust.lock import Lock
+from surehand.providers.mcp.trust.said import SAID
 from tests.providers.mcp.steady import replace
-from toolwright import DefinitionError, Done, Failed, Pending, Policy, Runtime, mcp
-from toolwright.providers.mcp import Server
-from toolwright.providers.mcp.definition import allowed, names_of, tool_of
-from toolwright.providers.mcp.manifest import Manifest, Manifests
-from toolwright.providers.mcp.offer import MOST_MISSING, MOST_PROMPTS, MOST_TOLD, Offer
-from toolwright.providers.mcp.options import Options
-from toolwright.providers.mcp.trust import sight
-from toolwright.providers.mcp.trust.alias import alias
-from toolwright.providers.mcp.trust.lock import Lock
-from toolwright.providers.mcp.trust.said import SAID
 
 PEER = Path(__file__).parent / "peers" / "fickle.py"
 HTTP = "http:https://mail.example/mcp"
@@ -65,7 +65,7 @@ def fickle(tmp_path: Path) -> Fickle:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "toolwright.lock"
+    return tmp_path / "surehand.lock"
 
 
 def offer(lock: Path | None = None, **options: Any) -> Offer:
@@ -135,20 +135,20 @@ async def test_with_a_frozen_lock_a_new_tool_is_held_back_and_nothing_is_written
     folder = tmp_path / "deployed"
     folder.mkdir()
     fickle.says(described("send"))
-    async with Runtime(fickle.provider(lock=folder / "toolwright.lock")) as runtime:
+    async with Runtime(fickle.provider(lock=folder / "surehand.lock")) as runtime:
         assert (await runtime.call("mail__send")).ok
-    before = (folder / "toolwright.lock").read_bytes()
+    before = (folder / "surehand.lock").read_bytes()
     folder.chmod(0o555)
     fickle.says(described("send"), described("other"))
 
-    async with Runtime(fickle.frozen(folder / "toolwright.lock", written=written)) as runtime:
+    async with Runtime(fickle.frozen(folder / "surehand.lock", written=written)) as runtime:
         assert (await runtime.call("mail__send")).ok
         held = await runtime.call("mail__other")
 
     assert held.code == "denied"
     assert "was never accepted" in held.text
     assert "The lock is frozen" in held.text
-    assert [(each.name, each.read_bytes()) for each in folder.iterdir()] == [("toolwright.lock", before)]
+    assert [(each.name, each.read_bytes()) for each in folder.iterdir()] == [("surehand.lock", before)]
     assert fickle.calls == ["send", "send"]
 
 
@@ -433,11 +433,11 @@ async def test_what_is_remembered_and_then_is_otherwise_is_held_back_and_never_p
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
 def test_a_lock_file_that_is_a_pipe_keeps_nobody_waiting(path: Path) -> None:
     os.mkfifo(path)
-    looking = f"from toolwright.providers.mcp.trust.lock import Lock; Lock({str(path)!r}).changes()"
+    looking = f"from surehand.providers.mcp.trust.lock import Lock; Lock({str(path)!r}).changes()"
 
     ended = subprocess.run([sys.executable, "-c", looking], capture_output=True, text=True, timeout=50, check=False)
 
-    assert "toolwright.lock is no file" in ended.stderr
+    assert "surehand.lock is no file" in ended.stderr
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -446,10 +446,10 @@ def test_a_link_that_leads_out_of_its_folder_is_refused(tmp_path: Path, there: b
     project.mkdir()
     if there:
         target.write_text(before := '{"version": 1, "servers": {}, "quarantined": {}}')
-    (project / "toolwright.lock").symlink_to("../target")
+    (project / "surehand.lock").symlink_to("../target")
 
     with pytest.raises(DefinitionError, match="is a link that leads out of its folder"):
-        Lock(project / "toolwright.lock").look("mail", HTTP, [described("send")])
+        Lock(project / "surehand.lock").look("mail", HTTP, [described("send")])
 
     assert target.exists() == there
     assert not there or target.read_text() == before
@@ -459,9 +459,9 @@ def test_the_folder_itself_may_be_reached_by_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
 
-    Lock(tmp_path / "link" / "toolwright.lock").look("mail", HTTP, [described("send")])
+    Lock(tmp_path / "link" / "surehand.lock").look("mail", HTTP, [described("send")])
 
-    assert (tmp_path / "real" / "toolwright.lock").is_file()
+    assert (tmp_path / "real" / "surehand.lock").is_file()
 
 
 # The pages

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from mcp.server.auth.provider import AccessToken
 
+from surehand import Done, Failed, Runtime, Unavailable, filtered, mcp
+from surehand.http.settings import Settings
+from surehand.providers.mcp import Server, backoff
+from surehand.providers.mcp.addresses.http import Http
+from surehand.providers.mcp.auth.login import log_in
 from tests.http.server import only_loopback
 from tests.providers.mcp.authority import Authority, browser, running
 from tests.providers.mcp.steady import Steady, described, replace, until
-from toolwright import Done, Failed, Runtime, Unavailable, filtered, mcp
-from toolwright.http.settings import Settings
-from toolwright.providers.mcp import Server, backoff
-from toolwright.providers.mcp.addresses.http import Http
-from toolwright.providers.mcp.auth.login import log_in
 
 FICKLE = Path(__file__).parent / "peers" / "fickle.py"
 HERE = Settings(allow_private=["127.0.0.1"])
@@ -143,7 +143,7 @@ async def test_a_user_who_signed_in_by_a_browser_is_served_where_nobody_is(
     assert ada.unwrap() == {"result": "ada"}
     assert isinstance(bob, Failed)
     assert bob.code == "unavailable"
-    assert "toolwright login" in bob.message
+    assert "surehand login" in bob.message
     assert "--user bob" in bob.message
     assert shown == [["desk__whoami", "desk__meet"], []]
 
@@ -231,7 +231,7 @@ async def test_a_user_s_next_session_is_shown_what_that_session_is_told(tmp_path
 async def test_what_one_user_was_told_and_is_pinned_is_told_no_other(tmp_path: Path) -> None:
     lists = {user: [described("find", f"For {user}.")] for user in ("anna", "ben")}
     for user in lists:
-        async with Runtime(told_apart(tmp_path, lists, lock=tmp_path / "toolwright.lock")) as runtime:
+        async with Runtime(told_apart(tmp_path, lists, lock=tmp_path / "surehand.lock")) as runtime:
             scope = runtime.scope(user=user)
             await scope.meet()
             told, shown = scope.instructions(), scope.describe("mcp")
@@ -270,7 +270,7 @@ async def test_a_broken_server_is_not_started_by_every_call_of_a_user(
 
 
 async def test_a_user_is_told_the_last_words_of_that_user_s_own_process(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "toolwright.mcp")
+    caplog.set_level("INFO", "surehand.mcp")
     slow = mcp.stdio(
         "sh", "-c", "echo Hello >&2; echo $NAME is no one by token: $NAME-secret >&2; exec sleep 60",
         namespace="slow", manifest=False, start_timeout=0.2, env=lambda who: {"NAME": who.user[0].upper()},

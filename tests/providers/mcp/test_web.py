@@ -9,15 +9,15 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 
+from surehand import Runtime, mcp
+from surehand.core.errors import DefinitionError, NotStarted
+from surehand.http.settings import Settings
+from surehand.providers.mcp.addresses.address import Who
+from surehand.providers.mcp.addresses.http import Http, Sse
+from surehand.providers.mcp.transports.connection_errors import failure_of
 from tests.http.server import port_of_nobody
 from tests.providers.mcp.peers import served
 from tests.providers.mcp.peers.bare import LISTENING, bare
-from toolwright import Runtime, mcp
-from toolwright.core.errors import DefinitionError, NotStarted
-from toolwright.http.settings import Settings
-from toolwright.providers.mcp.addresses.address import Who
-from toolwright.providers.mcp.addresses.http import Http, Sse
-from toolwright.providers.mcp.transports.connection_errors import failure_of
 
 pytestmark = pytest.mark.timeout(30, func_only=True)  # starting a real server takes a while, once
 INITIALIZED = {
@@ -163,7 +163,7 @@ async def test_an_outage_is_told_once_with_the_url_and_the_cause_and_no_secret(c
     async def handle(asked):
         await answered(asked, tools_list=offer)
 
-    caplog.set_level(logging.WARNING, "toolwright")
+    caplog.set_level(logging.WARNING, "surehand")
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(bare(handle))
         back = mcp.http(f"{url}/mcp/sk-hunter2hunter2?token=hunter3", namespace="back", manifest=False)
@@ -432,8 +432,8 @@ async def test_only_the_host_that_was_named_is_reached_where_it_is_private():
 
 @asynccontextmanager
 async def _client(route):
-    from toolwright.http.transport import GuardedClient
-    from toolwright.providers.mcp.transports.http_client import client_options
+    from surehand.http.transport import GuardedClient
+    from surehand.providers.mcp.transports.http_client import client_options
 
     async with GuardedClient(route.settings, **await client_options(route, Who())) as client:
         yield client

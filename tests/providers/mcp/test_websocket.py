@@ -11,14 +11,14 @@ import trustme
 from mcp import Client, MCPError
 from websockets.asyncio.server import serve
 
+from surehand.core.errors import DefinitionError, NotStarted, ToolError
+from surehand.http.settings import Settings
+from surehand.providers.mcp.addresses.address import Who
+from surehand.providers.mcp.addresses.websocket import WebSocket
+from surehand.providers.mcp.transports.connection_errors import failure_of, innermost
 from tests.http.server import port_of_nobody
 from tests.providers.mcp.peers.bridge import bridged
 from tests.providers.mcp.test_memory import friendly
-from toolwright.core.errors import DefinitionError, NotStarted, ToolError
-from toolwright.http.settings import Settings
-from toolwright.providers.mcp.addresses.address import Who
-from toolwright.providers.mcp.addresses.websocket import WebSocket
-from toolwright.providers.mcp.transports.connection_errors import failure_of, innermost
 
 INITIALIZED = {
     "protocolVersion": "2025-11-25",

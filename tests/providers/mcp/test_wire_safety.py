@@ -15,25 +15,25 @@ import pytest
 from mcp import MCPError
 from mcp_types import HEADER_MISMATCH
 
+from surehand import Done, Failed, Runtime, mcp
+from surehand.cli.group import log_on_stderr
+from surehand.core.errors import ToolError
+from surehand.jsonrpc.limits import FROM_SERVER, EventStreamLimit, has_too_many_values
+from surehand.providers.mcp.addresses.http import Http, Sse
+from surehand.providers.mcp.content import MOST_BLOCKS, done_of, is_heavy
+from surehand.providers.mcp.schema import Schema, allowance
+from surehand.providers.mcp.transports.connection_errors import (
+    ConnectionFailure,
+    RequestFailed,
+    failure_of,
+    status_failure,
+)
 from tests.providers.mcp.besides import Turns, hostile
 from tests.providers.mcp.peers.bare import Asked, bare
 from tests.providers.mcp.steady import replace
 from tests.providers.mcp.test_hostile import VERSION, answer, message, notice, raw, said, times, tool
 from tests.providers.mcp.test_web import connected
 from tests.providers.mcp.test_websocket import listening
-from toolwright import Done, Failed, Runtime, mcp
-from toolwright.cli.group import log_on_stderr
-from toolwright.core.errors import ToolError
-from toolwright.jsonrpc.limits import FROM_SERVER, EventStreamLimit, has_too_many_values
-from toolwright.providers.mcp.addresses.http import Http, Sse
-from toolwright.providers.mcp.content import MOST_BLOCKS, done_of, is_heavy
-from toolwright.providers.mcp.schema import Schema, allowance
-from toolwright.providers.mcp.transports.connection_errors import (
-    ConnectionFailure,
-    RequestFailed,
-    failure_of,
-    status_failure,
-)
 
 EVIL = "a\x1b]0;title\x07\x1b[31mred\u202eturned\u2066\U000e0041\U000e0100\u200b\u2060\u061c\xad\x9b\x08 b"
 UNSEEN = set(EVIL) - set("ab]0;title[31mredturned ")
@@ -118,7 +118,7 @@ def test_no_record_of_the_log_acts_on_a_terminal_or_begins_a_line_of_its_own(
 ) -> None:
     with log_on_stderr():
         words = EVIL.replace("\U000e0100", "")
-        logging.getLogger("toolwright.mcp.x").warning("It says: %s\nerror: forged", words)
+        logging.getLogger("surehand.mcp.x").warning("It says: %s\nerror: forged", words)
     told = capsys.readouterr().err
     assert is_clean(told)
     assert "\\u001b]0;title\\u0007" in told
@@ -244,7 +244,7 @@ async def test_a_list_of_a_million_things_that_are_no_tools_holds_nobody_up(tmp_
     count = 3_000_000 // (len(junk) + 1)
     steps = [raw('{"tools":[').rstrip("}\n"), times(f"{junk},", count), f"{junk}]}}}}\n"]
     flood = {"tools/list": [{"say": step} if isinstance(step, str) else step for step in steps]}
-    with Turns() as turns, recorded("toolwright") as records:
+    with Turns() as turns, recorded("surehand") as records:
         async with Runtime(hostile(tmp_path / "bad", said=flood, start_timeout=2)) as runtime:
             assert len(runtime.catalogue) == 0
     assert turns.longest < 0.3
@@ -254,7 +254,7 @@ async def test_a_list_of_a_million_things_that_are_no_tools_holds_nobody_up(tmp_
 async def test_one_page_of_many_malformed_tools_is_no_list_and_of_a_few_is_told_one_by_one(tmp_path: Path) -> None:
     for bad, good in ((19, 1_000), (21, 0)):
         tools = [*({"name": n} for n in range(bad)), *(tool(f"t{n}") for n in range(1_000))]
-        with recorded("toolwright.mcp.bad") as records:
+        with recorded("surehand.mcp.bad") as records:
             async with Runtime(
                 hostile(tmp_path / f"{bad}", said={"tools/list": [{"say": answer({"tools": tools})}]})
             ) as runtime:
@@ -385,7 +385,7 @@ def test_the_patterns_of_all_schemas_of_a_server_are_bounded_together(caplog: py
 @pytest.mark.parametrize("line", ["", "{}", "[]", '{"jsonrpc":"2.0","id":99999,"result":{}}'])
 async def test_a_flood_of_lines_that_mean_nothing_holds_nobody_up(tmp_path: Path, line: str) -> None:
     async with speaking(tmp_path) as (_, bad):
-        with Turns() as turns, recorded("toolwright") as records:
+        with Turns() as turns, recorded("surehand") as records:
             assert await bad(times(f"{line}\n", 50_000), answer(said("ok"))) == Done("ok")
     assert turns.longest < 0.25
     assert len(records) < 50

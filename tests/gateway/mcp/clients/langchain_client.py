@@ -21,8 +21,8 @@ async def client(target: Target, _: str) -> Seen:
         reports.append([progress, total, message])
 
     callbacks = Callbacks(on_progress=report, on_elicitation=elicited)
-    servers = MultiServerMCPClient({"toolwright": connection(target)}, callbacks=callbacks)
-    async with servers.session("toolwright") as session:
+    servers = MultiServerMCPClient({"surehand": connection(target)}, callbacks=callbacks)
+    async with servers.session("surehand") as session:
         tools = {each.name: each for each in await load_mcp_tools(session, callbacks=callbacks)}
 
         async def call(name: str, **arguments: Any) -> ToolMessage:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from toolwright import Context, NotFound, tool
+from surehand import Context, NotFound, tool
 
 
 @tool(effects={"read"})

@@ -4,9 +4,9 @@ import asyncio
 import sys
 from pathlib import Path
 
+from surehand import Runtime, mcp
 from tests.providers.mcp.peers import PLAIN
 from tests.providers.mcp.steady import Steady, until
-from toolwright import Runtime, mcp
 
 
 async def main(folder: Path, word: str) -> None:

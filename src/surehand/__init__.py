@@ -1,0 +1,132 @@
+"""surehand: one runtime under any agent. Every capability is one Tool, called one way."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from surehand import gateway as gateway
+    from surehand.builtin.clock import clock as clock
+    from surehand.builtin.data import data as data
+    from surehand.builtin.env import env as env
+    from surehand.builtin.files import files as files
+    from surehand.builtin.memory import memory as memory
+    from surehand.builtin.shell import shell as shell
+    from surehand.builtin.todo import todo as todo
+    from surehand.builtin.web import web as web
+    from surehand.builtin.workspace import Workspace as Workspace
+    from surehand.catalogue.catalogue import Catalogue as Catalogue
+    from surehand.catalogue.wrap import filtered as filtered
+    from surehand.catalogue.wrap import prefixed as prefixed
+    from surehand.catalogue.wrap import renamed as renamed
+    from surehand.core import events as events
+    from surehand.core.call import Call as Call
+    from surehand.core.content import Audio as Audio
+    from surehand.core.content import File as File
+    from surehand.core.content import Image as Image
+    from surehand.core.content import Json as Json
+    from surehand.core.content import Resource as Resource
+    from surehand.core.content import Text as Text
+    from surehand.core.context import Context as Context
+    from surehand.core.define import tool as tool
+    from surehand.core.errors import DefinitionError as DefinitionError
+    from surehand.core.errors import Denied as Denied
+    from surehand.core.errors import InvalidArguments as InvalidArguments
+    from surehand.core.errors import NotFound as NotFound
+    from surehand.core.errors import RateLimited as RateLimited
+    from surehand.core.errors import TimedOut as TimedOut
+    from surehand.core.errors import ToolError as ToolError
+    from surehand.core.errors import Unavailable as Unavailable
+    from surehand.core.facets import Cache as Cache
+    from surehand.core.outcome import Done as Done
+    from surehand.core.outcome import Failed as Failed
+    from surehand.core.outcome import Outcome as Outcome
+    from surehand.core.outcome import Pending as Pending
+    from surehand.core.provider import Provider as Provider
+    from surehand.core.signature import use as use
+    from surehand.core.tool import Tool as Tool
+    from surehand.providers import mcp as mcp
+    from surehand.runtime import middleware as middleware
+    from surehand.runtime.approval import Approval as Approval
+    from surehand.runtime.policy import Policy as Policy
+    from surehand.runtime.queues import Queue as Queue
+    from surehand.runtime.runtime import Runtime as Runtime
+    from surehand.sandbox.sandbox import UNPROTECTED as UNPROTECTED
+    from surehand.sandbox.sandbox import Sandbox as Sandbox
+    from surehand.store.retention import Retention as Retention
+    from surehand.store.store import Store as Store
+
+__version__ = "0.1.0"
+
+# Loaded when first asked for, so that importing one name costs no more than that name.
+_HOMES = {
+    "Approval": "runtime.approval",
+    "Audio": "core.content",
+    "Cache": "core.facets",
+    "Call": "core.call",
+    "Catalogue": "catalogue.catalogue",
+    "Context": "core.context",
+    "DefinitionError": "core.errors",
+    "Denied": "core.errors",
+    "Done": "core.outcome",
+    "Failed": "core.outcome",
+    "File": "core.content",
+    "Image": "core.content",
+    "InvalidArguments": "core.errors",
+    "Json": "core.content",
+    "NotFound": "core.errors",
+    "Outcome": "core.outcome",
+    "Pending": "core.outcome",
+    "Policy": "runtime.policy",
+    "Provider": "core.provider",
+    "Queue": "runtime.queues",
+    "RateLimited": "core.errors",
+    "Resource": "core.content",
+    "Retention": "store.retention",
+    "Runtime": "runtime.runtime",
+    "Sandbox": "sandbox.sandbox",
+    "Store": "store.store",
+    "Text": "core.content",
+    "TimedOut": "core.errors",
+    "Tool": "core.tool",
+    "ToolError": "core.errors",
+    "UNPROTECTED": "sandbox.sandbox",
+    "Unavailable": "core.errors",
+    "Workspace": "builtin.workspace",
+    "clock": "builtin.clock",
+    "data": "builtin.data",
+    "env": "builtin.env",
+    "files": "builtin.files",
+    "filtered": "catalogue.wrap",
+    "memory": "builtin.memory",
+    "prefixed": "catalogue.wrap",
+    "renamed": "catalogue.wrap",
+    "shell": "builtin.shell",
+    "todo": "builtin.todo",
+    "tool": "core.define",
+    "use": "core.signature",
+    "web": "builtin.web",
+}
+_MODULES = {
+    "events": "core.events",
+    "gateway": "gateway",
+    "mcp": "providers.mcp",
+    "middleware": "runtime.middleware",
+}
+__all__ = sorted([*_HOMES, *_MODULES])  # noqa: PLE0605 - a list, though made and not written out
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        value: Any = import_module(f"{__name__}.{_MODULES[name]}")
+    elif name in _HOMES:
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    else:
+        raise AttributeError(f"surehand has no {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,74 @@
+"""Clock: what time it is, and waiting."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from surehand.builtin.zones import zone
+from surehand.core.clock import Clock
+from surehand.core.define import tool
+from surehand.core.durations import seconds
+from surehand.core.errors import DefinitionError
+from surehand.core.tool import Tool
+
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "December",
+)  # fmt: skip
+_GRACE = 5.0
+"""Seconds beyond the sleep itself: a busy loop wakes late, and that is no failure."""
+
+
+def clock(source: Clock | None = None, *, longest: float | str = "5m") -> list[Tool[..., Any]]:
+    """Tools that tell the time and wait.
+
+    Args:
+        source: the clock they go by; a test gives the one of its runtime.
+        longest: the most that one call may sleep.
+    """
+    clock, most = source or Clock(), _most(longest)
+
+    @tool(category="system", effects={"read"}, visible=False, toolsets=("all_task_tools", "main_agent_tools"),
+          examples=[{"timezone": "Europe/Berlin"}])  # fmt: skip
+    def current_time(
+        timezone: Annotated[str, Field(description="IANA time zone, such as Europe/Berlin.", max_length=100)] = "UTC",
+    ) -> dict[str, Any]:
+        """Tell the current date and time in a time zone, as Unix milliseconds, ISO 8601 and words."""
+        moment = clock.time()
+        local = datetime.fromtimestamp(moment, zone(timezone))
+        return {
+            "timestamp": int(moment * 1000),
+            "iso": local.isoformat(timespec="milliseconds"),
+            "timezone": getattr(local.tzinfo, "key", "UTC"),
+            "formatted": _in_words(local),
+        }
+
+    @tool(category="system", effects={"read"}, visible=False, toolsets="all_task_tools", examples=[{"duration": 2.5}],
+          timeout=lambda arguments: min(arguments["duration"], most) + _GRACE)  # fmt: skip
+    async def sleep(
+        duration: Annotated[float, Field(description=f"Seconds to wait, at most {most:g}.", gt=0, le=most)],
+    ) -> dict[str, float]:
+        """Wait so many seconds before going on, for example until something elsewhere is ready."""
+        await clock.sleep(duration)
+        return {"slept": duration}
+
+    return [current_time, sleep]
+
+
+def _most(longest: float | str) -> float:
+    try:
+        most = seconds(longest)
+    except ValueError as error:
+        raise DefinitionError(f"longest: {error}", fix="write 300, '30s' or '5m'.") from None
+    if most is None or not 0 < most <= 86_400:
+        raise DefinitionError(f"longest={longest!r} is no time to sleep.", fix="give at most a day, such as '5m'.")
+    return most
+
+
+def _in_words(moment: datetime) -> str:
+    day, month = _DAYS[moment.weekday()], _MONTHS[moment.month - 1]
+    return f"{day}, {moment.day} {month} {moment.year}, {moment:%H:%M:%S} {moment.tzname()}"

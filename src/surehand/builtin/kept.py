@@ -1,0 +1,25 @@
+"""Kept: the runtime's store in the hands of a tool, and what a model is told when it fails."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from surehand.core.context import Context
+from surehand.core.errors import InvalidArguments, Unavailable
+from surehand.store.errors import StoreUnavailable, Unstorable
+
+if TYPE_CHECKING:
+    from surehand.store.store import Store
+
+
+@asynccontextmanager
+async def kept(ctx: Context) -> AsyncIterator[Store]:
+    """The store of the runtime that makes this call."""
+    try:
+        yield await ctx.store()
+    except StoreUnavailable as error:
+        raise Unavailable("What is to be remembered cannot be reached now. Try again later.") from error
+    except Unstorable as error:
+        raise InvalidArguments(f"{error} Leave it out.") from None

@@ -1,0 +1,107 @@
+"""Memory: Markdown files in which a model keeps what it learned."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from surehand.builtin.memory_folder import MemoryFolder
+from surehand.builtin.summary import MARK, with_summary
+from surehand.core.context import Context
+from surehand.core.define import tool
+from surehand.core.errors import InvalidArguments, NotFound
+from surehand.core.tool import Tool
+
+Path = Annotated[str, Field(description="Path of the Markdown file, such as facts/people.md.", max_length=400)]
+_LONGEST = 500_000
+
+
+def memory(folder: str | PathLike[str]) -> list[Tool[..., Any]]:
+    """Tools that read and write Markdown files in a folder, which is made if it is not there.
+
+    Args:
+        folder: where the files are; whoever has these tools sees all of them.
+    """
+    kept = MemoryFolder(folder)
+
+    @tool(category="memory", effects={"read"}, visible=False, toolsets=("all_task_tools", "main_agent_tools"))
+    def memory_list(ctx: Context) -> list[dict[str, Any]]:
+        """List the memory files with their summaries and sizes. Look here before reading or writing one."""
+        return kept.listed(lambda: ctx.cancelled)
+
+    @tool(category="memory", effects={"read"}, visible=False,
+          toolsets=("all_task_tools", "main_agent_tools", "reflection_tools"))  # fmt: skip
+    def memory_read(path: Path) -> str:
+        """Read a memory file, its Markdown text as it was written. memory_list shows which there are."""
+        return kept.read(path)
+
+    @tool(category="memory", effects={"write"}, visible=False, toolsets=("all_task_tools", "reflection_tools"),
+          verify=lambda args, ctx: kept.verified(args["path"], lambda text: text == args["content"]))  # fmt: skip
+    def memory_write(
+        path: Path,
+        content: Annotated[
+            str, Field(description="The whole text; a line '> Summary: ...' is shown in lists.", max_length=_LONGEST)
+        ],
+    ) -> dict[str, Any]:
+        """Write a memory file, replacing what it held. Begin with a heading and a line '> Summary: ...'."""
+        return kept.write(path, content)
+
+    @tool(category="memory", effects={"write"}, visible=False, toolsets=("all_task_tools", "reflection_tools"),
+          verify=lambda args, ctx: kept.verified(args["path"], lambda text: _was_patched(text, **args)))  # fmt: skip
+    def memory_patch(
+        path: Path,
+        old_str: Annotated[str, Field(description="Text that occurs exactly once.", min_length=1, max_length=_LONGEST)],
+        new_str: Annotated[str, Field(description="What to put in its place.", max_length=_LONGEST)],
+    ) -> dict[str, Any]:
+        """Replace one passage of a memory file. The old text must occur exactly once, so quote enough of it."""
+        return kept.change(path, lambda text: _patched(path, text, old_str, new_str))
+
+    @tool(category="memory", effects={"write"}, visible=False, toolsets=("all_task_tools", "reflection_tools"),
+          verify=lambda args, ctx: kept.verified(args["path"], lambda text: _was_appended(text, args["entry"])),
+          examples=[{"path": "episodes/2027-03.md", "entry": "- Moved the site to the new host."}])  # fmt: skip
+    def memory_append(
+        path: Path,
+        entry: Annotated[str, Field(description="Markdown to add at the end.", min_length=1, max_length=_LONGEST)],
+        summary: Annotated[
+            str | None, Field(description="New summary of the whole file, one line.", max_length=1_000)
+        ] = None,
+    ) -> dict[str, Any]:
+        """Add an entry at the end of a memory file, made if it is missing, and renew its summary if given."""
+        return kept.change(path, lambda text: _appended(text or "", entry, summary))
+
+    return [memory_list, memory_read, memory_write, memory_patch, memory_append]
+
+
+def _patched(path: str, text: str | None, old: str, new: str) -> str:
+    if text is None:
+        raise NotFound(path)
+    if (at := text.find(old)) < 0:
+        raise InvalidArguments(f"String not found in {path}. Read the file, and copy the text exactly.")
+    if text.find(old, at + 1) >= 0:
+        raise InvalidArguments(f"String appears multiple times in {path}. Quote more of what is around it.")
+    return text[:at] + new + text[at + len(old) :]
+
+
+def _appended(text: str, entry: str, summary: str | None) -> str:
+    if summary is not None:
+        text = with_summary(text, summary)
+    between = "" if not text or text.endswith("\n") else "\n"
+    if text.rstrip().rpartition("\n")[2].startswith(MARK):
+        between += "\n"  # else the entry would be read as a part of the summary
+    return f"{text}{between}{entry}{'' if entry.endswith(chr(10)) else chr(10)}"
+
+
+def _was_patched(text: str, *, old_str: str, new_str: str, **_: Any) -> bool | None:
+    """Whether a patch has been made; None where the text could have been so before."""
+    if text.count(old_str) == 1 and old_str not in new_str:
+        return False
+    return True if old_str not in text and new_str in text else None
+
+
+def _was_appended(text: str, entry: str) -> bool | None:
+    """Whether an entry has been added; None where an older one says the same."""
+    if text.rstrip("\n").endswith(entry.rstrip("\n")):
+        return True
+    return None if entry in text else False

@@ -1,0 +1,125 @@
+"""Plans: what an agent means to do later, and when it is to be woken for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, Field
+
+from surehand.builtin.notebook import A_BATCH, Key, Notebook, new_key
+from surehand.builtin.schedule import after_a_while, moment, next_of, shown
+from surehand.builtin.zones import zone
+from surehand.core.clock import Clock
+from surehand.core.context import Context
+from surehand.core.define import tool
+from surehand.core.errors import InvalidArguments
+from surehand.core.tool import Tool
+
+Status: TypeAlias = Literal["pending", "active", "completed", "expired"]
+"""Waiting for its one time, recurring, done, or too late to be done."""
+
+
+class Plan(BaseModel):
+    """One plan; exactly one of `cron`, `scheduledAt` and `runAfter` says when."""
+
+    id: Key | None = Field(default=None, description="Id of the plan to replace; leave it out for a new one.")
+    name: str = Field(description="Short name of the plan.", min_length=1, max_length=200)
+    instruction: str | None = Field(default=None, description="What to do when the time comes.", max_length=8_000)
+    cron: str | None = Field(
+        default=None, description="When, recurring: minute hour day month weekday.", max_length=100
+    )
+    scheduled_at: str | None = Field(
+        default=None, alias="scheduledAt", description="When, once: ISO 8601 date and time.", max_length=60
+    )
+    run_after: str | None = Field(
+        default=None, alias="runAfter", description="When, once: '30 minutes', '2 hours', '1 day'.", max_length=60
+    )
+    timezone: str = Field(default="UTC", description="IANA zone of cron and of times without offset.", max_length=100)
+
+
+def plans(source: Clock | None = None) -> list[Tool[..., Any]]:
+    """Tools with which an agent plans to be woken, on the runtime's store; `surehand.builtin.due` wakes it.
+
+    Args:
+        source: the clock that plans are made by; a test gives the one of its runtime.
+    """
+    book, clock = Notebook("plan"), source or Clock()
+
+    @tool(category="memory", effects={"read"}, repeatable=True, visible=False,
+          examples=[{"plans": [{"name": "Stand-up", "cron": "30 9 * * MON-FRI", "timezone": "Europe/Berlin"}]},
+                    {"plans": [{"name": "Look again", "runAfter": "2 hours"}]}])  # fmt: skip
+    async def set_plans(
+        plans: Annotated[list[Plan], Field(description="Plans to add or replace.", min_length=1, max_length=A_BATCH)],
+        ctx: Context,
+    ) -> dict[str, Any]:
+        """Plan to be woken later: give each plan exactly one of cron, scheduledAt or runAfter."""
+        known = await book.pages(ctx)
+        notes: dict[str, Mapping[str, Any]] = {}
+        for number, plan in enumerate(plans):
+            key = plan.id or new_key(ctx, number)
+            old = known.get(key, {"setBy": None})
+            # A call that is run again changes nothing: the plan may have run meanwhile, and two hours are not four.
+            notes[key] = old if old["setBy"] == ctx.call_id else _made(plan, clock.time(), ctx.call_id)
+            await asyncio.sleep(0)  # a cron expression may be looked for over fifty years, and others want to go on
+        await book.write(ctx, notes)
+        return {"success": True, "count": len(notes), "plans": [_told(key, note) for key, note in notes.items()]}
+
+    @tool(category="memory", effects={"read"}, repeatable=True, visible=False)
+    async def get_plans(
+        ctx: Context,
+        status: Annotated[Status | None, Field(description="Only plans that stand so; all if left out.")] = None,
+    ) -> dict[str, Any]:
+        """List your plans with their ids, status and next time, the next to run first."""
+        found = [(key, note) for key, note in (await book.pages(ctx)).items() if status in (None, note["status"])]
+        found.sort(key=lambda pair: pair[1]["nextRunAt"] or float("inf"))
+        return {"plans": [_told(key, note) for key, note in found]}
+
+    @tool(category="memory", effects={"read"}, repeatable=True, visible=False)
+    async def delete_plans(
+        plan_ids: Annotated[
+            list[Key],
+            Field(alias="planIds", description="Ids of the plans to give up.", min_length=1, max_length=A_BATCH),
+        ],
+        ctx: Context,
+    ) -> dict[str, Any]:
+        """Give plans up, by their ids: you are not woken for them any more."""
+        return {"success": True, "deleted": await book.tear_out(ctx, plan_ids)}
+
+    return [set_plans, get_plans, delete_plans]
+
+
+def _made(plan: Plan, now: float, call_id: str) -> dict[str, Any]:
+    at = _first(plan, now)
+    return {
+        "name": plan.name, "instruction": plan.instruction, "cron": plan.cron,
+        "scheduledAt": None if plan.cron is not None else shown(at, plan.timezone), "timezone": plan.timezone,
+        "nextRunAt": at, "status": "pending" if plan.cron is None else "active", "setBy": call_id,
+    }  # fmt: skip
+
+
+def _first(plan: Plan, now: float) -> float:
+    zone(plan.timezone)
+    given = [name for name in ("cron", "scheduled_at", "run_after") if getattr(plan, name) is not None]
+    match given:
+        case ["cron"]:
+            return _soon(plan, next_of(plan.cron or "", now, plan.timezone))
+        case ["scheduled_at"]:
+            return moment(plan.scheduled_at or "", now, plan.timezone)
+        case ["run_after"]:
+            return after_a_while(plan.run_after or "", now)
+    raise InvalidArguments(
+        f"Plan {plan.name!r} has {len(given)} of cron, scheduledAt and runAfter. Give exactly one of them."
+    )
+
+
+def _soon(plan: Plan, at: float | None) -> float:
+    if at is None:
+        raise InvalidArguments(f"cron {plan.cron!r} names no time in the next 50 years. Give one that comes.")
+    return at
+
+
+def _told(key: str, note: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {name: note[name] for name in ("name", "instruction", "cron", "scheduledAt", "timezone", "status")}
+    return {"id": key, **plain, "nextRunAt": shown(note["nextRunAt"], note["timezone"])}

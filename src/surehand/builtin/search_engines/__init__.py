@@ -1,0 +1,11 @@
+"""Search engines: one small file for each, behind one protocol."""
+
+from surehand.builtin.search_engines.bing import bing as bing
+from surehand.builtin.search_engines.brave import brave as brave
+from surehand.builtin.search_engines.duckduckgo import duckduckgo as duckduckgo
+from surehand.builtin.search_engines.engine import Engine as Engine
+from surehand.builtin.search_engines.engine import Hit as Hit
+from surehand.builtin.search_engines.engine import Question as Question
+from surehand.builtin.search_engines.google import google as google
+from surehand.builtin.search_engines.searxng import searxng as searxng
+from surehand.builtin.search_engines.tavily import tavily as tavily

@@ -1,0 +1,79 @@
+"""Todo: the list of steps that a model keeps for one session."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from surehand.builtin.kept import kept
+from surehand.core.content import Text
+from surehand.core.context import Context
+from surehand.core.define import tool
+from surehand.core.outcome import Done
+from surehand.core.tool import Tool
+
+_ICONS = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
+_KEY = "list"
+
+
+class Todo(BaseModel):
+    """One step."""
+
+    content: str = Field(
+        description="What is to be done, as an order: 'Run the tests'.", min_length=1, max_length=2_000
+    )
+    status: Literal["pending", "in_progress", "completed"] = Field(description="How it stands.")
+    active_form: str | None = Field(
+        default=None,
+        alias="activeForm",
+        description="The same while it is being done: 'Running the tests'.",
+        max_length=2_000,
+    )
+
+
+def todo() -> list[Tool[..., Any]]:
+    """Tools that keep a list of steps for each session of each user, on the runtime's store."""
+
+    @tool(category="system", effects={"read"}, repeatable=True, visible=False,
+          examples=[{"todos": [{"content": "Run the tests", "status": "in_progress", "activeForm": "Running the tests"}]}])  # fmt: skip # noqa: E501
+    async def todowrite(
+        todos: Annotated[
+            list[Todo], Field(description="The whole list, in order; it replaces the old.", max_length=500)
+        ],
+        ctx: Context,
+    ) -> Done:
+        """Replace this session's todo list. Send every item each time, with one item in progress."""
+        plain = [item.model_dump(by_alias=True, exclude_none=True) for item in todos]
+        async with kept(ctx) as store:
+            await store.notes.put(_owner(ctx), "todo", {_KEY: plain})
+        return _shown(plain, "(empty list)")
+
+    @tool(category="system", effects={"read"}, repeatable=True, visible=False)
+    async def todoread(ctx: Context) -> Done:
+        """Show this session's todo list with the status of each item."""
+        async with kept(ctx) as store:
+            found = await store.notes.all(_owner(ctx), "todo")
+        return _shown(found.get(_KEY, []), "(no todos)")
+
+    return [todowrite, todoread]
+
+
+def _owner(ctx: Context) -> str:
+    """One list for a session of a user; written so that no two of them can be spelled the same."""
+    return json.dumps([ctx.user, ctx.session])
+
+
+def _shown(todos: list[dict[str, Any]], nothing: str) -> Done:
+    counts = Counter(item["status"] for item in todos)
+    text = "\n".join(map(_line, todos)) or nothing
+    metadata = {"todoCount": len(todos), "statusCounts": {status: counts[status] for status in _ICONS}}
+    left = len(todos) - counts["completed"]
+    return Done({"todos": todos}, content=[Text(text)], title=f"{left} of {len(todos)} left", metadata=metadata)
+
+
+def _line(item: dict[str, Any]) -> str:
+    doing = item.get("activeForm") if item["status"] == "in_progress" else None
+    return f"{_ICONS[item['status']]} {doing or item['content']}"

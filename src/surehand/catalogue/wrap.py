@@ -1,0 +1,180 @@
+"""Wrapping: tools under other names, or only some of them, whether they are a list or come from a provider."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias, overload
+
+from surehand.core.call import Call, Principal
+from surehand.core.context import Context
+from surehand.core.errors import DefinitionError
+from surehand.core.names import is_legal, nearest
+from surehand.core.outcome import Failed
+from surehand.core.provider import Provider
+from surehand.core.tool import Tool
+
+AnyTool: TypeAlias = Tool[..., Any]
+Reshape: TypeAlias = Callable[[Sequence[AnyTool]], list[AnyTool]]
+Allow: TypeAlias = str | Iterable[str] | Callable[[AnyTool], bool]
+
+
+@dataclass(eq=False)
+class Wrapped(Provider):
+    """Another provider, with its tools reshaped; everything else is the other's."""
+
+    inner: Provider
+    reshape: Reshape
+    original: Callable[[str], str]
+    """From a tool's name here to its name there."""
+
+    def __post_init__(self) -> None:
+        for name in _SAME:
+            setattr(self, name, getattr(self.inner, name))
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "inner":  # asked for before it is set, as when copying
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    async def start(self) -> None:
+        await self.inner.start()
+
+    async def stop(self) -> None:
+        await self.inner.stop()
+
+    async def tools(self) -> list[AnyTool]:
+        """The other's tools, reshaped."""
+        return self.reshape(await self.inner.tools())
+
+    async def invoke(self, call: Call, context: Context) -> Any:
+        return await self.inner.invoke(self._there(call), context)
+
+    async def resume(self, call: Call, state: Any, answer: Any) -> Any:
+        return await self.inner.resume(self._there(call), state, answer)
+
+    async def go_on(self, call: Call, state: Any, answer: Any, context: Context) -> Any:
+        return await self.inner.go_on(self._there(call), state, answer, context)
+
+    async def cancel(self, call: Call, reason: str) -> None:
+        await self.inner.cancel(self._there(call), reason)
+
+    def holds(self, state: Any) -> bool:
+        return self.inner.holds(state)
+
+    def lost(self, state: Any) -> Failed | None:
+        return self.inner.lost(state)
+
+    async def refresh(self) -> None:
+        await self.inner.refresh()
+
+    async def refresh_for(self, who: Principal) -> None:
+        await self.inner.refresh_for(who)
+
+    async def meet(self, who: Principal) -> bool:
+        return await self.inner.meet(who)
+
+    def hides_from(self, who: Principal, tool: str) -> bool:
+        return self.inner.hides_from(who, self.original(tool))
+
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        return self.inner.watch(watcher)
+
+    def missing(self) -> str:
+        return self.inner.missing()
+
+    def instructions(self) -> str:
+        return self.inner.instructions()
+
+    def told_to(self, who: Principal) -> str:
+        return self.inner.told_to(who)
+
+    def _there(self, call: Call) -> Call:
+        return replace(call, tool=self.original(call.tool))
+
+
+_SAME = (
+    "kind", "namespace", "timeout", "queue", "cache", "required", "comes_back", "keeps_health", "knows_users",
+    "lets_go", "on_conflict",
+)  # fmt: skip
+
+
+@overload
+def prefixed(source: Provider, prefix: str) -> Provider: ...
+@overload
+def prefixed(source: Iterable[AnyTool], prefix: str) -> list[AnyTool]: ...
+def prefixed(source: Provider | Iterable[AnyTool], prefix: str) -> Provider | list[AnyTool]:
+    """The same tools as `prefix_name`, and their aliases likewise."""
+    if not is_legal(prefix):
+        raise DefinitionError(f"{prefix!r} cannot begin a tool's name.", fix="use letters, digits, `_` and `-`.")
+    start = f"{prefix}_"
+
+    def reshape(tools: Sequence[AnyTool]) -> list[AnyTool]:
+        named = _renamed(tools, {tool.name: start + tool.name for tool in tools})
+        return [_with_aliases(tool, tuple(start + alias for alias in tool.aliases)) for tool in named]
+
+    return _wrap(source, reshape, lambda name: name.removeprefix(start))
+
+
+@overload
+def filtered(source: Provider, allow: Allow = "*", deny: str | Iterable[str] = ()) -> Provider: ...
+@overload
+def filtered(source: Iterable[AnyTool], allow: Allow = "*", deny: str | Iterable[str] = ()) -> list[AnyTool]: ...
+def filtered(
+    source: Provider | Iterable[AnyTool], allow: Allow = ("*",), deny: str | Iterable[str] = ()
+) -> Provider | list[AnyTool]:
+    """Only the tools whose names match a glob in `allow`, or for which it is true, and none in `deny`."""
+    wanted = allow if callable(allow) else _matching(allow)
+    unwanted = _matching(deny)
+    return _wrap(source, lambda tools: [t for t in tools if wanted(t) and not unwanted(t)], lambda name: name)
+
+
+@overload
+def renamed(source: Provider, names: Mapping[str, str]) -> Provider: ...
+@overload
+def renamed(source: Iterable[AnyTool], names: Mapping[str, str]) -> list[AnyTool]: ...
+def renamed(source: Provider | Iterable[AnyTool], names: Mapping[str, str]) -> Provider | list[AnyTool]:
+    """The same tools, some under another name: `{"old": "new"}`."""
+    old = {new: name for name, new in names.items()}
+    return _wrap(source, lambda tools: _renamed(tools, names), lambda name: old.get(name, name))
+
+
+def _wrap(
+    source: Provider | Iterable[AnyTool], reshape: Reshape, original: Callable[[str], str]
+) -> Provider | list[AnyTool]:
+    return Wrapped(source, reshape, original) if isinstance(source, Provider) else reshape(list(source))
+
+
+def _matching(patterns: str | Iterable[str]) -> Callable[[AnyTool], bool]:
+    listed = [patterns] if isinstance(patterns, str) else patterns
+    globs = ["*" if pattern.lower() == "any" else pattern.lower() for pattern in listed]
+    return lambda tool: any(fnmatchcase(tool.name.lower(), glob) for glob in globs)
+
+
+def _renamed(tools: Sequence[AnyTool], names: Mapping[str, str]) -> list[AnyTool]:
+    _check_names([tool.name for tool in tools], names)
+    return [_with_requires(tool, names).evolve(name=names.get(tool.name, tool.name)) for tool in tools]
+
+
+def _check_names(known: list[str], names: Mapping[str, str]) -> None:
+    for old, new in names.items():
+        if old not in known:
+            near = nearest(old, known, 1)
+            fix = f"write {near[0]!r}." if near else f"rename one of {', '.join(known) or 'none'}."
+            raise DefinitionError(f"There is no tool {old!r} to rename.", fix=fix)
+        if not is_legal(new):
+            raise DefinitionError(f"{new!r} is no name for a tool.", fix="use letters, digits, `_` and `-`.")
+    after = Counter(names.get(name, name) for name in known)
+    if twice := [name for name, count in after.items() if count > 1]:
+        raise DefinitionError(f"Two tools would be called {twice[0]!r}.", fix="give one of them another name.")
+
+
+def _with_requires(tool: AnyTool, names: Mapping[str, str]) -> AnyTool:
+    requires = tuple(names.get(name, name) for name in tool.face.requires)
+    return tool if requires == tool.face.requires else tool.evolve(face=replace(tool.face, requires=requires))
+
+
+def _with_aliases(tool: AnyTool, aliases: tuple[str, ...]) -> AnyTool:
+    return tool if aliases == tool.aliases else tool.evolve(face=replace(tool.face, aliases=aliases))

@@ -1,0 +1,59 @@
+"""`surehand cancel`: end a waiting call without an answer."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from surehand.cli.answer import by_option, login_name
+from surehand.cli.exits import FAILED, UNKNOWN, Ended
+from surehand.cli.options import Given, with_store
+from surehand.cli.run import run
+from surehand.cli.screen import is_person, line, one_line
+from surehand.cli.starting import started
+from surehand.core.outcome import Failed, Outcome
+from surehand.runtime.runtime import Runtime
+from surehand.runtime.standing import Standing
+
+
+@click.command("cancel")
+@click.argument("call_id")
+@by_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON line, as in a pipe.")
+@with_store
+def command(given: Given, call_id: str, by: str | None, as_json: bool) -> None:
+    """End the waiting call CALL_ID without an answer.
+
+    So ends one that was answered and has not run yet, too; whoever made it is told `cancelled`. A call that runs can be
+    stopped only by the process that runs it.
+
+    Exit codes: 0 cancelled, 1 it runs, has ended or may have happened, 2 the store cannot be used, 5 no such call.
+    """
+    standing = run(_cancel(given, call_id, by or login_name()))
+    if standing is None:
+        raise Ended(UNKNOWN, f"No call {call_id[:80]} is remembered.")
+    if not _is_cancelled(standing.outcome):
+        raise Ended(FAILED, _why_not(standing))
+    if as_json or not is_person(sys.stdout):
+        sys.stdout.write(line({"call_id": call_id, "tool": standing.tool, "cancelled": True}))
+    else:
+        sys.stdout.write(f"Cancelled: {one_line(standing.tool)} does not run.\n")
+
+
+async def _cancel(given: Given, call_id: str, by: str | None) -> Standing | None:
+    async with started(Runtime(store=given.address())) as runtime:  # without tools it goes on with nobody's calls
+        await runtime.cancel(call_id, by=by)
+        return await runtime.standing(call_id)
+
+
+def _is_cancelled(outcome: Outcome | None) -> bool:
+    return isinstance(outcome, Failed) and outcome.code == "cancelled"
+
+
+def _why_not(standing: Standing) -> str:
+    if standing.state == "ended":
+        return f"Call {standing.call_id[:80]} has ended already."
+    if standing.state == "unknown":
+        return f"Nobody knows whether call {standing.call_id[:80]} has happened. Find out, and settle it with that."
+    return f"Call {standing.call_id[:80]} is {standing.state}: only the process that runs it can stop it."

@@ -1,0 +1,28 @@
+"""The command `surehand`: only what the command at hand needs is imported, so that `--version` stays light."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from surehand.cli.exits import USAGE, complain
+
+EXTRA = {"click", "rich", "yaml"}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    try:
+        code = import_module("surehand.cli.group").run(list(sys.argv[1:] if arguments is None else arguments))
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in EXTRA:
+            raise
+        complain(f"The command line needs {missing}: pip install 'surehand[cli]'")
+        code = USAGE
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

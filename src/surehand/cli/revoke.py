@@ -1,0 +1,49 @@
+"""`surehand revoke`: take a standing approval back."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from surehand.cli.answer import by_option, login_name
+from surehand.cli.exits import UNKNOWN, Ended
+from surehand.cli.grants import user_option
+from surehand.cli.opening import opened
+from surehand.cli.options import Given, with_store
+from surehand.cli.run import run
+from surehand.cli.screen import is_person, line, one_line
+from surehand.core.names import nearest
+
+
+@click.command("revoke")
+@click.argument("name")
+@user_option
+@by_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON line, as in a pipe.")
+@with_store
+def command(given: Given, name: str, user: str | None, by: str | None, as_json: bool) -> None:
+    """Take back the standing approvals of the tool NAME.
+
+    Its next call asks again, for --user or for everybody, in every process on the store.
+
+    Exit codes: 0 revoked, 2 the store cannot be used, 5 nothing of the kind was granted.
+    """
+    revoked, others = run(_revoke(given.address(), name, user, by or login_name()))
+    if not revoked:
+        near = nearest(name, others, 1)
+        whose = "" if user is None else f" to {user!r}"
+        raise Ended(UNKNOWN, f"Nothing is granted{whose} for {name!r}.{f' Did you mean {near[0]}?' if near else ''}")
+    if as_json or not is_person(sys.stdout):
+        sys.stdout.write(line({"tool": name, "user": user, "revoked": revoked}))
+    else:
+        whose = "everybody" if user is None else one_line(user) or "calls without a user"
+        sys.stdout.write(f"Revoked. The next call of {one_line(name)} for {whose} asks again.\n")
+
+
+async def _revoke(address: str, name: str, user: str | None, by: str | None) -> tuple[int, list[str]]:
+    """How many were revoked, and what else is granted."""
+    async with opened(address) as store:
+        revoked = await store.grants.revoke(name, user, by)
+        await store.audit.seal()  # there may be no runtime on the store that would
+        return revoked, [] if revoked else sorted({grant.tool for grant in await store.grants.listed(user)})

@@ -1,0 +1,161 @@
+"""Context: what a handler may know of its call and do during it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar
+
+from surehand.core.call import Arguments, Principal
+from surehand.core.errors import Unavailable
+from surehand.core.outcome import Outcome
+
+T = TypeVar("T")
+
+
+class Running(Protocol):
+    """The call behind a context. The runtime's is an Invocation; a tool that is run directly has its own."""
+
+    arguments: dict[str, Any]
+    attempt: int
+    cancelled: bool
+
+    @property
+    def principal(self) -> Principal: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def tool_name(self) -> str: ...
+    @property
+    def state(self) -> dict[str, Any]: ...
+    @property
+    def workspace(self) -> str: ...
+    @property
+    def threads(self) -> Any: ...
+    @property
+    def direct(self) -> bool:
+        """Whether the tool is run by itself, with no runtime around it."""
+        ...
+
+    def report(self, update: Mapping[str, Any]) -> None: ...
+    def offered(self, kind: type[T]) -> T | None: ...
+    async def nested(self, tool: str, arguments: Arguments, timeout: float | None) -> Outcome: ...
+    async def remembered(self) -> Any: ...
+
+
+class Context:
+    """A handler's view of its own call."""
+
+    __slots__ = ("_running",)
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+
+    @property
+    def call_id(self) -> str:
+        """The id of this call."""
+        return self._running.id
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt of one call: send it along, and the other side can tell a repetition."""
+        return self._running.id
+
+    @property
+    def agent(self) -> str | None:
+        """Who is calling."""
+        return self._running.principal.agent
+
+    @property
+    def session(self) -> str | None:
+        """The conversation that the call belongs to."""
+        return self._running.principal.session
+
+    @property
+    def message(self) -> str | None:
+        """The message that the call belongs to."""
+        return self._running.principal.message
+
+    @property
+    def task(self) -> str | None:
+        """The task that the call belongs to."""
+        return self._running.principal.task
+
+    @property
+    def user(self) -> str | None:
+        """For whom the call is made."""
+        return self._running.principal.user
+
+    @property
+    def space(self) -> str | None:
+        """The active space, where a visible call is shown."""
+        return self._running.principal.space
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first attempt, more after a retry."""
+        return self._running.attempt
+
+    @property
+    def cancelled(self) -> bool:
+        """True once nobody waits for the result any more; a sync handler should look at it now and then."""
+        return self._running.cancelled
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """A place for values that later calls of the same session see."""
+        return self._running.state
+
+    @property
+    def workspace(self) -> str:
+        """The folder that file paths are meant in."""
+        return self._running.workspace
+
+    @property
+    def log(self) -> logging.Logger:
+        """A logger named after the tool."""
+        return logging.getLogger(f"surehand.tool.{self._running.tool_name}")
+
+    def report(self, *update: str | float | Mapping[str, Any], title: str | None = None, **data: Any) -> None:
+        """Tell of progress: a message, a fraction from 0 to 1, a title, or any further values."""
+        self._running.report({**_progress(update), **({"title": title} if title is not None else {}), **data})
+
+    async def call(self, tool: str, arguments: Arguments = None, *, timeout: float | None = None) -> Outcome:
+        """Call another tool as part of this call."""
+        return await self._running.nested(tool, arguments, timeout)
+
+    async def store(self) -> Any:
+        """What the runtime remembers: its `Store`, or one in memory where it was given none."""
+        return await self._running.remembered()
+
+    def use(self, kind: type[T]) -> T:
+        """The nearest value of that type that a scope offers."""
+        if (value := self._running.offered(kind)) is None:
+            raise missing(kind)
+        return value
+
+
+def _progress(update: tuple[Any, ...]) -> dict[str, Any]:
+    match update:
+        case ():
+            return {}
+        case (str() as message,):
+            return {"message": message}
+        case (bool(),):
+            return {"message": str(update[0])}
+        case (int() | float() as fraction,):
+            return {"fraction": float(fraction)}
+        case (int() | float() as fraction, message):
+            return {"fraction": float(fraction), "message": str(message)}
+        case (Mapping() as values,):
+            return dict(values)
+        case _:
+            return {"message": " ".join(map(str, update))}
+
+
+def missing(kind: type) -> Unavailable:
+    """What a tool says that needs something nobody offers."""
+    return Unavailable(
+        f"the tool needs a {kind.__name__}, and no scope offers one. "
+        f"Its developer offers it with runtime.scope(<{kind.__name__}>)."
+    )

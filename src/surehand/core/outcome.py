@@ -1,0 +1,290 @@
+"""Outcomes: a Call goes in, and Done, Failed or Pending comes out. Outcomes are values and never change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from reprlib import Repr
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NoReturn, Self, TypeAlias, cast
+
+from surehand.core.content import Block, Json, Text, block_text, to_json, to_text
+from surehand.core.errors import CODES, Code, StillPending, error_of
+from surehand.core.meta import Measured, Meta
+
+Wait: TypeAlias = Literal["approval", "result", "input"]
+"""What a pending call waits for: a yes, an answer, or more input."""
+
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+_set = object.__setattr__
+_NOT_IN_REPR = frozenset({"origin", "_content", "data_json", "clipped_text"})
+_brief = Repr()
+_brief.maxstring = _brief.maxother = 300
+
+
+class _Outcome:
+    """What the three outcomes share. Defaults live on the class: a plain Done sets one attribute."""
+
+    ok: ClassVar[bool] = False
+    _fields: ClassVar[tuple[str, ...]] = ()
+    origin: Measured | None = None
+    """The call that it came from, which `meta` is worked out from."""
+
+    @property
+    def meta(self) -> Meta:
+        """Which call this came from and how it went."""
+        return Meta() if self.origin is None else self.origin.measure(cast("Outcome", self))
+
+    def evolve(self, **changes: Any) -> Self:
+        """The same outcome with some parts changed, and no measurements of its own."""
+        if changes and (unknown := changes.keys() - set(self._fields)):
+            raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}.")
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        new.__dict__.pop("origin", None)
+        new.__dict__.update(changes)
+        return new
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"An outcome never changes. Use evolve({name}=...) for a changed copy.")
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        # Content that is worked out from `data` says no more than it does, and would make key order count.
+        names = ["_content" if name == "content" else name for name in self._fields]
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    __hash__ = None  # type: ignore[assignment]  # data may be unhashable, so no outcome is hashable
+
+    def __repr__(self) -> str:
+        given = {name: value for name, value in self.__dict__.items() if name not in _NOT_IN_REPR}
+        telling = {name: value for name, value in given.items() if value or (name == "data" and value is not None)}
+        shown = (f"{name}={_brief.repr(value)}" for name, value in telling.items())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Done(_Outcome):
+    """The call ended well: `data` is the plain Python value, `text` what a model is shown."""
+
+    ok = True
+    _fields = ("data", "content", "title", "metadata", "attachments")
+    __match_args__ = ("data",)
+
+    data: Any
+    title: str | None = None
+    metadata: Mapping[str, Any] = _EMPTY
+    attachments: tuple[Block, ...] = ()
+    _content: tuple[Block, ...] | None = None
+    data_json: bytes | None = None
+    """`data` as JSON, where it has been written out already."""
+    clipped_text: str | None = None
+    """What a model is shown in place of the whole text, where that was too long."""
+
+    def __init__(
+        self,
+        data: Any = None,
+        *,
+        content: Sequence[Block] | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        attachments: Sequence[Block] = (),
+    ) -> None:
+        _set(self, "data", data)
+        if content is not None:
+            _set(self, "_content", tuple(content))
+        if title is not None:
+            _set(self, "title", title)
+        if metadata is not None:
+            _set(self, "metadata", metadata)
+        if attachments:
+            _set(self, "attachments", tuple(attachments))
+
+    @property
+    def content(self) -> tuple[Block, ...]:
+        """The blocks to show; worked out from `data` unless the handler gave its own."""
+        if self._content is not None:
+            return self._content
+        if self.data is None or isinstance(self.data, str):
+            return (Text(self.text),)
+        return (Json(self.data, self._json_text()),)
+
+    @property
+    def has_own_content(self) -> bool:
+        """Whether the handler gave blocks of its own."""
+        return self._content is not None
+
+    @property
+    def text(self) -> str:
+        """Exactly what a model is shown; never empty, because some model APIs refuse empty text."""
+        if self.clipped_text is not None:
+            return self.clipped_text
+        if self._content is not None:
+            return "\n".join(map(block_text, self._content)) or "(no output)"
+        if self.data is None or self.data == "":
+            return "(no output)"
+        return self._json_text()
+
+    def _json_text(self) -> str:
+        return to_text(self.data) if self.data_json is None else self.data_json.decode()
+
+    def serialised(self) -> Self:
+        """The same, with `data` written out once; raises for what cannot be written."""
+        if self.data_json is None and not isinstance(self.data, str):
+            _set(self, "data_json", to_json(self.data))
+        return self
+
+    def size(self) -> int:
+        """Bytes of the text, worked out without copying a large string where that can be known."""
+        if self.data_json is not None and self._content is None and self.clipped_text is None:
+            return len(self.data_json)
+        text = self.text
+        return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+
+    def clipped(self, text: str) -> Done:
+        """The same data, shown as `text`."""
+        clipped = self.evolve()
+        _set(clipped, "clipped_text", text)
+        _set(clipped, "_content", (Text(text),))
+        return clipped
+
+    def apart(self) -> Done:
+        """A copy whose data is nobody else's to change, where it can be copied at all."""
+        new = self.evolve()
+        with suppress(Exception):
+            new.__dict__["data"] = deepcopy(self.data)
+        return new
+
+    def evolve(self, **changes: Any) -> Self:
+        if not changes:
+            return super().evolve()
+        shows_other = "data" in changes or "content" in changes
+        content = tuple(changes.pop("content")) if "content" in changes else self._content
+        new = super().evolve(**changes)
+        if shows_other:
+            new.__dict__.pop("data_json", None)
+            new.__dict__.pop("clipped_text", None)
+        if content is not self._content:
+            _set(new, "_content", content)
+        return new
+
+    def unwrap(self) -> Any:
+        """The plain value."""
+        return self.data
+
+
+class Failed(_Outcome):
+    """The call did not end well: a `code` to act on and a `message` to read."""
+
+    _fields = ("code", "message", "executed", "data")
+    __match_args__ = ("code", "message")
+
+    code: Code
+    message: str
+    executed: bool = False
+    """Whether the handler may have run."""
+    data: Any = None
+    retry_after: float | None = None
+
+    def __init__(
+        self,
+        code: Code,
+        message: str = "",
+        *,
+        executed: bool = False,
+        data: Any = None,
+        retry_after: float | None = None,
+    ) -> None:
+        if code not in CODES:
+            raise ValueError(f"{code!r} is no failure code. Use one of: {', '.join(sorted(CODES))}.")
+        _set(self, "code", code)
+        _set(self, "message", message or code.replace("_", " "))
+        _set(self, "executed", executed)
+        _set(self, "data", data)
+        _set(self, "retry_after", retry_after)
+
+    @property
+    def text(self) -> str:
+        """Exactly what a model is shown."""
+        return f"(tool failed: {self.message})"
+
+    @property
+    def content(self) -> tuple[Block, ...]:
+        """The text as a block."""
+        return (Text(self.text),)
+
+    def unwrap(self) -> NoReturn:
+        """Raises a `ToolError` with the same code and message; a `NotFound` and its like where the code has one."""
+        raise error_of(self.code)(self.message, code=self.code, data=self.data, retry_after=self.retry_after)
+
+
+class Pending(_Outcome):
+    """The call waits for somebody; `call_id` is what `approve`, `reject` and `settle` take."""
+
+    _fields = ("waiting_for", "call_id", "message", "request", "expires_at", "state")
+    __match_args__ = ("waiting_for", "call_id")
+    data: Any = None
+    """Nothing yet; there so that `outcome.data` can be asked of any outcome."""
+
+    def __init__(
+        self,
+        waiting_for: Wait = "result",
+        call_id: str = "",
+        message: str = "",
+        request: Any = None,
+        expires_at: float | None = None,
+        *,
+        state: Any = None,
+        patience: float | None = None,
+    ) -> None:
+        self.__dict__.update(
+            waiting_for=waiting_for,
+            call_id=call_id,
+            message=message,
+            request=request,
+            expires_at=expires_at,
+            state=state,
+            patience=patience,
+        )
+
+    waiting_for: Wait
+    call_id: str
+    """What `approve`, `reject` and `settle` take; empty until the runtime has taken the call in."""
+    message: str
+    request: Any
+    """The form to show: a JSON Schema, a URL or a preview."""
+    expires_at: float | None
+    state: Any
+    """A provider's private note to itself, given back to `resume`."""
+    patience: float | None
+    """How long the caller is kept waiting for the answer before it is told that the call is pending."""
+
+    @property
+    def text(self) -> str:
+        """Exactly what a model is shown."""
+        told = "The answer comes later. Go on with other work, and do not repeat the call."
+        waiting = {"waiting_for": self.waiting_for, "message": self.message, "next": told}
+        return to_text({"status": "pending", "pendingToolCallId": self.call_id, **waiting})
+
+    @property
+    def content(self) -> tuple[Block, ...]:
+        """The text as a block."""
+        return (Text(self.text),)
+
+    def unwrap(self) -> NoReturn:
+        """Raises: there is no value yet."""
+        raise StillPending(f"Call {self.call_id} is still waiting for {self.waiting_for}.", data=self.call_id)
+
+
+Outcome: TypeAlias = Done | Failed | Pending
+
+
+def happened(outcome: Outcome) -> bool:
+    """Whether an outcome says that something may have been done."""
+    return not isinstance(outcome, Failed) or outcome.executed
+
+
+def attach(outcome: Outcome, origin: Measured) -> None:
+    """Let an outcome know which call it came from, so that `meta` can be worked out when asked for."""
+    _set(outcome, "origin", origin)

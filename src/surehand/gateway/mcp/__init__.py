@@ -1,0 +1,38 @@
+"""MCP: a runtime as an MCP server, in both protocols, over a pipe, over HTTP, or for a transport of your own."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from surehand.core.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from surehand.gateway.mcp.http.app import app as app
+    from surehand.gateway.mcp.http.server import bound as bound
+    from surehand.gateway.mcp.http.server import listen as listen
+    from surehand.gateway.mcp.runtime_server import server as server
+    from surehand.gateway.mcp.stdio.serve import serve as serve
+
+__all__ = ["app", "bound", "listen", "serve", "server"]
+
+_HOMES = {
+    "app": "http.app",
+    "bound": "http.server",
+    "listen": "http.server",
+    "serve": "stdio.serve",
+    "server": "runtime_server",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing == __name__.partition(".")[0]:
+            raise
+        extras = "mcp,server" if _HOMES[name].startswith("http.") else "mcp"
+        raise DefinitionError(f"Serving over MCP needs {missing}.", fix=f"pip install 'surehand[{extras}]'") from error

@@ -1,0 +1,191 @@
+"""Admission: how many requests, and how many bytes of them, one user or one session may have at the same time.
+
+The bodies of requests are read here, too, because a body that is still arriving takes memory before its request is
+admitted.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
+from mcp.shared.exceptions import MCPError
+from mcp_types import ErrorData
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.responses import Response
+
+from surehand.core.quotas import Quota, QuotaLimits
+from surehand.gateway.mcp.caller import user_in
+from surehand.gateway.mcp.request_limits import (
+    MAX_IN_FLIGHT_BYTES,
+    MAX_IN_FLIGHT_REQUESTS,
+    MAX_MESSAGE_BYTES,
+    SERVER_BUSY_CODE,
+)
+from surehand.jsonrpc.codec import encode_error
+from surehand.jsonrpc.limits import FROM_CLIENT, estimated_memory
+
+if TYPE_CHECKING:
+    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+    from starlette.types import Receive, Scope
+
+_ADMITTED = "surehand.admitted"
+_MAX_LENGTH_DIGITS = 19
+
+
+class BodyTooLarge(Exception):
+    """The body has more bytes than a message may have."""
+
+
+class BodyDropped(Exception):
+    """The body took so long to arrive that its memory was given to others of the same user."""
+
+
+class AdmittedRequest:
+    """A request in flight. It counts until its client has its response and its handler has ended."""
+
+    def __init__(self, quota: Quota[AdmittedRequest], user: str | None, size: int) -> None:
+        self._quota = quota
+        self._user = user
+        self._size = size
+        self._holders = 0
+
+    def __enter__(self) -> None:
+        self._holders += 1
+        self._quota.acquire(self, self._user, self._size)
+
+    def __exit__(self, *_: object) -> None:
+        self._holders -= 1
+        if not self._holders:
+            self._quota.release(self)
+
+
+class Admission:
+    """Reads the bodies of requests and admits those for which their user and their session have room."""
+
+    def __init__(
+        self,
+        *,
+        max_requests: int = MAX_IN_FLIGHT_REQUESTS,
+        max_requests_per_session: int = MAX_IN_FLIGHT_REQUESTS,
+        max_bytes: int = MAX_IN_FLIGHT_BYTES,
+    ) -> None:
+        self._max_bytes = max_bytes
+        self._max_requests_per_session = max_requests_per_session
+        self._users: Quota[AdmittedRequest] = Quota(QuotaLimits(per_user=max_requests, bytes_per_user=max_bytes))
+        self._sessions: Quota[object] = Quota(QuotaLimits(per_user=max_requests_per_session))
+        """Counted by session id. A client may close the stream of a response, and its request runs on."""
+        self._arriving: dict[object, tuple[str | None, bytearray]] = {}
+        """Bodies that have arrived in part, the oldest first, and their users."""
+
+    def admit(self, scope: Scope, body: bytes) -> AdmittedRequest | None:
+        """A request with this body; None if its user has too many, or too many bytes, in flight."""
+        user = user_in(scope)
+        size = estimated_memory(body, FROM_CLIENT.max_values)
+        if not self._users.has_room(user, size):
+            return None
+        admitted = scope[_ADMITTED] = AdmittedRequest(self._users, user, size)
+        return admitted
+
+    def has_room_in_session(self, session_id: str) -> bool:
+        """Whether one more request may run in a session."""
+        return self._sessions.has_room(session_id)
+
+    def in_session(self, session_id: str) -> _InSession:
+        """Count one request of a session as long as the context is entered."""
+        return _InSession(self._sessions, session_id)
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """A middleware of the MCP SDK's server that counts the requests of sessions while their handlers run."""
+        if ctx.request is None or ctx.request_id is None or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return await call_next(ctx)
+        session_id = ctx.request.headers.get(MCP_SESSION_ID_HEADER)
+        with ctx.request.scope.get(_ADMITTED) or nullcontext():
+            if session_id is None:
+                return await call_next(ctx)
+            if not self.has_room_in_session(session_id):
+                limit = self._max_requests_per_session
+                message = f"Too many requests: {limit} run. Try again once one was answered."
+                raise MCPError(code=SERVER_BUSY_CODE, message=message)
+            with self.in_session(session_id):
+                return await call_next(ctx)
+
+    async def read_body(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The body of a request; None if the client has disconnected. Raises `BodyTooLarge` or `BodyDropped`."""
+        length = header(scope, b"content-length") or b""
+        if length.isdigit() and (len(length) > _MAX_LENGTH_DIGITS or int(length) > MAX_MESSAGE_BYTES):
+            raise BodyTooLarge
+        message = await receive()
+        body: bytes = message.get("body", b"")
+        if message.get("more_body"):
+            return await self._read_rest(body, user_in(scope), receive)
+        if len(body) > MAX_MESSAGE_BYTES:
+            raise BodyTooLarge
+        return body if message["type"] == "http.request" else None
+
+    async def _read_rest(self, start: bytes, user: str | None, receive: Receive) -> bytes | None:
+        key = object()
+        self._arriving[key] = user, bytearray()
+        try:
+            self._append(key, start)
+            while True:
+                self._drop_oldest(user)
+                message = await receive()
+                if message["type"] != "http.request":
+                    return None
+                self._append(key, message.get("body", b""))
+                if not message.get("more_body"):
+                    return bytes(self._arriving[key][1])
+        finally:
+            self._arriving.pop(key, None)
+
+    def _append(self, key: object, part: bytes) -> None:
+        if key not in self._arriving:
+            raise BodyDropped
+        _, body = self._arriving[key]
+        body += part
+        if len(body) > MAX_MESSAGE_BYTES:
+            raise BodyTooLarge
+
+    def _drop_oldest(self, user: str | None) -> None:
+        """Drop the oldest bodies of a user while all have too many bytes.
+
+        Memory is not reserved for the announced length: a client can announce any length and send nothing.
+        """
+        sizes = {key: len(body) for key, (owner, body) in self._arriving.items() if owner == user}
+        total = sum(sizes.values())
+        for key, size in sizes.items():
+            if total <= self._max_bytes:
+                break
+            total -= size
+            del self._arriving[key]
+
+
+class _InSession:
+    """One request of a session, counted while the context is entered."""
+
+    def __init__(self, sessions: Quota[object], session_id: str) -> None:
+        self._sessions = sessions
+        self._session_id = session_id
+
+    def __enter__(self) -> None:
+        self._sessions.acquire(self, self._session_id)
+
+    def __exit__(self, *_: object) -> None:
+        self._sessions.release(self)
+
+
+def busy_response() -> Response:
+    """The response to a request for which its user has no room."""
+    message = "Too many requests, or too many bytes of them, run for this user. Try again once some were answered."
+    error = ErrorData(code=SERVER_BUSY_CODE, message=message)
+    return Response(encode_error(None, error), 503, media_type="application/json")
+
+
+def header(scope: Scope, wanted: bytes) -> bytes | None:
+    """The first header of that name, which is in lower case."""
+    for name, value in scope["headers"]:
+        if name == wanted:
+            return value  # type: ignore[no-any-return]  # as the server has parsed it
+    return None

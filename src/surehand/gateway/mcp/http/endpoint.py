@@ -1,0 +1,235 @@
+"""The endpoint: checks what each request says, and has it answered directly or by the MCP SDK."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
+from mcp.shared.dispatcher import coerce_request_id
+from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_NAME_HEADER, MCP_PROTOCOL_VERSION_HEADER, decode_header_value
+from mcp_types import HEADER_MISMATCH, INVALID_REQUEST, ErrorData, JSONRPCNotification, JSONRPCRequest, RequestId
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.datastructures import Headers
+from starlette.responses import Response
+
+from surehand.gateway.mcp.caller import user_in
+from surehand.gateway.mcp.http.admission import BodyDropped, BodyTooLarge, busy_response, header
+from surehand.jsonrpc.codec import Malformed, Message, as_message, decode, encode, encode_error, parse
+from surehand.jsonrpc.limits import FROM_CLIENT
+
+if TYPE_CHECKING:
+    from mcp.server.subscriptions import ListenHandler
+    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Message as AsgiMessage
+
+    from surehand.gateway.mcp.http.admission import Admission
+    from surehand.gateway.mcp.http.direct import DirectHttpCalls
+    from surehand.gateway.mcp.http.running_requests import RunningRequests
+    from surehand.gateway.mcp.http.sessions import Session, SessionTable
+
+LAST_RESPONSES_SECONDS = 1.0
+"""Time for the responses of ended requests to be written before their session ends."""
+_POLL_SECONDS = 0.005
+_VERSION = MCP_PROTOCOL_VERSION_HEADER.encode()
+_SESSION_ID = MCP_SESSION_ID_HEADER.encode()
+_HANDSHAKE_VERSIONS = {None, *(each.encode() for each in HANDSHAKE_PROTOCOL_VERSIONS)}
+_CANCELLED = "notifications/cancelled"
+_LAST_EVENT_ID = b"last-event-id"
+_TASK_METHODS = ("tasks/get", "tasks/update", "tasks/cancel")
+
+
+class Endpoint:
+    """The ASGI app behind host check and authentication."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        admission: Admission,
+        sessions: SessionTable,
+        direct: DirectHttpCalls,
+        running: RunningRequests,
+        listening: ListenHandler,
+    ) -> None:
+        self._app = app
+        """The MCP SDK."""
+        self._admission = admission
+        self._sessions = sessions
+        self._direct = direct
+        self._running = running
+        self._listening = listening
+        self._in_flight: set[tuple[str | None, str, object]] = set()
+        """Messages of sessions: user, session id and request id."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it: 413 if it is too large, 503 if its user has too many in flight."""
+        try:
+            body = await self._admission.read_body(scope, receive)
+        except BodyTooLarge:
+            await Response("Request body too large", 413)(scope, receive, send)
+        except BodyDropped:
+            await busy_response()(scope, receive, send)
+        else:
+            if body is not None:
+                await self._answer(body, scope, receive, send)
+
+    async def _answer(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "POST":
+            answer = self._delete if scope["method"] == "DELETE" else self._stream
+            await answer(_without_last_event(scope), _replay(b"", receive), send)
+        elif (admitted := self._admission.admit(scope, body)) is None:
+            await busy_response()(scope, receive, send)
+        else:
+            with admitted:
+                answer_message = self._handshake if header(scope, _VERSION) in _HANDSHAKE_VERSIONS else self._modern
+                await answer_message(body, scope, receive, send)
+
+    # The protocol without sessions
+
+    async def _modern(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        value = parse(body, FROM_CLIENT)
+        if isinstance(value, Malformed):
+            await _refuse(value, scope, receive, send)
+        elif not await self._direct.answer(value, scope, receive, send):
+            message = as_message(value)
+            problem = message if isinstance(message, Malformed) else _misnamed_task(message, Headers(scope=scope))
+            if problem is not None:
+                await _refuse(problem, scope, receive, send)
+            else:
+                await self._app(scope, _replay(body, receive), send)
+
+    # The protocol with a handshake
+
+    async def _handshake(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        # The SDK would answer with the text of its validation errors, and lose the first of two requests with one id.
+        message = decode(body, FROM_CLIENT)
+        if isinstance(message, Malformed):
+            await _refuse(message, scope, receive, send)
+            return
+        receive = _replay(body, receive)
+        session_id = _session_id(scope)
+        if session_id is None:
+            await self._sessions.open(scope, receive, send)
+            return
+        request_id = coerce_request_id(message.id) if isinstance(message, JSONRPCRequest) else object()
+        key = user_in(scope), session_id, request_id  # with the user, for the session may be another user's
+        if self._sessions.is_ending(session_id):
+            await _error_response(None, INVALID_REQUEST, "Session not found", 404)(scope, receive, send)
+        elif isinstance(message, JSONRPCRequest) and key in self._in_flight:
+            description = "A request with this id is still running."
+            await _error_response(message.id, INVALID_REQUEST, description, 400)(scope, receive, send)
+        else:
+            self._in_flight.add(key)
+            try:
+                await self._in_session(message, session_id, scope, receive, send)
+            finally:
+                self._in_flight.discard(key)
+
+    async def _in_session(self, message: Message, session_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+        session = self._sessions.find(session_id, scope)
+        if session is None:
+            await self._app(scope, receive, send)
+            return
+        if isinstance(message, JSONRPCRequest):
+            rest = await self._direct.answer_in_session(message, session, self._sessions, scope, receive, send)
+            if rest is not None:
+                await self._sessions.serve(session, rest.scope, receive, rest.send)
+            return
+        if isinstance(message, JSONRPCNotification) and message.method == _CANCELLED:
+            self._direct.cancel((message.params or {}).get("requestId"), session_id)
+        await self._sessions.serve(session, scope, receive, send)
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`GET`: the stream of notifications of a session."""
+        session = self._find_session(scope)
+        if session is None:
+            await self._app(scope, receive, send)
+        else:
+            await self._sessions.serve(session, scope, receive, send)
+
+    async def _delete(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`DELETE`: end a session, once all messages that are in flight in it were delivered or answered."""
+        session = self._find_session(scope)
+        if session is None:
+            await self._app(scope, receive, send)
+            return
+        session.is_ending = True
+        session_id = session.id
+
+        def is_quiet() -> bool:  # again and again: a direct call may turn into a question that the SDK puts
+            self._direct.end_session(session_id)
+            self._running.end_session(session_id)
+            return not any(each == session_id for _, each, _ in self._in_flight)
+
+        await _wait_until(is_quiet)
+        await self._sessions.delete(session, scope, receive, send)
+
+    def _find_session(self, scope: Scope) -> Session | None:
+        session_id = _session_id(scope)
+        return None if session_id is None else self._sessions.find(session_id, scope)
+
+    async def stop(self) -> None:
+        """End all that runs, and then the sessions through which the responses go."""
+
+        def is_quiet() -> bool:
+            self._listening.close()
+            self._direct.end_all()
+            self._running.end_all()
+            return not self._in_flight
+
+        await _wait_until(is_quiet)
+        await self._sessions.end_all()
+
+
+async def _wait_until(is_true: Callable[[], bool]) -> None:
+    deadline = monotonic() + LAST_RESPONSES_SECONDS
+    while not is_true() and monotonic() < deadline:  # noqa: ASYNC110 - the MCP SDK has no event for it
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def _without_last_event(scope: Scope) -> Scope:
+    """Streams are not stored, so none can be resumed. The SDK would send no response at all."""
+    return {**scope, "headers": [each for each in scope["headers"] if each[0] != _LAST_EVENT_ID]}
+
+
+def _misnamed_task(message: Message, headers: Headers) -> Malformed | None:
+    """The problem with a request about a task whose header names another one: the SDK does not compare these."""
+    if not isinstance(message, JSONRPCRequest) or message.method not in _TASK_METHODS:
+        return None
+    task_id: Any = (message.params or {}).get("taskId")
+    names = headers.getlist(MCP_NAME_HEADER)
+    if message.method != headers.get(MCP_METHOD_HEADER) or task_id is None:
+        return None  # the SDK refuses it
+    if len(names) == 1 and decode_header_value(names[0]) == task_id:
+        return None
+    description = f"{MCP_NAME_HEADER} header does not match the request body's 'taskId' parameter"
+    return Malformed("not_a_message", HEADER_MISMATCH, description, message.id)
+
+
+def _session_id(scope: Scope) -> str | None:
+    value = header(scope, _SESSION_ID)
+    return None if value is None else value.decode("latin-1")
+
+
+async def _refuse(problem: Malformed, scope: Scope, receive: Receive, send: Send) -> None:
+    response = Response(encode(problem.as_error()), 400, media_type="application/json")
+    await response(scope, receive, send)
+
+
+def _error_response(request_id: RequestId | None, code: int, message: str, status: int) -> Response:
+    return Response(
+        encode_error(request_id, ErrorData(code=code, message=message)), status, media_type="application/json"
+    )
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives the body once more."""
+    waiting: list[AsgiMessage] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> AsgiMessage:
+        return waiting.pop() if waiting else await receive()
+
+    return receive_again

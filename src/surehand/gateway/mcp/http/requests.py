@@ -1,0 +1,178 @@
+"""Requests between uvicorn and the app: ambiguous ones are refused, and connections learn how far theirs have come."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.responses import PlainTextResponse
+
+from surehand.gateway.mcp.http.connection import ClientConnection, current_connection, new_context
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_HEADERS = 200
+_HTTP_VERSIONS = ("1.0", "1.1")
+_FRAMING_HEADERS = frozenset({b"host", b"content-length", b"transfer-encoding", b"upgrade"})
+
+_is_in_request: ContextVar[bool] = ContextVar("is_in_request", default=False)
+
+
+class RequestMonitor:
+    """The outermost ASGI app: tells each connection how far its requests have come."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run a request in a context of its own."""
+        connection = current_connection()
+        if scope["type"] != "http" or connection is None:
+            await self._app(scope, receive, send)
+            return
+        exchange = Exchange(connection, receive, send)
+        if _is_in_request.get():
+            # uvicorn starts a pipelined request from within the one before it, whose context its task has inherited.
+            running = exchange.run(self._app, scope)
+            await asyncio.get_running_loop().create_task(running, context=new_context(connection))
+        else:
+            await exchange.run(self._app, scope)
+
+
+class Exchange:
+    """One request and its response."""
+
+    def __init__(self, connection: ClientConnection, receive: Receive, send: Send) -> None:
+        self._connection = connection
+        self._receive = receive
+        self._send = send
+        self._is_body_complete = False
+        self._closes_connection = False
+        self._has_ended = False
+
+    async def run(self, app: ASGIApp, scope: Scope) -> None:
+        """Let the app answer the request, unless it is ambiguous."""
+        _is_in_request.set(True)
+        # A copy: uvicorn appends the trailers of a chunked body to its own list. And httptools leaves white space
+        # after a value, which HTTP does not count as a part of it.
+        scope["headers"] = headers = [(name, value.rstrip(b" \t")) for name, value in scope["headers"]]
+        framing = _framing_of(headers, scope["http_version"])
+        self._is_body_complete = framing.body_bytes == 0
+        # Where a chunked body ends only the parser knows, so what follows it is not read as another request.
+        is_chunked = framing.body_bytes is None
+        self._closes_connection = is_chunked or framing.has_upgrade or framing.problem is not None
+        self._connection.begin_request(body_bytes=framing.body_bytes)
+        try:
+            if framing.problem is not None:
+                refusal = PlainTextResponse(framing.problem.description, framing.problem.status)
+                await refusal(scope, self.receive, self.send)
+            else:
+                await app(scope, self.receive, self.send)
+        except asyncio.CancelledError:
+            pass  # the server stops and the connection is closed, so no response can be sent and none is missing
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Tell the connection, once: an app may run on after its response, and the next request has begun by then."""
+        if not self._has_ended:
+            self._has_ended = True
+            self._connection.end_request()
+
+    async def receive(self) -> Message:
+        """The next part of the body; after the last one, the news that the client has disconnected."""
+        if self._is_body_complete:
+            return await self._receive()
+        self._connection.await_body()
+        message = await self._receive_body()
+        if message["type"] != "http.request" or not message.get("more_body"):
+            self._is_body_complete = True
+            self._connection.body_complete()
+        return message
+
+    async def _receive_body(self) -> Message:
+        message = await self._receive()
+        self._connection.body_received(len(message.get("body", b"")))
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the response."""
+        if message["type"] == "http.response.start":
+            if self._closes_connection:
+                message = _with_close(message)
+            await self._send(message)
+            self._connection.response_started()
+            return
+        if message.get("more_body"):
+            await self._send(message)
+            return
+        if not self._is_body_complete:
+            await self._send({**message, "more_body": True})
+            await self._drop_body()
+            message = {"type": "http.response.body", "body": b""}
+        await self._send(message)
+        self._end()
+
+    async def _drop_body(self) -> None:
+        """Read the rest of the body. Closed before that, the connection would be reset, and the response lost."""
+        self._connection.await_refused_body()
+        while not self._is_body_complete:
+            message = await self._receive_body()
+            self._is_body_complete = message["type"] != "http.request" or not message.get("more_body")
+        self._connection.body_complete()
+
+
+class _Problem(NamedTuple):
+    description: str
+    status: int = 400
+
+
+class _Framing(NamedTuple):
+    body_bytes: int | None
+    """The length of the body; None if it is chunked."""
+    has_upgrade: bool
+    problem: _Problem | None
+
+
+def _framing_of(headers: list[tuple[bytes, bytes]], http_version: str) -> _Framing:
+    """How the request is delimited. What another server in front of this one might read differently is a problem.
+
+    httptools refuses most of it itself: contradicting lengths, a length beside chunks, folded lines, bare line feeds.
+    """
+    found = [(name, value) for name, value in headers if name in _FRAMING_HEADERS]
+    names = [name for name, _ in found]
+    values = dict(found)
+    has_upgrade = b"upgrade" in values
+    is_chunked = b"transfer-encoding" in values
+    body_bytes = None if is_chunked else int(values.get(b"content-length", b"0"))
+    problem: _Problem | None = None
+    if len(headers) > MAX_HEADERS:
+        problem = _Problem(f"The request has more than {MAX_HEADERS} headers.", 431)
+    elif http_version not in _HTTP_VERSIONS:
+        problem = _Problem("This server speaks HTTP/1.1.", 505)
+    elif len(values) != len(found):
+        problem = _Problem(f"The {_first_repeated(names)} header is repeated.")
+    elif b"host" not in values and http_version == "1.1":
+        problem = _Problem("The host header is missing.")
+    elif is_chunked and not _is_plain_chunked(values, http_version):
+        problem = _Problem("The transfer-encoding must be chunked, in HTTP/1.1 and without a content-length.")
+    elif has_upgrade and body_bytes != 0:
+        # httptools takes whatever follows the head of such a request for another protocol.
+        problem = _Problem("A request that has a body cannot upgrade the connection.")
+    return _Framing(0 if has_upgrade else body_bytes, has_upgrade, problem)
+
+
+def _is_plain_chunked(values: dict[bytes, bytes], http_version: str) -> bool:
+    is_chunked = values[b"transfer-encoding"].lower() == b"chunked"
+    return is_chunked and http_version == "1.1" and b"content-length" not in values
+
+
+def _first_repeated(names: list[bytes]) -> str:
+    return next(name for name in names if names.count(name) > 1).decode()
+
+
+def _with_close(message: Message) -> Message:
+    headers = [each for each in message.get("headers", ()) if each[0].lower() != b"connection"]
+    return {**message, "headers": [*headers, (b"connection", b"close")]}

@@ -1,0 +1,238 @@
+"""Serve an ASGI app on sockets of this machine, with uvicorn and httptools, until a signal or a cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from uvicorn import Config, Server
+
+from surehand.core.clock import Clock, Deadlines
+from surehand.core.errors import DefinitionError
+from surehand.gateway.mcp.http.connection import ClientConnection, ConnectionLimits, ConnectionTable
+from surehand.gateway.mcp.http.requests import RequestMonitor
+from surehand.gateway.mcp.seldom import Seldom
+from surehand.gateway.mcp.signals import on_signals
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+SOCKET_BACKLOG = 512
+TICK_SECONDS = 1.0
+LAST_WRITES_SECONDS = 2.0
+"""Time for responses that the app has ended to be written, and for cancelled requests to end."""
+
+
+def bound(host: str, port: int) -> list[socket.socket]:
+    """Bind sockets to a port on each address of a host; raises `OSError` if no address can be used."""
+    found = dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
+    sockets: list[socket.socket] = []
+    missing: OSError | None = None
+    for family, _, _, _, address in found:
+        try:
+            sockets.append(_bind(family, (address[0], port, *address[2:])))
+        except OSError as error:
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                _close(sockets)
+                raise
+            missing = error  # `localhost` may have an address that this machine does not have
+            continue
+        port = sockets[0].getsockname()[1]  # port 0 is any free one, and then the same for all addresses
+    if missing is not None and not sockets:
+        raise missing
+    return sockets
+
+
+def _bind(family: int, address: tuple[Any, ...]) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _close(sockets: list[socket.socket]) -> None:
+    for each in sockets:
+        each.close()
+
+
+async def listen(
+    app: Starlette,
+    sockets: list[socket.socket],
+    *,
+    ready: Callable[[], None] = lambda: None,
+    limits: ConnectionLimits | None = None,
+) -> None:
+    """Serve an app on sockets until SIGTERM or SIGINT comes, or the task is cancelled.
+
+    Args:
+        sockets: as `bound` returns them; they are closed afterwards.
+        ready: called once the app has started and is served.
+    """
+    deadlines = Deadlines(Clock())
+    table = ConnectionTable(limits or ConnectionLimits(), deadlines)
+    task = asyncio.current_task()
+    assert task is not None
+    try:
+        serving = _Serving(app, table, sockets, ready)
+
+        def stop() -> None:
+            serving.stop()
+            if not serving.has_started:  # the app may take long to start
+                task.cancel()
+
+        with on_signals(stop), _rare_warnings():
+            await serving.run()
+    except asyncio.CancelledError:
+        if serving.has_started or not serving.is_stopping or task.uncancel():
+            raise
+    finally:
+        _close(sockets)
+        deadlines.close()
+
+
+class _Serving:
+    """One run of uvicorn and the app behind it."""
+
+    def __init__(
+        self, app: Starlette, table: ConnectionTable, sockets: list[socket.socket], ready: Callable[[], None]
+    ) -> None:
+        self._app = app
+        self._table = table
+        self._sockets = sockets
+        self._ready = ready
+        self._server = Server(_config(app, table))
+        self._stop = asyncio.Event()
+
+    @property
+    def has_started(self) -> bool:
+        return self._server.started
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stop.is_set()
+
+    def stop(self) -> None:
+        """Accept no more connections, and end what runs."""
+        self._server.should_exit = True
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Serve until `stop` is called. The app ends before uvicorn does, so that its last responses are sent."""
+        serving: asyncio.Task[None] | None = None
+        try:
+            async with self._app.router.lifespan_context(self._app):
+                serving = asyncio.create_task(self._serve(), name="mcp: uvicorn")
+                try:
+                    await self._until_stopped(serving)
+                finally:
+                    self.stop()
+                    await asyncio.wait({serving}, timeout=self._table.limits.stop_timeout)
+        finally:
+            if serving is not None:
+                await self._finish(serving)
+
+    async def _serve(self) -> None:
+        # These are the steps of `Server.serve` without its signal handlers, which would replace those of the program
+        # and of other servers in it, and raise the signal once more at the end, so that the process fails.
+        server = self._server
+        if not server.config.loaded:
+            server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        await server.startup(sockets=self._sockets)
+        self._ready()
+        while not await server.on_tick(0):  # it writes the date header anew
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TICK_SECONDS):
+                    await self._stop.wait()
+        await server.shutdown(sockets=self._sockets)
+
+    async def _until_stopped(self, serving: asyncio.Task[None]) -> None:
+        stopped = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+
+    async def _finish(self, serving: asyncio.Task[None]) -> None:
+        """Leave no connection and no task, even if this is cancelled. What still runs does not wait for its client."""
+        cancelled: asyncio.CancelledError | None = None
+        steps = iter((self._table.abort_all, self._force_exit))
+        while not serving.done():
+            try:
+                await asyncio.wait({serving}, timeout=LAST_WRITES_SECONDS)
+            except asyncio.CancelledError as error:
+                cancelled = error
+            if not serving.done() and (next_step := next(steps, None)) is not None:
+                next_step()
+        if cancelled is not None:
+            raise cancelled
+        serving.result()
+
+    def _force_exit(self) -> None:
+        self._server.force_exit = True
+
+
+def _config(app: Starlette, table: ConnectionTable) -> Config:
+    limits = table.limits
+    monitor = RequestMonitor(app)
+    protocol: Any = partial(ClientConnection, http_protocol=_http_protocol(monitor), table=table)
+    return Config(
+        monitor,
+        http=protocol,
+        ws="none",
+        lifespan="off",  # errors of the app's start would be lost in it: `_Serving` enters the lifespan itself
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # the address of a client is used for nothing but the limit of connections
+        server_header=False,
+        backlog=SOCKET_BACKLOG,
+        timeout_keep_alive=limits.keep_alive_timeout,  # type: ignore[arg-type]  # it is passed to `call_later`
+    )
+
+
+def _http_protocol(app: RequestMonitor) -> Callable[..., asyncio.Protocol]:
+    """uvicorn's protocol class for httptools."""
+    if find_spec("httptools") is None:
+        raise DefinitionError("Serving over HTTP needs httptools.", fix="pip install 'surehand[mcp,server]'")
+    config = Config(app, http="httptools", ws="none", lifespan="off", interface="asgi3", log_config=None)
+    config.load()
+    return config.http_protocol_class
+
+
+class _RareWarnings(logging.Filter):
+    """uvicorn warns of every malformed request, so any client could fill the log: once a minute is enough."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._warnings = Seldom()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno != logging.WARNING:
+            return True
+        self._warnings.warn(record.getMessage(), "uvicorn: %s", record.getMessage())
+        return False
+
+
+@contextmanager
+def _rare_warnings() -> Iterator[None]:
+    log = logging.getLogger("uvicorn.error")
+    rare = _RareWarnings()
+    log.addFilter(rare)
+    try:
+        yield
+    finally:
+        log.removeFilter(rare)

@@ -1,0 +1,209 @@
+"""Sessions of the protocol with a handshake: who owns each, which requests use it, and when it ends.
+
+The session manager of the MCP SDK keeps the sessions themselves. This table is kept beside it from what passes through:
+the `mcp-session-id` of the response to `initialize`, and the notification that the client is initialized. Sessions are
+ended by a `DELETE` request to the manager, as a client would send it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext, authorization_context
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
+from mcp_types import INTERNAL_ERROR, ErrorData
+from starlette.responses import Response
+
+from surehand.core.clock import Deadline, Deadlines
+from surehand.core.quotas import Quota, QuotaLimits
+from surehand.gateway.mcp.caller import user_in
+from surehand.gateway.mcp.ended import ended
+from surehand.jsonrpc.codec import encode_error
+
+if TYPE_CHECKING:
+    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_SESSIONS = 1_000
+"""Sessions of all users at the same time."""
+MAX_SESSIONS_PER_USER = 100
+SESSION_IDLE_SECONDS = 30 * 60.0
+"""A session that no request has used for so long is ended."""
+_SESSION_ID = MCP_SESSION_ID_HEADER.encode()
+
+
+class Session:
+    """One session."""
+
+    def __init__(self, user: Any) -> None:
+        self.id = ""
+        """Known once the request that opens it is answered."""
+        self.user = user
+        """The `user` of the ASGI scope that opened it."""
+        self.owner = _owner(user)
+        self.protocol_version: str | None = None
+        """Known once the client has said that it is initialized."""
+        self.is_ending = False
+        self.requests_in_flight = 0
+        self.idle_deadline: Deadline | None = None
+
+
+class SessionTable:
+    """All open sessions."""
+
+    def __init__(self, app: ASGIApp, deadlines: Deadlines, on_end: Callable[[str], None]) -> None:
+        self._app = app
+        """The session manager of the MCP SDK."""
+        self._deadlines = deadlines
+        self._on_end = on_end
+        self._sessions: dict[str, Session] = {}
+        self._quota: Quota[Session] = Quota(QuotaLimits(per_user=MAX_SESSIONS_PER_USER))
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def find(self, session_id: str, scope: Scope) -> Session | None:
+        """The session, if it has not ended and belongs to the user of the request."""
+        session = self._sessions.get(session_id)
+        if session is None or session.is_ending or session.owner != _owner(scope.get("user")):
+            return None
+        return session
+
+    def is_ending(self, session_id: str) -> bool:
+        """Whether the session is about to end, so that no request is accepted in it."""
+        session = self._sessions.get(session_id)
+        return session is not None and session.is_ending
+
+    async def open(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request without a session on, which opens one if it is `initialize`."""
+        user = user_in(scope)
+        if not self._quota.has_room(user):
+            error = ErrorData(code=INTERNAL_ERROR, message="Too many open sessions")
+            refusal = Response(encode_error(None, error), 503, media_type="application/json")
+            await refusal(scope, receive, send)
+            return
+        session = Session(scope.get("user"))
+        self._quota.acquire(session, user)
+
+        async def send_and_register(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] < 400:
+                self._register(session, message)
+            await send(message)
+
+        try:
+            with self.in_use(session):
+                await self._app(scope, receive, send_and_register)
+        except BaseException:
+            self._forget(session)  # the manager has not kept it either
+            raise
+        if not session.id:
+            self._forget(session)
+
+    def _register(self, session: Session, response_start: Message) -> None:
+        for name, value in response_start["headers"]:
+            if name.lower() == _SESSION_ID:
+                session.id = value.decode("latin-1")
+                self._sessions[session.id] = session
+
+    async def serve(self, session: Session, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request of a session on. A session that the manager does not know any more is forgotten."""
+        is_unknown = False
+
+        async def send_and_check(message: Message) -> None:
+            nonlocal is_unknown
+            is_unknown = is_unknown or message.get("status") == 404
+            await send(message)
+
+        with self.in_use(session):
+            await self._app(scope, receive, send_and_check)
+        if is_unknown:
+            self._forget(session)
+
+    @contextmanager
+    def in_use(self, session: Session) -> Iterator[None]:
+        """The session is not idle as long as the context is entered."""
+        session.requests_in_flight += 1
+        if session.idle_deadline is not None:
+            session.idle_deadline.cancel()
+            session.idle_deadline = None
+        try:
+            yield
+        finally:
+            session.requests_in_flight -= 1
+            if not session.requests_in_flight and session.id in self._sessions:
+                expire = partial(self._expire, session)
+                session.idle_deadline = self._deadlines.start(SESSION_IDLE_SECONDS, expire)
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """A middleware of the MCP SDK's server that notes which protocol version a session has agreed on."""
+        result = await call_next(ctx)
+        if ctx.method == "notifications/initialized" and ctx.request is not None:
+            session = self._sessions.get(ctx.request.headers.get(MCP_SESSION_ID_HEADER, ""))
+            if session is not None:
+                session.protocol_version = ctx.protocol_version
+        return result
+
+    def _expire(self, session: Session) -> None:
+        session.is_ending = True
+        ending = asyncio.get_running_loop().create_task(self.end(session), name="mcp: end idle session")
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+    async def end(self, session: Session) -> None:
+        """End a session in the name of its owner."""
+        session.is_ending = True
+        try:
+            await self._app(_delete_request(session), _empty_body, _ignore)
+        finally:
+            self._forget(session)
+
+    async def delete(self, session: Session, scope: Scope, receive: Receive, send: Send) -> None:
+        """End a session with the `DELETE` request of its client."""
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._forget(session)
+
+    async def end_all(self) -> None:
+        """End every session."""
+        for session in list(self._sessions.values()):
+            await self.end(session)
+        await ended(*self._ending)
+
+    def _forget(self, session: Session) -> None:
+        self._quota.release(session)
+        if session.idle_deadline is not None:
+            session.idle_deadline.cancel()
+            session.idle_deadline = None
+        if self._sessions.pop(session.id, None) is not None:
+            self._on_end(session.id)
+
+
+def _owner(user: Any) -> AuthorizationContext | None:
+    return authorization_context(user) if isinstance(user, AuthenticatedUser) else None
+
+
+def _delete_request(session: Session) -> Scope:
+    scope: Scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "DELETE",
+        "scheme": "http",
+        "path": "/",
+        "raw_path": b"/",
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(_SESSION_ID, session.id.encode("latin-1"))],
+    }
+    return scope if session.user is None else {**scope, "user": session.user}
+
+
+async def _empty_body() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def _ignore(_: Message) -> None:
+    """The response to a request of our own."""

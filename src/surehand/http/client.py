@@ -1,0 +1,138 @@
+"""`Client`, the HTTP client of the web tools and search engines: it follows redirects by its own rules.
+
+Each request is an `httpx2.Request` that goes through the `GuardedTransport`, as those of `GuardedClient` do. There is
+no `httpx2.AsyncClient` in between because that logs whole URLs, which may hold secrets, and builds a request from every
+redirect, also from one that must be refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self, Unpack
+
+from surehand.core.errors import NotStarted, TimedOut, ToolError
+from surehand.http.redirects import redirected_request
+from surehand.http.request import Request, request_of
+from surehand.http.response import Incoming, Response
+from surehand.http.settings import Limits, Reach, Settings
+
+if TYPE_CHECKING:
+    from surehand.http.transport import GuardedTransport
+
+
+class Client:
+    """Sends requests, follows redirects, and keeps connections open for later requests; it keeps no cookies."""
+
+    def __init__(self, settings: Settings | None = None, **changes: Unpack[Reach]) -> None:
+        self.settings = replace(settings or Settings(), **changes)
+        self._transport: GuardedTransport | None = None
+        self._is_closed = False
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        idempotency_key: str | None = None,
+        cut: bool = False,
+        **limits: Unpack[Limits],
+    ) -> Response:
+        """Send a request and read the whole response; `cut` keeps the beginning of one that is too large.
+
+        The idempotency key is sent unless the method is safe, or the headers hold one already.
+        """
+        async with self.stream(
+            method, url, headers=headers, body=body, idempotency_key=idempotency_key, **limits
+        ) as incoming:
+            return await incoming.read(cut=cut)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        idempotency_key: str | None = None,
+        **limits: Unpack[Limits],
+    ) -> AsyncIterator[Incoming]:
+        """Send a request and read the response while it arrives; the timeout covers the block too."""
+        if unknown := limits.keys() - Limits.__annotations__.keys():
+            raise TypeError(f"One request cannot change {', '.join(sorted(unknown))}: that takes a client of its own.")
+        settings = replace(self.settings, **limits) if limits else self.settings
+        request = request_of(method, url, headers, body, idempotency_key)
+        try:
+            async with asyncio.timeout(settings.timeout) as deadline:
+                incoming = await self._final_response(request, settings)
+                try:
+                    yield incoming
+                finally:
+                    await incoming.aclose()
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            raise TimedOut(f"{request.target.host} took longer than {settings.timeout:g} s.") from error
+
+    async def _final_response(self, request: Request, settings: Settings) -> Incoming:
+        """Follow redirects; every request is judged like the first."""
+        seen = set[tuple[str, str]]()
+        for hop in range(settings.max_redirects + 1):
+            step = (request.method, request.target.url)
+            if step in seen:
+                raise ToolError(f"{request.target.host} redirects in a circle.")
+            seen.add(step)
+            incoming = await self._send(request, settings, is_redirected=hop > 0)
+            if not settings.max_redirects:
+                return incoming
+            try:
+                redirected = redirected_request(request, incoming.head, allow_downgrade=settings.allow_downgrade)
+            except BaseException:
+                await incoming.aclose()
+                raise
+            if redirected is None:
+                return incoming
+            await incoming.aclose()
+            request = redirected
+        raise ToolError(f"{request.target.host} is more than {settings.max_redirects} redirects away.")
+
+    async def _send(self, request: Request, settings: Settings, *, is_redirected: bool) -> Incoming:
+        try:
+            transport = self._open_transport()
+            return await transport.open(request.as_httpx2(settings), request.target, max_bytes=settings.max_bytes)
+        except ToolError as error:
+            if is_redirected:
+                error.executed = True  # the request before the redirect has been sent
+            raise
+
+    def _open_transport(self) -> GuardedTransport:
+        if self._is_closed:
+            raise NotStarted("The outgoing client is closed.")
+        if self._transport is None:
+            try:
+                import httpx2  # noqa: F401 - an extra, which the transport needs
+            except ImportError:
+                raise NotStarted("HTTP needs the package httpx2: pip install 'surehand[http]'") from None
+            from surehand.http.transport import GuardedTransport  # loads httpx2
+
+            self._transport = GuardedTransport(self.settings)
+        return self._transport
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        self._is_closed = True
+        transport = self._transport
+        self._transport = None
+        if transport is not None:
+            await transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()

@@ -1,0 +1,114 @@
+"""`Connector` resolves a host once for each connection, checks every address, and connects to what it has checked.
+
+Used by the connection pool of `transport.py`, and by WebSocket connections to MCP servers with a dialer of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from surehand.core.errors import Denied, NotStarted
+from surehand.http.addresses import Address, parse_address
+from surehand.http.failures import unsent
+from surehand.http.guard import Guard
+from surehand.http.resolver import Resolver, SystemResolver, unknown_host
+from surehand.http.target import host_of
+
+if TYPE_CHECKING:
+    from httpcore2 import AsyncNetworkStream
+
+Dialer: TypeAlias = Callable[[str, int, float | None], Awaitable["AsyncNetworkStream"]]
+"""Opens a connection to an address and a port within a timeout in seconds."""
+
+MAX_ADDRESSES_TRIED = 8
+MAX_ADDRESSES_CHECKED = 256
+"""Of one host; one that has more is refused."""
+MAX_REMEMBERED = 256
+
+
+class Connector:
+    """A network backend for `httpcore2` that connects only to what its guard permits.
+
+    The host name stays in the Host header and in the TLS handshake; only the connection is made by address.
+    """
+
+    def __init__(self, guard: Guard, *, resolver: Resolver | None = None, dialer: Dialer | None = None) -> None:
+        self._guard = guard
+        self._resolve: Resolver = SystemResolver() if resolver is None else resolver
+        self._dial = dialer or dial
+        self._permitted_literals: dict[tuple[str, int], Sequence[Address]] = {}
+        """Hosts that are addresses and were permitted: no resolver can change what they stand for."""
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Any = None,
+    ) -> AsyncNetworkStream:
+        """Resolve, check, connect; `httpcore2` calls this for each new connection."""
+        try:
+            async with asyncio.timeout(timeout):
+                addresses = self._permitted_literals.get((host, port)) or await self._permitted(host, port)
+                return await self._connect_to_first(addresses, port, timeout)
+        except TimeoutError as error:
+            raise NotStarted(f"{host} could not be reached in time. Try again later.") from error
+
+    async def _permitted(self, host: str, port: int) -> Sequence[Address]:
+        name = host_of(f"[{host}]" if ":" in host else host)
+        self._guard.check_host(name, port)
+        found = await self._addresses(name, port)
+        addresses = self._guard.check_addresses(name, port, found)[:MAX_ADDRESSES_TRIED]
+        if host == str(found[0]) and len(self._permitted_literals) < MAX_REMEMBERED:
+            self._permitted_literals[host, port] = addresses
+        return addresses
+
+    async def connect_unix_socket(
+        self, path: str, timeout: float | None = None, socket_options: Any = None
+    ) -> NoReturn:
+        """Refuse: a socket file is not on the internet."""
+        raise NotStarted("Socket files cannot be reached from here.")
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait between two attempts of `httpcore2`."""
+        await asyncio.sleep(seconds)
+
+    def close(self) -> None:
+        """End the resolver's threads."""
+        if isinstance(self._resolve, SystemResolver):
+            self._resolve.close()
+
+    async def _addresses(self, host: str, port: int) -> list[Address]:
+        try:
+            return [parse_address(host)]
+        except ValueError:
+            found = [parse_address(text) for text in await self._resolve(host, port)]
+        if not found:
+            raise unknown_host(host)
+        if len(found) > MAX_ADDRESSES_CHECKED:
+            raise unsent(Denied(f"{host} has {len(found)} addresses, and none has been tried. Use another source."))
+        return list(dict.fromkeys(found))
+
+    async def _connect_to_first(
+        self, addresses: Sequence[Address], port: int, timeout: float | None
+    ) -> AsyncNetworkStream:
+        """Connect to the first address that responds; each has an equal share of the timeout."""
+        from httpcore2 import ConnectError, ConnectTimeout
+
+        share = None if timeout is None else timeout / len(addresses)
+        for address in addresses[:-1]:
+            try:
+                return await self._dial(str(address), port, share)
+            except (ConnectError, ConnectTimeout, OSError):
+                continue
+        return await self._dial(str(addresses[-1]), port, share)
+
+
+async def dial(address: str, port: int, timeout: float | None) -> AsyncNetworkStream:
+    """Open a TCP connection to an address that has been checked; asyncio sets TCP_NODELAY on it."""
+    from httpcore2 import AnyIOBackend
+
+    return await AnyIOBackend().connect_tcp(address, port, timeout=timeout)

@@ -1,0 +1,144 @@
+"""`Guard` decides which hosts, ports and addresses may be reached; `guard_of` makes one from settings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from ipaddress import ip_network
+from typing import Any, Literal, TypeAlias
+
+from surehand.core.errors import DefinitionError, Denied
+from surehand.http.addresses import (
+    PRIVATE_KINDS,
+    Address,
+    Network,
+    embedded_addresses,
+    why_denied,
+    without_mapping,
+)
+from surehand.http.failures import unsent
+
+Ports: TypeAlias = Collection[int] | Literal["any"]
+Private: TypeAlias = bool | Collection[str]
+"""Whether private addresses may be reached: no, yes, or only those of the named hosts and networks."""
+
+PORTS: frozenset[int] = frozenset({80, 443, 8080, 8443})
+"""The ports that may be reached on the public internet by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What may be reached; by default the public internet on the ports of the web."""
+
+    allow_private: bool = False
+    private_hosts: tuple[str, ...] = ()
+    private_networks: tuple[Network, ...] = ()
+    allow_hosts: tuple[str, ...] = ()
+    deny_hosts: tuple[str, ...] = ()
+    deny_networks: tuple[Network, ...] = ()
+    ports: Ports | None = None
+    """None: `PORTS` on the public internet, and any port of a permitted private address."""
+
+    def check_host(self, host: str, port: int) -> None:
+        """Raise `Denied` for a host name or port that may not be reached whatever its address is."""
+        if _matches(host, self.deny_hosts) or (self.allow_hosts and not _matches(host, self.allow_hosts)):
+            raise unsent(Denied(f"{host} is not among the hosts that may be reached. Use another source."))
+        may_be_private = self.allow_private or self.private_hosts or self.private_networks
+        if not (self.ports is None and may_be_private):
+            self._check_port(host, port)
+
+    def _check_port(self, host: str, port: int) -> None:
+        ports = PORTS if self.ports is None else self.ports
+        if ports != "any" and port not in ports:
+            known = ", ".join(map(str, sorted(ports)))
+            raise unsent(Denied(f"Port {port} of {host} may not be reached, only: {known}."))
+
+    def check_addresses(self, host: str, port: int, addresses: Iterable[Address]) -> list[Address]:
+        """The addresses to connect to; raises `Denied` if one of them may not be reached."""
+        found = [without_mapping(address) for address in addresses]
+        if not all(self._permits(host, address) for address in found):
+            # The error names neither the address nor its kind: that would reveal the layout of the internal network.
+            raise unsent(
+                Denied(f"{host} is not on the public internet, and private addresses may not be reached from here.")
+            )
+        if any(why_denied(address) is None for address in found):
+            self._check_port(host, port)
+        return found
+
+    def _permits(self, host: str, address: Address) -> bool:
+        candidates = (address, *embedded_addresses(address))
+        if any(_within(each, self.deny_networks) for each in candidates):
+            return False
+        kind = why_denied(address)
+        if kind is None or any(_within(each, self.private_networks) for each in candidates):
+            return True
+        return kind in PRIVATE_KINDS and (self.allow_private or _matches(host, self.private_hosts))
+
+
+def guard_of(
+    allow_private: Private = False,
+    allow_hosts: Iterable[str] = (),
+    deny_hosts: Iterable[str] = (),
+    ports: Ports | None = None,
+) -> Guard:
+    """Make a guard from a developer's settings; raises `DefinitionError`."""
+    given = () if isinstance(allow_private, bool) else _patterns(allow_private, "allow_private")
+    private_hosts, private_networks = _hosts_and_networks(given)
+    denied_hosts, denied_networks = _hosts_and_networks(_patterns(deny_hosts, "deny_hosts"))
+    return Guard(
+        allow_private is True,
+        private_hosts,
+        private_networks,
+        tuple(map(_normalized, _patterns(allow_hosts, "allow_hosts"))),
+        denied_hosts,
+        denied_networks,
+        _ports(ports),
+    )
+
+
+def _patterns(given: Any, name: str) -> tuple[str, ...]:
+    fix = "give host names, as in '*.example.com', or networks."
+    if not isinstance(given, Iterable):
+        raise DefinitionError(f"{name}={given!r} cannot be used.", fix=fix)
+    patterns = (given,) if isinstance(given, str) else tuple(given)
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not pattern:
+            raise DefinitionError(f"{name} holds {pattern!r}.", fix=fix)
+    return patterns
+
+
+def _hosts_and_networks(patterns: Iterable[str]) -> tuple[tuple[str, ...], tuple[Network, ...]]:
+    """Host names and networks apart; an address is a network of one."""
+    hosts = list[str]()
+    networks = list[Network]()
+    for pattern in patterns:
+        try:
+            networks.append(ip_network(pattern.strip("[]"), strict=False))
+        except ValueError:
+            hosts.append(_normalized(pattern))
+    return tuple(hosts), tuple(networks)
+
+
+def _normalized(name: str) -> str:
+    return name.lower().removesuffix(".").strip("[]")
+
+
+def _ports(ports: Any) -> Ports | None:
+    if ports is None or ports == "any":
+        return ports  # type: ignore[no-any-return]  # one of the two
+    if not isinstance(ports, Iterable):
+        raise DefinitionError(f"ports={ports!r} cannot be used.", fix="give several, as in [80, 443], or 'any'.")
+    found: frozenset[Any] = frozenset(ports)
+    for port in found:
+        if not isinstance(port, int) or not 0 < port < 65536:
+            raise DefinitionError(f"{port!r} is no port.", fix="give numbers from 1 to 65535, or 'any'.")
+    return found
+
+
+def _matches(host: str, globs: Iterable[str]) -> bool:
+    return any(fnmatchcase(host, glob) for glob in globs)
+
+
+def _within(address: Address, networks: Iterable[Network]) -> bool:
+    return any(address.version == network.version and address in network for network in networks)

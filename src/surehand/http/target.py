@@ -1,0 +1,158 @@
+"""`Target` is a URL that was parsed once, strictly: what is checked is what is connected to."""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv6Address
+from typing import Literal, TypeAlias
+from urllib.parse import quote, urljoin
+
+from surehand.core.errors import Denied, InvalidArguments
+from surehand.http.failures import unsent
+
+Scheme: TypeAlias = Literal["http", "https"]
+Origin: TypeAlias = tuple[str, str, int]
+
+MAX_LENGTH = 8192
+_PORTS: dict[str, int] = {"http": 80, "https": 443}
+_URL = re.compile(
+    r"(?P<scheme>[a-z][a-z0-9+.-]*):(?://(?P<authority>[^/?#]*))?(?P<rest>[^#]*)", re.IGNORECASE | re.DOTALL
+)
+_AUTHORITY = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{0,5}))?")
+_NAME = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)(?:\.[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)*")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_SAFE = "%/:@!$&'()*+,;=~-._?[]|^`{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a request goes."""
+
+    scheme: Scheme
+    host: str
+    """In lower case and ASCII, without a dot at its end; an IPv6 address without its brackets."""
+    port: int
+    path: str
+    """Path and query, percent-encoded, as they stand in the request line."""
+
+    @property
+    def origin(self) -> Origin:
+        """Scheme, host and port: credentials are sent to the same origin only."""
+        return self.scheme, self.host, self.port
+
+    @property
+    def authority(self) -> str:
+        """The value of the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The whole URL, normalised."""
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+    def join(self, location: str) -> Target:
+        """The target of a redirect from here."""
+        try:
+            return target_of(urljoin(self.url, location))
+        except ValueError:  # brackets without an address
+            raise unsent(InvalidArguments("The URL has no host that could be read.")) from None
+
+
+def target_of(url: str) -> Target:
+    """Parse a URL; raises `InvalidArguments`, or `Denied` for a scheme other than http and https."""
+    url = url.strip(" ")
+    if len(url) > MAX_LENGTH:
+        raise unsent(InvalidArguments(f"The URL has {len(url)} characters; at most {MAX_LENGTH} are sent."))
+    if any(char <= " " or char == "\x7f" for char in url):
+        raise unsent(InvalidArguments("The URL holds a space or a control character: percent-encode it."))
+    found = _URL.fullmatch(url.partition("#")[0])
+    if found is None:
+        raise unsent(InvalidArguments("The URL must begin with http:// or https://."))
+    scheme = _scheme(found["scheme"].lower())
+    host, port = _host_and_port(found["authority"] or "")
+    return Target(scheme, host, _PORTS[scheme] if port is None else port, _path(found["rest"]))
+
+
+def _scheme(scheme: str) -> Scheme:
+    if scheme == "http":
+        return "http"
+    if scheme == "https":
+        return "https"
+    raise unsent(Denied(f"Only http and https URLs are fetched, not {scheme[:20]}: ones."))
+
+
+def _host_and_port(authority: str) -> tuple[str, int | None]:
+    # Browsers read a backslash as a slash, other parsers as part of a user name: the host would be ambiguous.
+    if "\\" in authority:
+        raise unsent(InvalidArguments("The host of the URL holds a backslash."))
+    if "@" in authority:
+        raise unsent(
+            InvalidArguments(
+                "The URL holds a user name or password before its host: send credentials in a header instead."
+            )
+        )
+    found = _AUTHORITY.fullmatch(authority)
+    if found is None:
+        raise unsent(InvalidArguments("The URL has no host that could be read, or no port between 1 and 65535."))
+    port = int(found["port"]) if found["port"] else None
+    if port is not None and not 0 < port < 65536:
+        raise unsent(InvalidArguments(f"{port} is no port: they go from 1 to 65535."))
+    return host_of(found["host"]), port
+
+
+def host_of(text: str) -> str:
+    """Normalise a host name or address: this form is looked up, compared and sent."""
+    if text.startswith("["):
+        return _v6(text[1:-1])
+    name = _ascii(text).lower().removesuffix(".")
+    if _NUMBER.fullmatch(name.rpartition(".")[2]):
+        return _v4(name)
+    if len(name) > 253 or not _NAME.fullmatch(name):
+        raise unsent(InvalidArguments(f"{text[:100]!r} is no host name."))
+    return name
+
+
+def _v6(text: str) -> str:
+    try:
+        if "%" in text:
+            raise unsent(
+                InvalidArguments("An IPv6 address in a URL has no zone here: leave out what follows the percent sign.")
+            )
+        return IPv6Address(text).compressed
+    except AddressValueError:
+        raise unsent(InvalidArguments(f"{text[:100]!r} is no IPv6 address.")) from None
+
+
+def _v4(name: str) -> str:
+    """Normalise an IPv4 address: the system accepts decimal, octal, hexadecimal and short forms as well."""
+    try:
+        return socket.inet_ntoa(socket.inet_aton(name))
+    except OSError:
+        raise unsent(InvalidArguments(f"{name[:100]!r} is no IPv4 address.")) from None
+
+
+def _ascii(host: str) -> str:
+    """Encode a host name for DNS (IDNA); full-width digits and other dots become ASCII."""
+    if host.isascii():
+        return host
+    try:
+        from idna import IDNAError, encode
+    except ImportError:
+        raise unsent(
+            InvalidArguments("Write the host in ASCII; other scripts need: pip install 'surehand[http]'")
+        ) from None
+    try:
+        return encode(host, uts46=True).decode("ascii")
+    except (IDNAError, UnicodeError):
+        raise unsent(InvalidArguments(f"{host[:100]!r} is no host name.")) from None
+
+
+def _path(rest: str) -> str:
+    try:
+        path = quote(rest, safe=_SAFE)
+    except UnicodeEncodeError:
+        raise unsent(InvalidArguments("The URL holds a character that cannot be encoded.")) from None
+    return path if path.startswith("/") else f"/{path}"

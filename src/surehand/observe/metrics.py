@@ -1,0 +1,105 @@
+"""Metrics: calls as Prometheus counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from surehand.core.events import CallEnded, Event
+from surehand.observe.measure import label, measured, status
+from surehand.runtime.scope import Scope
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry, Metric
+
+T = TypeVar("T")
+_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_TRIES = 10
+
+
+def metrics(runtime: Scope, registry: CollectorRegistry | None = None) -> Callable[[], None]:
+    """Count the calls of a runtime in a registry, by default the client's own; the returned function ends that."""
+    try:
+        import prometheus_client
+    except ImportError as error:
+        raise ImportError("Metrics need prometheus-client: pip install 'surehand[metrics]'.") from error
+    into = prometheus_client.REGISTRY if registry is None else registry
+    counts = Counts(runtime)
+    into.register(counts)
+    unsubscribe = runtime.listen(counts.hear)
+    ended = False
+
+    def end() -> None:
+        nonlocal ended
+        if not ended:
+            ended = True
+            unsubscribe()
+            into.unregister(counts)
+
+    return end
+
+
+class Counts:
+    """One collector for everything: counted as calls end, or read when somebody looks."""
+
+    def __init__(self, runtime: Scope) -> None:
+        from prometheus_client import Counter, Histogram
+
+        self._runtime = runtime
+        self._calls = Counter(
+            "surehand_calls", "Calls by how they ended: ok, pending, or a code.", ("tool", "status"), registry=None
+        )
+        self._seconds = Histogram(
+            "surehand_call_seconds", "How long calls took.", ("tool",), buckets=_BUCKETS, registry=None
+        )
+        self._queued = Histogram(
+            "surehand_queued_seconds", "How long they waited for a slot.", ("tool",), buckets=_BUCKETS, registry=None
+        )
+        self._tokens = Counter("surehand_tokens", "Estimated tokens of their texts.", ("tool",), registry=None)
+
+    def hear(self, event: Event) -> None:
+        """A call has ended."""
+        if not isinstance(event, CallEnded):
+            return
+        meta = measured(event)
+        tool = label(event, meta, self._runtime.catalogue)
+        self._calls.labels(tool, status(event)).inc()
+        self._seconds.labels(tool).observe(meta.latency_ms / 1000)
+        self._queued.labels(tool).observe(meta.queued_ms / 1000)
+        self._tokens.labels(tool).inc(meta.tokens)
+
+    def collect(self) -> Iterable[Metric]:
+        """What is counted, and how full the runtime is at this moment."""
+        for counted in (self._calls, self._seconds, self._queued, self._tokens):
+            yield from counted.collect()
+        yield from self._gauges()
+
+    def describe(self) -> Iterable[Metric]:
+        """The names alone, by which a registry notices that they are taken."""
+        for counted in (self._calls, self._seconds, self._queued, self._tokens):
+            yield from counted.describe()
+        yield from self._gauges()
+
+    def _gauges(self) -> Iterable[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        stats, queues = _steady(self._runtime.stats), _steady(self._runtime.queues)
+        yield GaugeMetricFamily("surehand_running", "Calls suspended in the pipeline.", stats.running)
+        yield GaugeMetricFamily("surehand_pending", "Calls that wait for somebody.", stats.pending)
+        yield GaugeMetricFamily("surehand_abandoned", "Threads left running past their deadline.", stats.abandoned)
+        in_use = GaugeMetricFamily("surehand_queue_in_use", "Slots held.", labels=["queue"])
+        waiting = GaugeMetricFamily("surehand_queue_waiting", "Calls in line for a slot.", labels=["queue"])
+        for name, queue in queues.items():
+            in_use.add_metric([name], queue.in_use)
+            waiting.add_metric([name], queue.waiting)
+        yield from (in_use, waiting)
+
+
+def _steady(read: Callable[[], T]) -> T:
+    """Scrapes come from a thread of their own, and what they read may grow under them: then read again."""
+    for _ in range(_TRIES):
+        try:
+            return read()
+        except RuntimeError:
+            continue
+    return read()

@@ -1,0 +1,34 @@
+"""In process: a server that is an object of the MCP SDK in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from surehand.core.errors import DefinitionError
+from surehand.providers.mcp.addresses.address import Ended, InProcessServer, ServerAddress, Who
+from surehand.providers.mcp.addresses.label import legal
+
+
+class Memory(ServerAddress):
+    """A `Server` or `MCPServer` object, called without a transport in either protocol."""
+
+    def __init__(self, server: Any) -> None:
+        if isinstance(server, type) or not any(_is_sdk_server(kind) for kind in type(server).__mro__):
+            raise DefinitionError(
+                f"{server!r:.100} is no server of the package mcp.", fix="give an object of `mcp.server.MCPServer`."
+            )
+        self._server = server
+        name = str(server.name or "server")
+        self.label = f"{name} (in this process)"
+        self.identity = f"memory:{name}"
+        self.namespace = legal(name)
+
+    def transports(self, who: Who, ended: Ended) -> Sequence[InProcessServer]:
+        """The object itself: `mcp.Client` calls it without a transport, and it never closes the connection."""
+        return [self._server]
+
+
+def _is_sdk_server(kind: type) -> bool:
+    """Compared by name: the MCP SDK takes a second to import, and may not be installed."""
+    return kind.__module__.startswith("mcp.server.") and kind.__name__ in ("Server", "MCPServer")

@@ -1,0 +1,328 @@
+"""HTTP client of one MCP connection: a request that fails becomes a JSON-RPC error response.
+
+The MCP SDK closes the whole connection when its HTTP client raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+from mcp_types import HEADER_MISMATCH, ErrorData, JSONRPCError
+
+from surehand.core.sanitize import clean_line
+from surehand.http.transport import GuardedClient
+from surehand.jsonrpc.codec import decode, encode_error
+from surehand.jsonrpc.limits import FROM_SERVER, EventStreamLimit, has_too_many_values
+from surehand.providers.mcp.addresses.address import Ended, Who, resolved
+from surehand.providers.mcp.auth.oauth import STEPS
+from surehand.providers.mcp.transports.connection_errors import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    MAX_MESSAGE_LENGTH,
+    METHOD_NOT_FOUND,
+    ConnectionFailure,
+    error_data,
+    failure_of,
+    status_failure,
+    too_large,
+)
+
+if TYPE_CHECKING:
+    from surehand.providers.mcp.addresses.http import Http
+
+SESSION_ID_HEADER = "mcp-session-id"
+END_SESSION_SECONDS = 2.0
+"""How long a server has to take note that a session ends."""
+REST_SECONDS = 1.0
+MAX_REST_CHUNKS = 16
+"""In which an event stream ends once its response has come; otherwise its connection is closed."""
+MIN_RECONNECT_SECONDS = 0.1
+"""Between two tries to open an event stream. A server may ask for none, and would be asked thousands of times."""
+_TOO_MANY_VALUES = f"more than {FROM_SERVER.max_values:,} values"
+
+
+async def client_options(address: Http, who: Who) -> dict[str, Any]:
+    """Options of a `GuardedClient` with the headers and the login of a user."""
+    auth: Any = None if address.auth is None else address.auth.auth_for(who, address.url)
+    if isawaitable(auth):
+        auth = await auth
+    connect_timeout = address.settings.connect_timeout
+    return {
+        "headers": await resolved(address.headers, who),
+        "auth": auth,
+        "timeout": httpx2.Timeout(address.settings.read_timeout, connect=connect_timeout, pool=connect_timeout),
+        "max_redirects": max(address.settings.max_redirects, STEPS),  # each step of a sign-in counts as a redirect
+    }
+
+
+async def send_within_origin(
+    send: Callable[[httpx2.Request], Awaitable[httpx2.Response]], request: httpx2.Request, max_redirects: int
+) -> httpx2.Response:
+    """Send a request and follow redirects that stay at its origin; the response to any other redirect is returned."""
+    response = await send(request)
+    for _ in range(max_redirects):
+        following = response.next_request
+        if following is None or not _is_within_origin(response.request, following):
+            break
+        try:
+            await response.aread()  # so that its connection can be used again
+        finally:
+            await response.aclose()
+        response = await send(following)
+    return response
+
+
+def _is_within_origin(sent: httpx2.Request, following: httpx2.Request) -> bool:
+    """Whether headers, login and body that are meant for one server stay there. `httpx2` omits default ports."""
+    here = sent.url
+    there = following.url
+    if following.method != sent.method or (there.userinfo and there.userinfo != here.userinfo):
+        return False
+    if (here.scheme, here.host, here.port) == (there.scheme, there.host, there.port):
+        return True
+    is_upgrade = (here.scheme, here.port, there.scheme, there.port) == ("http", None, "https", None)
+    return is_upgrade and here.host == there.host
+
+
+class McpHttpClient(GuardedClient):
+    """Answers each message that fails with a JSON-RPC error.
+
+    The MCP SDK ends the whole connection, with all its requests, when its client raises. With `ended` it reports that
+    the server is gone or has forgotten the session.
+    """
+
+    def __init__(self, address: Http, ended: Ended, **options: Any) -> None:
+        super().__init__(address.settings, **options)
+        self.session_id: str | None = None
+        """The session of the last message; learned from the MCP SDK, which negotiates it."""
+        self._report_end = ended
+        self._is_left = False
+        self._next_event_stream = 0.0
+        self._background: set[asyncio.Task[None]] = set()
+
+    def leave(self) -> None:
+        """The connection is ended by this side: its end is not reported."""
+        self._is_left = True
+
+    async def stop_background(self) -> None:
+        """Read no more rests of event streams."""
+        for task in self._background:
+            task.cancel()
+        if self._background:
+            await asyncio.wait(self._background)
+
+    def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name="mcp: rest of an event stream")
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send a message (POST), open an event stream (GET) or end the session (DELETE)."""
+        if request.method == "DELETE":
+            return await self._end_session(request, options)
+        if request.method == "GET":
+            return await self._open_event_stream(request, options)
+        if request.headers.get("mcp-method") == "subscriptions/listen":
+            _remove_read_timeout(request)
+        self.session_id = request.headers.get(SESSION_ID_HEADER)
+        try:
+            return await self._checked(request, await self._send_message(request, options))
+        except Exception as error:  # noqa: BLE001 - whatever it is, a failed sign-in for example, only this message fails
+            return _error_response(request, 503, CONNECTION_CLOSED, failure_of(error))
+
+    async def _send_message(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
+        send = super().send
+        options = {**options, "stream": True, "follow_redirects": False}
+        return await send_within_origin(lambda each: send(each, **options), request, self.max_redirects)
+
+    async def _end_session(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
+        """A server that is gone has no session: the MCP SDK would log an error."""
+        try:
+            async with asyncio.timeout(END_SESSION_SECONDS):
+                return await super().send(request, **options)
+        except httpx2.TransportError as error:
+            if failure_of(error).sent:
+                raise
+            return httpx2.Response(204, request=request)
+
+    async def _open_event_stream(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
+        """The SDK opens the stream again when it breaks, and says nothing when that fails: so it is reported here."""
+        _remove_read_timeout(request)
+        now = asyncio.get_running_loop().time()
+        delay = self._next_event_stream - now
+        self._next_event_stream = max(now, self._next_event_stream) + MIN_RECONNECT_SECONDS
+        if delay > 0:
+            await asyncio.sleep(delay)
+        try:
+            response = await super().send(request, **options)
+        except Exception as error:
+            self._report(failure_of(error))
+            raise
+        if response.status_code >= 400:
+            has_session = SESSION_ID_HEADER in request.headers
+            self._report(status_failure(request.url.host, response.status_code, session=has_session))
+        return _with_stream(response, EventStream(response))
+
+    def _report(self, failure: ConnectionFailure) -> None:
+        if failure.gone and not self._is_left:
+            self._is_left = True
+            self._report_end(failure.message)
+
+    async def _checked(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        """The response, or a JSON-RPC error in its place where the MCP SDK could not say what it means."""
+        status = response.status_code
+        content_type = response.headers.get("content-type", "").lower()
+        try:
+            if content_type.startswith("application/json"):
+                body = await response.aread()
+                if has_too_many_values(body, FROM_SERVER.max_values):
+                    return _error_response(request, status, INTERNAL_ERROR, too_large(_TOO_MANY_VALUES))
+                if status < 400:
+                    return response
+                error = None if _is_lost_session(request, status) else _json_error(body)
+                if error is not None:
+                    is_outdated = error.code == HEADER_MISMATCH
+                    return _outdated(request, status, error.message) if is_outdated else response
+            elif status < 300:
+                is_event_stream = content_type.startswith("text/event-stream")
+                stream = EventStream(response, self._run_in_background)
+                return _with_stream(response, stream) if is_event_stream else response
+        except BaseException:
+            await response.aclose()
+            raise
+        await response.aclose()
+        return _refusal(request, response)
+
+
+def _remove_read_timeout(request: httpx2.Request) -> None:
+    """A stream of notifications may be silent for as long as nothing happens."""
+    request.extensions = {**request.extensions, "timeout": {**request.extensions["timeout"], "read": None}}
+
+
+def _with_stream(response: httpx2.Response, stream: httpx2.AsyncByteStream) -> httpx2.Response:
+    return httpx2.Response(
+        response.status_code,
+        headers=response.headers,
+        stream=stream,
+        request=response.request,
+        extensions=response.extensions,
+    )
+
+
+def _is_lost_session(request: httpx2.Request, status: int) -> bool:
+    return status in (404, 410) and SESSION_ID_HEADER in request.headers
+
+
+def _refusal(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    status = response.status_code
+    if response.next_request is not None:
+        return _redirect_refusal(request, response.next_request.url)
+    failure = status_failure(request.url.host, status, session=SESSION_ID_HEADER in request.headers)
+    if status == 404:
+        return _error_response(request, status, INVALID_REQUEST if failure.gone else METHOD_NOT_FOUND, failure)
+    return _error_response(request, status, INTERNAL_ERROR, failure)
+
+
+def _redirect_refusal(request: httpx2.Request, there: httpx2.URL) -> httpx2.Response:
+    location = clean_line(str(there.copy_with(userinfo=b"", query=None, fragment=None)))
+    message = f"{request.url.host} redirects to {location}, which is not followed. Use that URL if it is the server."
+    return _error_response(request, 400, INVALID_REQUEST, ConnectionFailure(True, False, message, answered=True))
+
+
+def _json_error(body: bytes) -> ErrorData | None:
+    message = decode(body, FROM_SERVER)
+    return message.error if isinstance(message, JSONRPCError) else None
+
+
+def _outdated(request: httpx2.Request, status: int, message: str) -> httpx2.Response:
+    failure = ConnectionFailure(False, False, clean_line(message, MAX_MESSAGE_LENGTH), stale=True)
+    return _error_response(request, status, HEADER_MISMATCH, failure)
+
+
+def _error_response(request: httpx2.Request, status: int, code: int, failure: ConnectionFailure) -> httpx2.Response:
+    """A JSON-RPC error in the place of what JSON-RPC cannot say. Whoever sent the request knows its id."""
+    error = ErrorData(code=code, message=failure.message, data=error_data(failure))
+    headers = {"content-type": "application/json"}
+    return httpx2.Response(max(status, 400), content=encode_error(None, error), headers=headers, request=request)
+
+
+class EventStream(httpx2.AsyncByteStream):
+    """The body of an event stream. It breaks off at an event that has too many values to be parsed.
+
+    A reader closes it at the event that it waited for, when the end of the stream is still on its way. Closing the
+    connection then would be a waste, so the rest is read in the background. If the reader was cancelled, the
+    connection is closed at once: that is how the server learns of it.
+    """
+
+    def __init__(
+        self,
+        response: httpx2.Response,
+        run_in_background: Callable[[Coroutine[Any, Any, None]], None] | None = None,
+    ) -> None:
+        self._response = response
+        self._run_in_background = run_in_background
+        self._limit = EventStreamLimit(FROM_SERVER.max_values)
+        self._chunks: AsyncIterator[bytes] | None = None
+        self._is_finished = False
+        self._is_closed = False
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        chunk = b"" if self._is_finished else await self._next_chunk()
+        if not chunk:
+            raise StopAsyncIteration
+        if self._limit.is_exceeded_by(chunk):
+            self._is_finished = True
+            raise httpx2.SSEError(too_large(_TOO_MANY_VALUES).message)
+        return chunk
+
+    async def _next_chunk(self) -> bytes:
+        """Empty at the end."""
+        if self._chunks is None:
+            self._chunks = self._response.aiter_raw()
+        try:
+            async for chunk in self._chunks:
+                if chunk:
+                    return chunk
+        except BaseException:
+            self._is_finished = True
+            raise
+        self._is_finished = True
+        return b""
+
+    async def aclose(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._is_finished or self._run_in_background is None or self._chunks is None or _is_being_cancelled():
+            await self._close()
+        else:
+            self._run_in_background(self._read_rest())
+
+    async def _read_rest(self) -> None:
+        try:
+            async with asyncio.timeout(REST_SECONDS):
+                for _ in range(MAX_REST_CHUNKS):
+                    if not await self._next_chunk():
+                        break
+        except (TimeoutError, httpx2.HTTPError):
+            pass
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        if isinstance(self._chunks, AsyncGenerator):
+            await self._chunks.aclose()
+        await self._response.aclose()
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,230 @@
+"""Stdio transport: a server that is a child process and reads and writes one JSON message per line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from anyio import CancelScope
+
+from surehand.jsonrpc.codec import Malformed, OverlongFrame, encode_request, parse, plain_response
+from surehand.jsonrpc.limits import FROM_SERVER
+from surehand.jsonrpc.lines import LineSplitter
+from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
+from surehand.providers.mcp.addresses.address import Ended, Who
+from surehand.providers.mcp.addresses.label import masked_line
+from surehand.providers.mcp.plain_result import MAX_DIRECT_BYTES
+from surehand.providers.mcp.transports.message_pump import FrameTooLong, MessagePump
+from surehand.providers.mcp.transports.stderr_log import StderrLog
+from surehand.providers.mcp.transports.transport import TOOLS_CALL, Headers, ResultReceiver, Transport
+from surehand.sandbox.child import Child
+from surehand.sandbox.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from surehand.providers.mcp.addresses.stdio import Stdio
+
+CHUNK_BYTES = 1 << 16
+EXIT_SECONDS = 1.5
+"""How long a server has to exit by itself once its input is closed."""
+TERMINATE_SECONDS = 0.5
+"""How long it has after SIGTERM; then it is killed, with all processes that it started."""
+_EXIT_CODE_SECONDS = 0.5
+"""How long to wait for the exit code of a server that has closed its output."""
+_STDERR_SECONDS = 1.0
+"""How long to read the rest of the stderr of a server that has ended."""
+_MAX_CHUNKS_AT_EXIT = 512
+"""Chunks that a server may still write while it ends."""
+
+
+class StdioTransport(Transport):
+    """The process of a server, and its standard streams."""
+
+    def __init__(self, address: Stdio, who: Who, ended: Ended) -> None:
+        self._address = address
+        self._who = who
+        self._report_end = ended
+        self._child: Child | None = None
+        self._stderr = StderrLog(address.log)
+        self._exit_code: int | None = None
+        self._closed_its_output = False
+
+    async def __aenter__(self) -> tuple[MessageReadStream, MessageWriteStream]:
+        address = self._address
+        surroundings = await address.surroundings(self._who)
+        folder = address.check(surroundings)
+        readable = [folder] if isinstance(surroundings, Sandbox) and address.cwd else []
+        self._child = await Child.start(
+            address.argv, cwd=folder, sandbox=surroundings, read=readable, stdin=True, limit=CHUNK_BYTES
+        )
+        self._stderr_reader = asyncio.create_task(self._stderr.read(self._child.stderr), name="mcp: stderr")
+        self._lines = LineChannel(self._child, address.max_frame, self.closing_reason)
+        self._pump = MessagePump(self._lines, log=address.log, ended=self._report_end)
+        return self._pump.streams()
+
+    async def __aexit__(self, *_: object) -> None:
+        child = self._child
+        assert child is not None
+        self._pump.leave()
+        with CancelScope(shield=True):
+            try:
+                await self._let_exit(child)
+            finally:
+                await self._stop(child)
+
+    async def _let_exit(self, child: Child) -> None:
+        """Close its input and read what it still writes: blocked on a full pipe, it would not see the end of input."""
+        child.stdin.finish()
+        with suppress(TimeoutError, RuntimeError):  # another task is still reading
+            async with asyncio.timeout(EXIT_SECONDS):
+                for _ in range(_MAX_CHUNKS_AT_EXIT):
+                    if not await child.stdout.read(CHUNK_BYTES):
+                        break
+                else:
+                    return
+                await child.wait()
+
+    async def _stop(self, child: Child) -> None:
+        try:
+            await child.stop(TERMINATE_SECONDS)
+            await self._wait_for_exit_code(0.1)
+            await self._read_rest_of_stderr()
+        finally:
+            self._stderr_reader.cancel()
+
+    def deliver_results_to(self, receiver: ResultReceiver) -> None:
+        """Parse short lines at once while no line before them is unhandled."""
+        self._receive_result = receiver
+        self._lines.deliver_lines_to(self._receive_line)
+
+    def _receive_line(self, line: bytes) -> bool:
+        """Whether the line was a plain result that the receiver took; any other line is read as a message."""
+        value = parse(line, FROM_SERVER)
+        response = None if isinstance(value, Malformed) else plain_response(value)
+        if response is None or not self._receive_result(*response):
+            return False
+        self._pump.remove_pending(response[0])
+        return True
+
+    def post_call(self, request_id: int, params: dict[str, Any], headers: Headers) -> bool:
+        """Write the line if no line before it waits to be written."""
+        if not self._pump.is_open:
+            return False
+        frame = encode_request(request_id, TOOLS_CALL, params)
+        try:
+            is_written = self._lines.send_now(frame)
+        except OSError:  # found out, and explained, when it is sent as an ordinary message
+            return False
+        if is_written:
+            self._pump.add_pending(request_id)
+        return is_written
+
+    @property
+    def malformed_count(self) -> int:
+        """How many lines were not messages."""
+        return self._pump.malformed_count
+
+    async def closing_reason(self) -> str:
+        """Why the server has ended, as far as it can be known within a moment."""
+        self._closed_its_output = True
+        await self._wait_for_exit_code(_EXIT_CODE_SECONDS)
+        if self._exit_code is not None:
+            await self._read_rest_of_stderr()
+        how = "closed its output" if self._exit_code is None else f"ended by itself, with {_exit_text(self._exit_code)}"
+        return f"The server {how}. {self._last_line}".rstrip()
+
+    async def _wait_for_exit_code(self, seconds: float) -> None:
+        assert self._child is not None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                self._exit_code = await self._child.wait()
+
+    async def _read_rest_of_stderr(self) -> None:
+        await asyncio.wait({self._stderr_reader}, timeout=_STDERR_SECONDS)
+
+    @property
+    def _last_line(self) -> str:
+        return f"It last wrote: {masked_line(self._stderr.lines[-1])}" if self._stderr.lines else ""
+
+    @property
+    def _exit_sentence(self) -> str:
+        return "" if self._exit_code is None else f"It ended with {_exit_text(self._exit_code)}."
+
+    def exit_summary(self) -> list[str]:
+        """How it ended, if by itself, and its last line, each in a sentence."""
+        sentences = [self._exit_sentence if self._closed_its_output else "", self._last_line]
+        return [sentence for sentence in sentences if sentence]
+
+    def exit_report(self) -> str:
+        """How it ended, and the last lines of its stderr."""
+        stderr = "\n".join(f"  {line}" for line in self._stderr.lines)
+        parts = [self._exit_sentence, f"The last lines of its stderr:\n{stderr}" if stderr else ""]
+        return "\n".join(part for part in parts if part)
+
+
+def _exit_text(code: int) -> str:
+    return f"exit code {code}" if code <= 128 else f"signal {code - 128}"
+
+
+class LineChannel:
+    """Lines of a process's output, read in large chunks, and lines to its input."""
+
+    def __init__(self, child: Child, max_bytes: int, closing_reason: Callable[[], Coroutine[Any, Any, str]]) -> None:
+        self._child = child
+        self._max_bytes = max_bytes
+        self._splitter = LineSplitter(max_bytes)
+        self._is_waiting = False
+        """Whether every line before is handled, and the reader waits: then the next line is the next in order."""
+        self.closing_reason = closing_reason
+
+    def deliver_lines_to(self, receiver: Callable[[bytes], bool]) -> None:
+        """Give lines to the receiver the moment they arrive, in order; those that it does not take are read later."""
+        self._receive_line = receiver
+        self._max_direct_bytes = min(self._max_bytes, MAX_DIRECT_BYTES)
+        self._child.stdout.tap = self._deliver
+
+    def _deliver(self, chunk: bytes) -> bytes:
+        """Deliver complete lines for as long as they are taken, and return the rest of the chunk."""
+        start = 0
+        if self._is_waiting and self._splitter.is_empty:
+            end = chunk.find(b"\n")
+            while 0 <= end <= start + self._max_direct_bytes and self._receive_line(chunk[start:end]):
+                start = end + 1
+                end = chunk.find(b"\n", start)
+        self._is_waiting = self._is_waiting and start == len(chunk)
+        return chunk[start:]
+
+    async def _read(self) -> bytes:
+        self._is_waiting = True
+        try:
+            return await self._child.stdout.read(CHUNK_BYTES)
+        finally:
+            self._is_waiting = False
+
+    async def receive(self) -> list[bytes]:
+        """All lines that have arrived."""
+        while chunk := await self._read():
+            frames: list[bytes] = []
+            for line in self._splitter.split(chunk):
+                if isinstance(line, OverlongFrame):
+                    raise FrameTooLong(self._max_bytes)
+                if line:
+                    frames.append(line)
+            if self._splitter.is_overlong:
+                raise FrameTooLong(self._max_bytes)
+            if frames:
+                return frames
+            await asyncio.sleep(0)  # a million empty lines may have arrived at once: let other tasks run
+        return []
+
+    def send_now(self, frame: bytes) -> bool:
+        """Write a line if none before it waits to be written."""
+        return self._child.stdin.write_now(frame + b"\n")
+
+    async def send(self, frame: bytes) -> None:
+        """Write a line after those before it are written: however slow the server is, at most one is buffered."""
+        stdin = self._child.stdin
+        await stdin.drain()
+        stdin.write(frame + b"\n")
+        await stdin.drain()

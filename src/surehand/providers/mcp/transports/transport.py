@@ -1,0 +1,57 @@
+"""Transport: what every connection to a server can do; the inbound filter and the direct path rely on it alone."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
+
+Headers: TypeAlias = dict[str, str]
+ResultReceiver: TypeAlias = Callable[[int, dict[str, Any]], bool]
+"""Takes the id and the result of a response. False: the response has to be read as an ordinary message."""
+TOOLS_CALL = "tools/call"
+
+
+class Transport(ABC):
+    """One connection to a server. The MCP SDK's `Client` enters and leaves it; it is used once.
+
+    Everything but entering and leaving has a default here, for transports that cannot do better.
+    """
+
+    uses_headers = False
+    """Whether `post_call` wants the headers of a call, which only HTTP has."""
+
+    @abstractmethod
+    async def __aenter__(self) -> tuple[MessageReadStream, MessageWriteStream]:
+        """Connect."""
+
+    @abstractmethod
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        """Disconnect."""
+
+    def deliver_results_to(self, receiver: ResultReceiver) -> None:  # noqa: B027 - by default it delivers none
+        """Give results to the receiver the moment they arrive, where that keeps the order of messages."""
+
+    def post_call(self, request_id: int, params: dict[str, Any], headers: Headers) -> bool:
+        """Send a `tools/call` at once. False: it has to be sent as an ordinary message.
+
+        Raises `ValueError` for arguments that JSON cannot carry.
+        """
+        return False
+
+    def stop_reading(self) -> None:  # noqa: B027 - most transports read only when the session asks
+        """The session reads no more messages."""
+
+    def exit_report(self) -> str:
+        """How the server ended and what it wrote to stderr, for a person; empty if nothing is known."""
+        return ""
+
+    def exit_summary(self) -> list[str]:
+        """The same in sentences that a model may read."""
+        return []

@@ -1,0 +1,144 @@
+"""WebSocket transport: one connection in both directions, one text frame per message."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+
+from anyio import CancelScope
+
+from surehand.core.errors import NotStarted, ToolError
+from surehand.core.sanitize import clean_line
+from surehand.http.connector import Connector
+from surehand.http.failures import unsent, why
+from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
+from surehand.providers.mcp.addresses.address import Ended, Who, resolved
+from surehand.providers.mcp.transports.connection_errors import CannotStart, status_failure
+from surehand.providers.mcp.transports.message_pump import FrameTooLong, MessagePump
+from surehand.providers.mcp.transports.transport import Transport
+
+try:
+    from websockets.asyncio.client import ClientConnection, connect
+    from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+    from websockets.typing import Subprotocol
+except ImportError:
+    raise CannotStart("WebSockets need the package websockets: pip install 'surehand[mcp]'") from None
+
+if TYPE_CHECKING:
+    from surehand.providers.mcp.addresses.websocket import WebSocket
+
+CLOSE_SECONDS = 2.0
+"""How long the server has to answer the closing handshake."""
+_TOO_LARGE_CODE = 1009
+
+
+class WebSocketTransport(Transport):
+    """An open WebSocket; each message is one text frame."""
+
+    def __init__(self, address: WebSocket, who: Who, ended: Ended) -> None:
+        self._address = address
+        self._who = who
+        self._report_end = ended
+
+    async def __aenter__(self) -> tuple[MessageReadStream, MessageWriteStream]:
+        address = self._address
+        self._socket = await _open(address, await resolved(address.headers, self._who))
+        channel = _SocketChannel(self._socket, address.max_frame)
+        self._pump = MessagePump(channel, log=address.log, ended=self._report_end)
+        return self._pump.streams()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._pump.leave()
+        try:
+            with CancelScope(shield=True):
+                await self._socket.close()
+        finally:
+            self._socket.transport.abort()
+
+
+async def _open(address: WebSocket, headers: dict[str, str]) -> ClientConnection:
+    settings = address.settings
+    host = address.target.host
+    sock = await _connect_socket(address)
+    try:
+        return await connect(
+            address.url,
+            sock=sock,
+            ssl=(settings.verify or ssl.create_default_context()) if address.url.lower().startswith("wss") else None,
+            subprotocols=[Subprotocol("mcp")],
+            additional_headers=headers,
+            user_agent_header=settings.user_agent,
+            compression=None,
+            open_timeout=settings.connect_timeout,
+            ping_interval=address.ping,
+            ping_timeout=address.ping,
+            close_timeout=CLOSE_SECONDS,
+            max_size=address.max_frame,
+        )
+    except InvalidStatus as error:
+        failure = status_failure(host, error.response.status_code)
+        raise (CannotStart if failure.hopeless else NotStarted)(failure.message) from error
+    except ssl.SSLError as error:
+        raise unsent(ToolError(f"No secure connection to {host}: {error.reason or error}.")) from error
+    except (InvalidHandshake, OSError, TimeoutError, EOFError, ValueError) as error:
+        raise NotStarted(f"{host} did not open a WebSocket ({type(error).__name__}).") from error
+
+
+async def _connect_socket(address: WebSocket) -> socket.socket:
+    """A socket to an address that the guard permits."""
+    settings = address.settings
+    target = address.target
+    connector = Connector(settings.guard(), resolver=settings.resolver, dialer=cast(Any, _dial))
+    try:
+        opened: Any = await connector.connect_tcp(target.host, target.port, settings.connect_timeout)
+        return cast(socket.socket, opened)
+    except OSError as error:
+        raise NotStarted(f"{target.host} could not be reached{why(error)}. Try again later.") from error
+    finally:
+        connector.close()
+
+
+async def _dial(address: str, port: int, timeout: float | None) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    try:
+        async with asyncio.timeout(timeout):
+            await asyncio.get_running_loop().sock_connect(sock, (address, port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class _SocketChannel:
+    def __init__(self, opened: ClientConnection, max_bytes: int) -> None:
+        self._socket = opened
+        self._max_bytes = max_bytes
+
+    async def receive(self) -> list[bytes]:
+        try:
+            return [await self._socket.recv(decode=False)]
+        except ConnectionClosed as error:
+            if error.sent is not None and error.sent.code == _TOO_LARGE_CODE:
+                raise FrameTooLong(self._max_bytes) from error
+            return []
+
+    async def send(self, frame: bytes) -> None:
+        try:
+            await self._socket.send(frame, text=True)
+        except ConnectionClosed as error:
+            raise BrokenPipeError("The WebSocket is closed.") from error
+
+    async def closing_reason(self) -> str:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._socket.wait_closed()
+        code = self._socket.close_code
+        if code == 1006 or code is None:
+            return "The connection to the server broke off."
+        reason = clean_line(self._socket.close_reason)
+        return f"The server closed the connection ({code}{f': {reason}' if reason else ''})."

@@ -1,0 +1,115 @@
+"""Defaults: the limits that hold where nothing else says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from math import isfinite
+from typing import Any
+
+from surehand.core.durations import seconds, size
+from surehand.core.errors import DefinitionError
+from surehand.core.names import nearest
+
+
+def _seconds(value: Any) -> float:
+    found = seconds(value) if isinstance(value, str) else _number(value)
+    if found is None or not isfinite(found) or found < 0:
+        raise ValueError
+    return float(found)
+
+
+def _above_zero(value: Any) -> float:
+    if (found := _seconds(value)) == 0:
+        raise ValueError
+    return found
+
+
+def _size(value: Any) -> int:
+    return _whole(size(value) if isinstance(value, str) else value)
+
+
+def _whole(value: Any) -> int:
+    found = int(_number(value))
+    if found != value or found < 1:
+        raise ValueError
+    return found
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _or_off(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same, or None for no limit, which may be written as `off`."""
+
+    def read_or_off(value: Any) -> Any:
+        off = value is None or (isinstance(value, str) and value.strip().lower() == "off")
+        return None if off else read(value)
+
+    return read_or_off
+
+
+_TIME, _COUNT, _OR_OFF = "seconds above zero, or '30s'", "a whole number, one at least", ", or None for no limit"
+_READ: Mapping[str, tuple[Callable[[Any], Any], str]] = {
+    "tool_timeout": (_or_off(_above_zero), _TIME + _OR_OFF),
+    "max_output": (_size, "a number of bytes, or '100kB'"),
+    "max_input": (_size, "a number of characters, or '16MB'"),
+    "max_concurrent": (_or_off(_whole), _COUNT + _OR_OFF),
+    "pending_ttl": (_or_off(_above_zero), _TIME + _OR_OFF),
+    "retry_delay": (_seconds, "seconds, or '500ms'"),
+    "breaker_failures": (_whole, _COUNT),
+    "breaker_pause": (_seconds, "seconds, or '30s'"),
+    "mcp_init_concurrency": (_or_off(_whole), _COUNT + _OR_OFF),
+}
+"""How each is read, and what is to be given where that cannot be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """Limits for tools that set none themselves."""
+
+    tool_timeout: float | None = 30.0
+    """Seconds per attempt; None for no limit."""
+    max_output: int = 100_000
+    """Bytes of text that a model is shown; the rest is kept under a handle."""
+    max_input: int = 16_000_000
+    """Characters of arguments."""
+    max_concurrent: int | None = None
+    """Calls running at once among the tools that name no queue."""
+    pending_ttl: float | None = 7 * 86_400.0
+    """Seconds that a call may wait for a person."""
+    retry_delay: float = 0.5
+    """Seconds before the first retry; doubled each time, at most half a minute."""
+    breaker_failures: int = 5
+    """Failures in a row after which a provider counts as down."""
+    breaker_pause: float = 30.0
+    """Seconds before a provider that is down is tried again."""
+    mcp_init_concurrency: int | None = None
+    """MCP servers that are started at once when the runtime starts; None for all of them."""
+
+    def __post_init__(self) -> None:
+        for name, (read, wanted) in _READ.items():  # what no call can go by is refused once, and not by every call
+            value = getattr(self, name)
+            try:
+                object.__setattr__(self, name, read(value))
+            except (TypeError, ValueError, OverflowError):
+                problem = f"The default {name}={repr(value)[:80]} cannot be used."
+                raise DefinitionError(problem, fix=f"give {wanted}.") from None
+
+    @classmethod
+    def of(cls, given: Defaults | Mapping[str, Any] | None) -> Defaults:
+        """Defaults from a mapping, refusing names and values that mean nothing."""
+        if isinstance(given, Defaults):
+            return given
+        if not isinstance(given, Mapping | None):
+            problem = f"defaults={repr(given)[:80]} cannot be used."  # type: ignore[unreachable]  # for who has no mypy
+            raise DefinitionError(problem, fix="give a mapping, as in {'tool_timeout': 30}.")
+        known = [field.name for field in fields(cls)]
+        for name in given or {}:
+            if name not in known:
+                near = nearest(str(name), known, 1)
+                raise DefinitionError(f"There is no default {name!r}.", fix=f"use {near[0] if near else known}.")
+        return cls(**(given or {}))

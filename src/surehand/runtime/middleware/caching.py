@@ -1,0 +1,44 @@
+"""Caching: keep the results of chosen tools, whatever they say of themselves."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from time import monotonic
+
+from surehand.core.canonical import digest
+from surehand.core.durations import seconds
+from surehand.core.outcome import Done, Outcome
+from surehand.runtime.invocation import Invocation
+from surehand.runtime.pipeline import Proceed
+from surehand.runtime.stages.middleware import Middleware
+
+KEPT = 10_000
+
+
+def caching(ttl: float | str, *, tools: str = "*") -> Middleware:
+    """Results of tools whose name matches the glob are given again for `ttl`; never of tools that do more than read.
+
+    A tool that declares no effects must be named: caching a `send_email` would lose the second mail.
+    """
+    lasts = seconds(ttl) or 0.0
+    kept: dict[str, tuple[float, Done]] = {}
+
+    async def caching(invocation: Invocation, proceed: Proceed) -> Outcome:
+        tool = invocation.listing.tool
+        chosen = fnmatchcase(invocation.listing.name, tools) and (tool.effects or tools != "*")
+        if tool.effects - {"read"} or not chosen:
+            return await proceed(invocation)
+        key = digest(invocation.listing.name, tool.definition, invocation.arguments, invocation.principal.user)
+        until, found = kept.get(key, (0.0, None))
+        if found is not None and until > monotonic():
+            invocation.cached = True
+            return found.apart()
+        outcome = await proceed(invocation)
+        if isinstance(outcome, Done):
+            kept.pop(key, None)
+            kept[key] = (monotonic() + lasts, outcome.apart())
+            while len(kept) > KEPT:
+                del kept[next(iter(kept))]
+        return outcome
+
+    return caching

@@ -1,0 +1,41 @@
+"""Logging: one line when a call is asked for, one when it is answered."""
+
+from __future__ import annotations
+
+import logging as log
+from collections.abc import Mapping
+from time import perf_counter
+
+from surehand.core.explain import preview
+from surehand.core.outcome import Failed, Outcome
+from surehand.runtime.invocation import Invocation
+from surehand.runtime.pipeline import Proceed
+from surehand.runtime.stages.middleware import Middleware
+
+MOST = 160
+"""Characters shown of one argument."""
+
+
+def logging(logger: log.Logger | None = None, *, level: int = log.DEBUG) -> Middleware:
+    """Requests and answers at `level`, failures as warnings."""
+    out = logger or log.getLogger("surehand.calls")
+
+    async def logging(invocation: Invocation, proceed: Proceed) -> Outcome:
+        listing, began = invocation.listing, perf_counter()
+        about = {"turn": invocation.principal.turn, "remote": f"{listing.kind}:{listing.namespace}:{listing.tool.name}"}
+        out.log(level, "tool request -> %s %s", listing.name, _shown(invocation.arguments), extra=about)
+        outcome = await proceed(invocation)
+        took = (perf_counter() - began) * 1000
+        if isinstance(outcome, Failed):
+            told = preview(outcome.message)
+            out.warning("tool response <- %s %.0fms failed: %s %s", listing.name, took, outcome.code, told, extra=about)
+        else:
+            status, size = "ok" if outcome.ok else "pending", len(outcome.text)
+            out.log(level, "tool response <- %s %.0fms %d chars %s", listing.name, took, size, status, extra=about)
+        return outcome
+
+    return logging
+
+
+def _shown(arguments: Mapping[str, object]) -> str:
+    return "{" + ", ".join(f"{name}: {preview(value, MOST)}" for name, value in arguments.items()) + "}"

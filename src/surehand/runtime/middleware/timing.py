@@ -1,0 +1,24 @@
+"""Timing: how long each call took, told to a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+
+from surehand.core.outcome import Outcome
+from surehand.runtime.invocation import Invocation
+from surehand.runtime.pipeline import Proceed
+from surehand.runtime.stages.middleware import Middleware
+
+
+def timing(report: Callable[[str, float], object]) -> Middleware:
+    """Calls `report(tool, seconds)` after every call, whatever became of it."""
+
+    async def timing(invocation: Invocation, proceed: Proceed) -> Outcome:
+        began = perf_counter()
+        try:
+            return await proceed(invocation)
+        finally:
+            report(invocation.listing.name, perf_counter() - began)
+
+    return timing

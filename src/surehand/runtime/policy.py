@@ -1,0 +1,112 @@
+"""Policy: ordered rules that allow, ask for or deny calls, over names, effects and arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from fnmatch import fnmatchcase
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+from surehand.catalogue.listing import Listing
+from surehand.core.errors import DefinitionError
+from surehand.core.facets import EFFECTS
+from surehand.core.names import nearest
+
+Decision: TypeAlias = Literal["allow", "ask", "deny"]
+_KEYS = ("tools", "effects", "arguments", "decision", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. An allow must cover all of a tool's effects; ask and deny match any of them."""
+
+    decision: Decision
+    tools: tuple[str, ...] = ("*",)
+    effects: frozenset[str] = frozenset()
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Argument name to value, glob, list of these, or a function of the value."""
+    reason: str = ""
+
+    @classmethod
+    def of(cls, given: Rule | Mapping[str, Any]) -> Rule:
+        """A rule from a mapping; mistakes are told at once, because a rule that never matches protects nobody."""
+        if isinstance(given, Rule):
+            return given
+        for key in given:
+            if key not in _KEYS:
+                near = nearest(key, _KEYS, 1)
+                raise DefinitionError(f"A policy rule has no {key!r}.", fix=f"use {near[0] if near else _KEYS}.")
+        decision = given.get("decision")
+        if decision not in get_args(Decision):
+            raise DefinitionError(f"{decision!r} is no decision.", fix="use allow, ask or deny.")
+        effects = frozenset(_listed(given.get("effects", ())))
+        if unknown := effects - EFFECTS:
+            raise DefinitionError(f"Unknown effects: {', '.join(sorted(unknown))}.", fix=f"use {sorted(EFFECTS)}.")
+        tools = tuple(_listed(given.get("tools", "*")))
+        return cls(cast(Decision, decision), tools, effects, given.get("arguments", {}), given.get("reason", ""))
+
+    def fits_tool(self, listing: Listing) -> bool:
+        """Whether name and effects match."""
+        if not any(fnmatchcase(listing.name, glob) for glob in self.tools):
+            return False
+        effects = listing.policy_effects
+        if not self.effects:
+            return True
+        return effects <= self.effects if self.decision == "allow" else bool(effects & self.effects)
+
+    def fits_arguments(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether every argument named in the rule is there and matches."""
+        return all(name in arguments and _fits(arguments[name], wanted) for name, wanted in self.arguments.items())
+
+
+def _listed(value: str | Iterable[str]) -> Iterable[str]:
+    return [value] if isinstance(value, str) else value
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    if isinstance(value, Enum):  # a rule is written in the words that a model sends
+        value = value.value
+    elif isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    if isinstance(wanted, Callable):  # type: ignore[arg-type]  # a plain function is meant
+        return bool(wanted(value))
+    if isinstance(wanted, (list, tuple, set, frozenset)):
+        return any(_fits(value, one) for one in wanted)
+    if isinstance(wanted, str):
+        return fnmatchcase(str(value), wanted)
+    return bool(value == wanted)
+
+
+class Policy:
+    """Rules in order: the first that matches decides, and where none does, the call is allowed."""
+
+    def __init__(self, rules: Iterable[Rule | Mapping[str, Any]] = ()) -> None:
+        self.rules = tuple(Rule.of(rule) for rule in rules)
+
+    @classmethod
+    def default(cls) -> Policy:
+        """Ask before anything that writes, executes or reaches the network."""
+        return cls([{"effects": ["write", "execute", "network"], "decision": "ask"}])
+
+    def for_tool(self, listing: Listing) -> tuple[Rule, ...]:
+        """The rules that can matter for a tool: up to the first one that no argument can turn away."""
+        chosen: list[Rule] = []
+        for rule in self.rules:
+            if rule.fits_tool(listing):
+                chosen.append(rule)
+                if not rule.arguments:
+                    break
+        return tuple(chosen)
+
+    def decide(self, listing: Listing, arguments: Mapping[str, Any]) -> Rule:
+        """The rule that decides a call."""
+        return decide(self.for_tool(listing), {**listing.tool.defaults, **arguments})
+
+
+ALLOW = Rule("allow")
+
+
+def decide(rules: tuple[Rule, ...], arguments: Mapping[str, Any]) -> Rule:
+    """The first of a tool's rules that the arguments fit."""
+    return next((rule for rule in rules if rule.fits_arguments(arguments)), ALLOW)

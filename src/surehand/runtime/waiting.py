@@ -1,0 +1,30 @@
+"""Waiting call: an open wait, as a person is shown it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from surehand.core.outcome import Pending, Wait
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCall:
+    """An open wait, as a person is shown it."""
+
+    call_id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    waiting_for: Wait
+    message: str
+    request: Any
+    expires_at: float | None
+    created_at: float = 0.0
+    user: str | None = None
+    session: str | None = None
+    round: int = 1
+
+    def pending(self) -> Pending:
+        """The same as an outcome."""
+        return Pending(self.waiting_for, self.call_id, self.message, self.request, self.expires_at)

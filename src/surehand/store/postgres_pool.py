@@ -1,0 +1,122 @@
+"""A few connections to PostgreSQL that many callers share, and that come back when the server does."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from surehand.store.database import Row, StoreUnavailable
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+PATIENCE = 10.0
+"""Seconds to wait for a free connection, and for a server that is down."""
+SHORTEST, LONGEST = 0.05, 1.0
+"""Seconds between two attempts to reach a server that is down."""
+
+
+class Pool:
+    """Connections are made when they are needed, so that none is waited for longer than the server is away."""
+
+    def __init__(self, url: str, size: int) -> None:
+        self._url, self._size = url, size
+        self._slots = asyncio.Semaphore(size)
+        self._idle: list[AsyncConnection[Row]] = []
+        self._closed = False
+
+    async def open(self) -> None:
+        """Make the first connection; raises at once where that fails."""
+        self._idle.append(await self._connected())
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[AsyncConnection[Row]]:
+        """One for this caller alone."""
+        await self._slot()
+        try:
+            connection = await self._idle_one() or await self._new_one()
+            try:
+                yield connection
+            finally:
+                await self._give_back(connection)
+        finally:
+            self._slots.release()
+
+    async def close(self) -> None:
+        """Serve those who asked before, then let go."""
+        self._closed = True
+        for _ in range(self._size):
+            await self._slots.acquire()
+        while self._idle:
+            await self._idle.pop().close()
+
+    async def _slot(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise StoreUnavailable(f"PostgreSQL: no connection was free for {PATIENCE:g} seconds.") from None
+
+    async def _idle_one(self) -> AsyncConnection[Row] | None:
+        while self._idle:
+            connection = self._idle.pop()
+            try:
+                if await _is_usable(connection):
+                    return connection
+            except BaseException:
+                await self._give_back(connection)
+                raise
+            await connection.close()
+        return None
+
+    async def _new_one(self) -> AsyncConnection[Row]:
+        from psycopg import OperationalError
+
+        until, pause = asyncio.get_running_loop().time() + PATIENCE, SHORTEST
+        while True:
+            try:
+                return await self._connected()
+            except OperationalError:
+                if asyncio.get_running_loop().time() + pause > until:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST)
+
+    async def _connected(self) -> AsyncConnection[Row]:
+        from psycopg import AsyncConnection
+        from psycopg.rows import dict_row
+
+        connection = await AsyncConnection.connect(self._url, autocommit=True, row_factory=dict_row)
+        try:  # whoever is paused or cut off in the middle of a write has locks that all others wait for
+            await connection.execute(f"SET idle_in_transaction_session_timeout = {PATIENCE * 1000:.0f}")
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    async def _give_back(self, connection: AsyncConnection[Row]) -> None:
+        from psycopg.pq import TransactionStatus
+
+        # Whoever was cancelled or failed may have left it in the middle of something.
+        if self._closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
+            await connection.close()
+        else:
+            self._idle.append(connection)
+
+
+async def _is_usable(connection: AsyncConnection[Row]) -> bool:
+    """A server that went away has closed its end, which is there to be read: only then is it worth a question."""
+    from psycopg import OperationalError
+
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection.fileno(), selectors.EVENT_READ)
+        if not selector.select(0):
+            return True
+    try:
+        await connection.execute("")
+    except OperationalError:
+        return False
+    return True

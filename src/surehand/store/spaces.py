@@ -1,0 +1,152 @@
+"""Spaces: where people and agents see each other's messages, and the calls that are visible."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from surehand.core.errors import InvalidArguments, NotFound
+from surehand.core.ids import new_id
+from surehand.store.database import Database, Statement, Unexpected, Value
+from surehand.store.messages import COLUMNS, MemberKind, Message, amended, posted
+from surehand.store.streams import Streams
+
+PAGE, LARGEST_PAGE = 50, 200
+
+_CREATE = """INSERT INTO spaces (space_id, name, messages, created_at) VALUES (:space_id, :name, 0, {now})
+    ON CONFLICT (space_id) DO NOTHING"""
+_SPACE = "spaces.space_id, spaces.name, spaces.messages, spaces.created_at"
+_FIND = f"SELECT {_SPACE} FROM spaces WHERE space_id = :space_id"
+_OF_MEMBER = f"""SELECT {_SPACE} FROM spaces JOIN members ON members.space_id = spaces.space_id
+    WHERE members.member_id = :member_id ORDER BY spaces.created_at, spaces.space_id"""
+_JOIN = """INSERT INTO members (space_id, member_id, kind, name, joined_at)
+    SELECT :space_id, :member_id, :kind, :name, {now} FROM spaces WHERE space_id = :space_id
+    ON CONFLICT (space_id, member_id) DO UPDATE SET kind = excluded.kind, name = excluded.name"""
+_LEAVE = "DELETE FROM members WHERE space_id = :space_id AND member_id = :member_id RETURNING member_id"
+_MEMBERS = "SELECT member_id, kind, name FROM members WHERE space_id = :space_id ORDER BY joined_at, member_id"
+_MEMBER = "SELECT member_id, kind, name FROM members WHERE space_id = :space_id AND member_id = :member_id"
+_MESSAGE = f"SELECT {COLUMNS} FROM messages WHERE message_id = :message_id"
+_PAGE = f"SELECT {COLUMNS} FROM messages WHERE space_id = :space_id AND number < :before AND number > :after"
+_BACK, _ON = f"{_PAGE} ORDER BY number DESC LIMIT :limit", f"{_PAGE} ORDER BY number LIMIT :limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A place for messages."""
+
+    space_id: str
+    name: str
+    messages: int
+    """How many were posted: the number of the newest."""
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A person or an agent in a space."""
+
+    member_id: str
+    kind: MemberKind
+    name: str
+
+
+class Spaces:
+    """Spaces, their members and messages."""
+
+    def __init__(self, database: Database, streams: Streams) -> None:
+        self._database, self._streams = database, streams
+        self.in_use = False
+        """Whether there are any, as far as is known here."""
+
+    async def look(self) -> None:
+        """Find out whether there are any."""
+        self.in_use = bool(await self._database.read("SELECT space_id FROM spaces LIMIT 1"))
+
+    async def create(self, space_id: str | None = None, name: str = "") -> Space:
+        """A new space, or the one that has this id already."""
+        space_id, self.in_use = space_id or new_id(), True
+        await self._database.write([Statement(_CREATE, {"space_id": space_id, "name": name or space_id})])
+        return await self.find(space_id)
+
+    async def find(self, space_id: str) -> Space:
+        """A space by its id."""
+        rows = await self._database.read(_FIND, {"space_id": space_id})
+        if not rows:
+            raise no_space(space_id)
+        return Space(**rows[0])
+
+    async def of(self, member_id: str) -> list[Space]:
+        """The spaces of a person or an agent, the oldest first."""
+        return [Space(**row) for row in await self._database.read(_OF_MEMBER, {"member_id": member_id})]
+
+    async def join(self, space_id: str, member_id: str, kind: MemberKind = "person", name: str = "") -> None:
+        """Become a member; once more, under another name or kind."""
+        if kind not in ("person", "agent"):
+            raise InvalidArguments(f"A member is a person or an agent, not {kind!r}.")
+        member = {"space_id": space_id, "member_id": member_id, "kind": kind, "name": name or member_id}
+        try:
+            await self._database.write([Statement(_JOIN, member, expect=1)])
+        except Unexpected:
+            raise no_space(space_id) from None
+
+    async def leave(self, space_id: str, member_id: str) -> bool:
+        """Be a member no more; false for one who was none."""
+        [gone] = await self._database.write([Statement(_LEAVE, {"space_id": space_id, "member_id": member_id})])
+        return bool(gone)
+
+    async def members(self, space_id: str) -> list[Member]:
+        """Who is in a space, the first to join first."""
+        rows = await self._database.read(_MEMBERS, {"space_id": space_id})
+        if not rows:
+            await self.find(space_id)
+        return [Member(**row) for row in rows]
+
+    async def post(self, space_id: str, content: Any, *, sender: str, reply_to: str | None = None) -> Message:
+        """A member says something: the other agents in the space find it in their inbox."""
+        who = await self._member(space_id, sender)
+        message = Message(new_id(), space_id, 0, sender, who.name, who.kind, content, None, reply_to, 0.0, None)
+        try:
+            results = await self._database.write(posted(message))
+        except Unexpected:
+            await self._member(space_id, sender)  # who may have left just then
+            raise InvalidArguments(f"Message {reply_to} is not one of this space that can be replied to.") from None
+        self._streams.look()
+        [kept] = results[1]
+        return replace(message, number=kept["number"], created_at=kept["created_at"])
+
+    async def _member(self, space_id: str, member_id: str) -> Member:
+        found = await self._database.glance(_MEMBER, {"space_id": space_id, "member_id": member_id})
+        if not found:
+            await self.find(space_id)
+            raise NotFound(f"{member_id[:80]} is not a member of this space.")
+        return Member(*found[0])
+
+    async def amend(self, message_id: str, content: Any) -> None:
+        """Change what a message says; nobody is woken."""
+        message = await self.message(message_id)
+        await self._database.write(amended(message.space_id, message_id, content))
+        self._streams.look()
+
+    async def message(self, message_id: str) -> Message:
+        """A message by its id."""
+        rows = await self._database.read(_MESSAGE, {"message_id": message_id})
+        if not rows:
+            raise NotFound(f"There is no message {message_id[:80]}.")
+        return Message.of(rows[0])
+
+    async def history(
+        self, space_id: str, *, limit: int = PAGE, before: int | None = None, after: int | None = None
+    ) -> list[Message]:
+        """The newest messages, oldest first; page back with `before`, or on with `after` a message's number."""
+        most = min(max(limit, 0), LARGEST_PAGE)
+        end = 1 << 62 if before is None else before
+        params: dict[str, Value] = {"space_id": space_id, "before": end, "after": after or 0, "limit": most}
+        rows = await self._database.read(_BACK if after is None else _ON, params)
+        if not rows:
+            await self.find(space_id)
+        return sorted(map(Message.of, rows), key=lambda message: message.number)
+
+
+def no_space(space_id: str) -> NotFound:
+    """What whoever looked for it is told."""
+    return NotFound(f"There is no space {space_id[:80]}. Make it with `store.spaces.create({space_id[:80]!r})`.")

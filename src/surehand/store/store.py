@@ -1,0 +1,119 @@
+"""Store: what is remembered, by one address."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
+from os import PathLike, fspath
+from types import TracebackType
+from typing import Any
+
+from surehand.store.artifacts import Artifacts
+from surehand.store.audit import Audit
+from surehand.store.breakers import Breakers
+from surehand.store.database import Row, Statement
+from surehand.store.grants import Grants
+from surehand.store.inbox import Inbox
+from surehand.store.journal import Journal
+from surehand.store.notes import Notes
+from surehand.store.opening import MIGRATIONS, AnyDatabase, open_database, schema_version
+from surehand.store.owners import Owners
+from surehand.store.pending import PendingCalls
+from surehand.store.retention import Retention, prune
+from surehand.store.runs import Runs
+from surehand.store.slots import Slots
+from surehand.store.spaces import Spaces
+from surehand.store.streams import Streams
+
+TABLES = (
+    "ledger", "pending", "grants", "inbox", "journal", "audit", "seals", "runs", "artifacts", "notes", "owners",
+    "spaces", "members", "messages", "streams", "events", "queues", "slots", "starts", "breakers",
+)  # fmt: skip
+
+
+class Store:
+    """What is remembered: a SQLite file, `:memory:`, or a PostgreSQL database that several machines share."""
+
+    def __init__(self, database: AnyDatabase, address: str, retention: Retention | None = None) -> None:
+        self.database, self.address = database, address
+        self.retention = retention or Retention()
+        """How long things are kept by a runtime that looks after this store."""
+        self.pending, self.grants, self.inbox = PendingCalls(database), Grants(database), Inbox(database)
+        self.journal, self.audit, self.runs = Journal(database), Audit(database), Runs(database)
+        self.artifacts, self.notes, self.owners = Artifacts(database), Notes(database), Owners(database)
+        self.slots, self.breakers = Slots(database), Breakers(database)
+        self.streams = Streams(database)
+        self.spaces = Spaces(database, self.streams)
+
+    @staticmethod
+    def open(
+        address: str | PathLike[str] = ":memory:",
+        *,
+        retention: Retention | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> Opening:
+        """`await Store.open("surehand.db")`, or `async with Store.open(...) as store`."""
+        return Opening(fspath(address), retention, now)
+
+    def write(self, statements: Sequence[Statement]) -> Coroutine[Any, Any, list[list[Row]]]:
+        """Carry out statements in one transaction."""
+        return self.database.write(statements)
+
+    async def info(self) -> dict[str, Any]:
+        """Version, size, and how much there is of everything."""
+        counts = {}
+        for table in TABLES:
+            [row] = await self.database.read(f"SELECT count(*) AS number FROM {table}")
+            counts[table] = int(row["number"])
+        states = await self.database.read("SELECT state, count(*) AS number FROM ledger GROUP BY state ORDER BY state")
+        return {
+            "version": await schema_version(self.database),
+            "newest_version": len(MIGRATIONS),
+            "bytes": await self.database.size(),
+            "rows": counts,
+            "calls": {row["state"]: int(row["number"]) for row in states},
+            "waiting": await self.pending.count(),
+        }
+
+    async def prune(
+        self, retention: Retention | None = None, *, vacuum: bool = False, spared: Collection[str] = ()
+    ) -> dict[str, int]:
+        """Forget what is over and old enough; with `vacuum` the room is given back to the disk."""
+        kept = retention or self.retention
+        counts = await prune(self.database, kept, spared)
+        if kept.most_artifacts is not None or kept.most_artifact_bytes is not None:
+            counts["artifacts"] = counts.get("artifacts", 0) + await self.artifacts.prune(
+                older_than=kept.artifacts, keep=kept.most_artifacts, keep_bytes=kept.most_artifact_bytes
+            )
+        if vacuum:
+            await self.database.vacuum()
+        return counts
+
+    async def close(self) -> None:
+        """Finish what was asked, then let go."""
+        await self.streams.close()
+        await self.database.close()
+
+
+class Opening:
+    """A store that is about to be opened: await it, or enter it."""
+
+    def __init__(self, address: str, retention: Retention | None, now: Callable[[], float]) -> None:
+        self._address, self._retention, self._now = address, retention, now
+        self._store: Store | None = None
+
+    def __await__(self) -> Generator[Any, None, Store]:
+        return self._open().__await__()
+
+    async def _open(self) -> Store:
+        return Store(await open_database(self._address, now=self._now), self._address, self._retention)
+
+    async def __aenter__(self) -> Store:
+        self._store = await self._open()
+        return self._store
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._store is not None:
+            await self._store.close()

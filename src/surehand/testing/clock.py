@@ -1,0 +1,66 @@
+"""Manual clock: time that a test lets pass."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+
+from surehand.core.clock import Clock, Timer
+
+
+class _Alarm:
+    """Something that happens when the clock gets there."""
+
+    def __init__(self, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self._callback, self._args = callback, args
+        self.cancelled = False
+
+    def ring(self) -> None:
+        if not self.cancelled:
+            self._callback(*self._args)
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class ManualClock(Clock):
+    """Time stands still until a test calls `advance`: `Runtime(..., clock=ManualClock())`."""
+
+    def __init__(self, start: float = 1_000_000.0) -> None:
+        self._now = start
+        self._alarms: list[tuple[float, int, _Alarm]] = []
+        self._order = count()
+
+    def time(self) -> float:
+        """Seconds since the epoch."""
+        return self._now
+
+    def now(self) -> float:
+        """Seconds on the same clock."""
+        return self._now
+
+    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> Timer:
+        """Call a function when the clock has been advanced so far."""
+        alarm = _Alarm(callback, args)
+        heappush(self._alarms, (self._now + delay, next(self._order), alarm))
+        return alarm
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass: everything that is due happens in order, and what it wakes runs before this returns."""
+        until = self._now + seconds
+        await settle()
+        while self._alarms and self._alarms[0][0] <= until:
+            self._now, _, alarm = heappop(self._alarms)
+            alarm.ring()
+            await settle()
+        self._now = until
+        await settle()
+
+
+async def settle(rounds: int = 20) -> None:
+    """Let every task that can run do so."""
+    for _ in range(rounds):
+        await asyncio.sleep(0)
