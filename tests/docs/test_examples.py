@@ -1,24 +1,27 @@
-"""Every Python example in README.md and docs/ is run, one test each, in an empty folder. What a fence may say:
+"""Every Python example in README.md and docs/ is run as a reader would run it: pasted into a file of an empty folder.
 
-- `python`: runs on its own; top-level `await` works.
-- `python continue`: runs after the examples before it, back to the last one that does not continue.
-- `python no-run`: is compiled only.
-- `python needs=bubblewrap`: is run where the machine has that.
-- `text output`, right after an example: exactly what that one prints.
+What a fence may say beside `python`:
+
+- `file=NAME`: the example is that file, and stays in the folder for the later examples of the page. A file `test_*.py`
+  is run with pytest, all others as programs. Blocks of other languages can be files too: `yaml file=surehand.yaml`.
+- `needs=bubblewrap`: the example is skipped on machines without it.
+
+A `text output` block right after an example is exactly what that example prints.
 """
 
-import ast
-import asyncio
-import inspect
+from __future__ import annotations
+
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
-from types import CodeType, ModuleType
+from types import ModuleType
 
+import mcp  # noqa: F401 - its stdio client keeps the sys.stderr of its import, which must not be that of one test
 import pytest
 
 from tests.needs import needs
@@ -34,24 +37,25 @@ class Block:
 
     page: Path
     line: int
-    """Where its text begins, counted from one."""
+    """Number of the first line of its text, counted from one."""
     info: tuple[str, ...]
     text: str
-    after_text: bool
-    """Something other than blank lines stands between it and the block before."""
+    follows_text: bool
+    """Whether anything but blank lines stands between this block and the one before."""
 
-    def compiled(self) -> CodeType:
-        padded = "\n" * (self.line - 1) + self.text  # so that a traceback points into the page
-        return compile(padded, str(self.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    @property
+    def file_name(self) -> str | None:
+        """Name of the file that the block gives the reader to write."""
+        return next((word.removeprefix("file=") for word in self.info if word.startswith("file=")), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A Python block, what has to run before it, and what it has to print."""
+    """A Python block, the files that the page has shown before it, and the output that it must print."""
 
     block: Block
-    before: tuple[Block, ...] = ()
-    prints: str | None = None
+    earlier_files: tuple[Block, ...] = ()
+    output: str | None = None
 
     def __str__(self) -> str:
         page = self.block.page
@@ -60,7 +64,7 @@ class Example:
 
 def blocks_in(page: Path) -> Iterator[Block]:
     lines = enumerate(page.read_text(encoding="utf-8").splitlines(), start=1)
-    after_text = True
+    follows_text = True
     for number, line in lines:
         if fence := FENCE.match(line):
             text = []
@@ -69,65 +73,90 @@ def blocks_in(page: Path) -> Iterator[Block]:
                 if closing and closing["ticks"].startswith(fence["ticks"]) and not closing["info"]:
                     break
                 text.append(inner)
-            yield Block(page, number + 1, tuple(fence["info"].split()), dedent("\n".join(text)), after_text)
-            after_text = False
+            yield Block(page, number + 1, tuple(fence["info"].split()), dedent("\n".join(text)), follows_text)
+            follows_text = False
         elif line.strip():
-            after_text = True
+            follows_text = True
 
 
 def examples_in(page: Path) -> Iterator[Example]:
     blocks = list(blocks_in(page))
-    before: tuple[Block, ...] = ()
+    files: tuple[Block, ...] = ()
     for block, following in zip(blocks, [*blocks[1:], None], strict=False):
-        if block.info[:1] != ("python",):
-            continue
-        shown = following is not None and following.info == ("text", "output") and not following.after_text
-        if "continue" not in block.info and "no-run" not in block.info:
-            before = ()
-        yield Example(block, before, following.text if shown and following else None)
-        if "no-run" not in block.info:
-            before = (*before, block)
+        if block.info[:1] == ("python",):
+            has_output = following is not None and following.info == ("text", "output") and not following.follows_text
+            yield Example(block, files, following.text if has_output and following else None)
+        if block.file_name:
+            files = (*files, block)
 
 
-def run(example: Example, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    code = example.block.compiled()
-    if "no-run" in example.block.info:
+def run(example: Example, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for earlier in example.earlier_files:
+        (folder / str(earlier.file_name)).write_text(earlier.text + "\n", encoding="utf-8")
+    program = folder / (example.block.file_name or "example.py")
+    program.write_text(example.block.text + "\n", encoding="utf-8")
+    monkeypatch.chdir(folder)
+    if program.name.startswith("test_"):
+        run_with_pytest(program)
         return
+
+    run_program(program, example.block, monkeypatch)
+
+    if example.output is not None:
+        assert capsys.readouterr().out.strip() == example.output.strip()
+
+
+def run_program(program: Path, block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a file as `python FILE` does, but in this process: starting an interpreter for each would take minutes."""
+    padding = "\n" * (block.line - 1)  # line numbers of a traceback are then those of the page
+    code = compile(padding + block.text, str(block.page), "exec", dont_inherit=True)
     # A real module in its place: dataclasses and pydantic look up annotations there.
     module = ModuleType("__main__")
+    module.__file__ = str(program)
     monkeypatch.setitem(sys.modules, "__main__", module)
-    with asyncio.Runner() as runner:
-        for earlier in example.before:
-            execute(earlier.compiled(), module, runner)
-        capsys.readouterr()
-        execute(code, module, runner)
-    printed = capsys.readouterr().out
-    if example.prints is not None:
-        assert printed.strip() == example.prints.strip()
+    monkeypatch.syspath_prepend(str(program.parent))
+    known_modules = set(sys.modules)
+    try:
+        exec(code, vars(module))
+    finally:
+        for name in set(sys.modules) - known_modules:
+            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(program.parent)):
+                del sys.modules[name]  # another page may have a file of the same name
 
 
-def execute(code: CodeType, module: ModuleType, runner: asyncio.Runner) -> None:
-    # `eval` of a body that awaits gives a coroutine; of any other it runs the body and gives None.
-    body = eval(code, vars(module))
-    if inspect.iscoroutine(body):
-        runner.run(body)
+def run_with_pytest(program: Path) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", program.name]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False, cwd=program.parent)
+
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert " passed" in finished.stdout, finished.stdout
 
 
-def marked(example: Example) -> object:
-    wanted = {word.removeprefix("needs=") for block in (*example.before, example.block) for word in block.info
-              if word.startswith("needs=")}  # fmt: skip
-    return pytest.param(example, marks=[needs(what) for what in wanted], id=str(example))
+def parameter(example: Example) -> object:
+    requirements = {word.removeprefix("needs=") for word in example.block.info if word.startswith("needs=")}
+    return pytest.param(example, marks=[needs(name) for name in requirements], id=str(example))
 
 
-@pytest.mark.timeout(80)  # some start a server, which takes seconds to load
-@pytest.mark.parametrize("example", [marked(e) for page in PAGES if page.exists() for e in examples_in(page)])
-def test_an_example_in_the_docs_works(example, capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    for place in ("SUREHAND_CACHE", "SUREHAND_STATE"):
-        monkeypatch.setenv(place, str(tmp_path / place))
+def is_program(block: Block) -> bool:
+    if "continue" in block.info or "no-run" in block.info:
+        return False
+    try:
+        compile(block.text, "block", "exec")
+    except SyntaxError:
+        return False
+    return True
+
+
+@pytest.mark.timeout(80)  # some examples start a server, which takes seconds to import
+@pytest.mark.parametrize("example", [parameter(e) for page in PAGES for e in examples_in(page) if is_program(e.block)])
+def test_an_example_works_when_it_is_pasted_into_a_file(example, capsys, monkeypatch, tmp_path):
+    for variable in ("SUREHAND_CACHE", "SUREHAND_STATE"):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    folder = tmp_path / "folder"
+    folder.mkdir()
 
-    run(example, capsys, monkeypatch)
+    run(example, folder, capsys, monkeypatch)
 
 
 @pytest.fixture
@@ -165,37 +194,7 @@ def test_only_python_blocks_are_examples_and_each_knows_its_line(page):
     assert examples[1].block.text == "if True:\n    b = 2"
 
 
-def test_an_example_may_await_and_later_ones_may_continue_it(page, capsys, monkeypatch):
-    first, second, third = page("""\
-        ```python
-        import asyncio
-        from dataclasses import dataclass
-        @dataclass
-        class Point:
-            x: "int"
-        async def numbers():
-            yield Point(await asyncio.sleep(0, 1))
-        loop = await asyncio.sleep(0, asyncio.get_running_loop())
-        ```
-        ```python continue
-        async for number in numbers():
-            print(number)
-        assert asyncio.get_running_loop() is loop
-        ```
-
-        ```text output
-        Point(x=1)
-        ```
-        ```python
-        assert "numbers" not in globals()
-        ```
-        """)
-
-    for example in (first, second, third):
-        run(example, capsys, monkeypatch)
-
-
-def test_an_example_without_await_may_start_a_loop_itself(page, capsys, monkeypatch):
+def test_an_example_runs_as_the_main_program(page, tmp_path, capsys, monkeypatch):
     (example,) = page("""\
         ```python
         import asyncio
@@ -209,10 +208,65 @@ def test_an_example_without_await_may_start_a_loop_itself(page, capsys, monkeypa
         ```
         """)
 
-    run(example, capsys, monkeypatch)
+    run(example, tmp_path, capsys, monkeypatch)
 
 
-def test_output_that_differs_from_the_page_fails(page, capsys, monkeypatch):
+def test_an_example_that_awaits_outside_of_a_function_fails(page, tmp_path, capsys, monkeypatch):
+    (example,) = page("""\
+        ```python
+        import asyncio
+        await asyncio.sleep(0)
+        ```
+        """)
+
+    with pytest.raises(SyntaxError) as error:
+        run(example, tmp_path, capsys, monkeypatch)
+    assert error.value.lineno == 3
+
+
+def test_an_example_needs_its_own_imports_but_finds_the_files_of_its_page(page, tmp_path, capsys, monkeypatch):
+    first, second, third = page("""\
+        ```python file=shop.py
+        import json
+        price = 3
+        ```
+        ```python
+        import shop
+        print(shop.price)
+        ```
+        ```text output
+        3
+        ```
+        ```python
+        print(json.dumps(1))
+        ```
+        """)
+
+    run(first, tmp_path, capsys, monkeypatch)
+    run(second, tmp_path, capsys, monkeypatch)
+    with pytest.raises(NameError):
+        run(third, tmp_path, capsys, monkeypatch)
+
+
+@pytest.mark.timeout(60)  # it starts another pytest
+def test_a_file_of_tests_is_run_with_pytest(page, tmp_path, capsys, monkeypatch):
+    good, bad = page("""\
+        ```python file=test_good.py
+        def test_one():
+            assert 1 == 1
+        ```
+        ```python file=test_bad.py
+        def test_two():
+            assert 1 == 2
+        ```
+        """)
+
+    run(good, tmp_path, capsys, monkeypatch)
+    with pytest.raises(AssertionError, match="1 failed"):
+        run(bad, tmp_path, capsys, monkeypatch)
+
+
+def test_output_that_differs_from_the_page_fails(page, tmp_path, capsys, monkeypatch):
     (example,) = page("""\
         ```python
         print("one")
@@ -223,7 +277,7 @@ def test_output_that_differs_from_the_page_fails(page, capsys, monkeypatch):
         """)
 
     with pytest.raises(AssertionError):
-        run(example, capsys, monkeypatch)
+        run(example, tmp_path, capsys, monkeypatch)
 
 
 def test_output_counts_only_right_after_its_example(page):
@@ -237,20 +291,4 @@ def test_output_counts_only_right_after_its_example(page):
         ```
         """)
 
-    assert example.prints is None
-
-
-def test_an_example_that_is_not_run_still_has_to_compile(page, capsys, monkeypatch):
-    good, bad = page("""\
-        ```python no-run
-        await absent()
-        ```
-        ```python no-run
-        def
-        ```
-        """)
-
-    run(good, capsys, monkeypatch)
-    with pytest.raises(SyntaxError) as error:
-        run(bad, capsys, monkeypatch)
-    assert error.value.lineno == 5
+    assert example.output is None
