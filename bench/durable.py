@@ -18,8 +18,8 @@ from bench.table import Row
 from surehand import Runtime, Store, Tool, tool
 from surehand.core.ids import new_id
 from surehand.store.database import Statement
-from surehand.store.postgres import native as native_postgres
-from surehand.store.sqlite_dialect import execute_each, native, numbered
+from surehand.store.postgres import postgres_sql as native_postgres
+from surehand.store.sqlite_dialect import execute_many, number_parameters, sqlite_sql
 
 Write: TypeAlias = list[tuple[str, Mapping[str, Any]]]
 Run: TypeAlias = Callable[[sqlite3.Connection, Write, Sequence[str]], None]
@@ -126,7 +126,7 @@ def _raw_groups(connection: sqlite3.Connection, writes: Sequence[Write], count: 
 
 def _one_by_one(connection: sqlite3.Connection, write: Write, ids: Sequence[str]) -> None:
     # Bound by number, as the store does it: names would make the limit look slower than it is.
-    steps = [(*numbered(sql), params) for sql, params in write]
+    steps = [(*number_parameters(sql), params) for sql, params in write]
     for call_id in ids:
         for text, values, params in steps:
             connection.execute(text, values({**params, "call_id": call_id}))
@@ -134,7 +134,7 @@ def _one_by_one(connection: sqlite3.Connection, write: Write, ids: Sequence[str]
 
 def _joined(connection: sqlite3.Connection, write: Write, ids: Sequence[str]) -> None:
     for sql, params in write:
-        execute_each(connection, sql, [{**params, "call_id": call_id} for call_id in ids])
+        execute_many(connection, sql, [{**params, "call_id": call_id} for call_id in ids])
 
 
 async def _restart(folder: Path, rounds: int, waiting: int) -> list[Row]:
@@ -179,7 +179,7 @@ async def _with_waits(path: Path, waiting: int) -> None:
     for _ in range(waiting - 1):
         call_id = new_id()
         for sql, params in write:
-            connection.execute(native(sql), {**params, "call_id": call_id})
+            connection.execute(sqlite_sql(sql), {**params, "call_id": call_id})
     connection.execute("COMMIT")
     connection.close()
 

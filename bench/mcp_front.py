@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from surehand import Runtime, gateway, mcp
-from surehand.cli.run import fastest_loop, run
+from surehand.cli.run import fastest_loop_factory, run_coroutine
 
 
 def runtime(target: str, *arguments: str) -> Runtime:
@@ -33,4 +33,4 @@ async def over_http(app: Any) -> None:
 
 
 if __name__ == "__main__":
-    run(serve(sys.argv[1], runtime(*sys.argv[2:])), fastest_loop() if sys.argv[1] == "http" else None)
+    run_coroutine(serve(sys.argv[1], runtime(*sys.argv[2:])), fastest_loop_factory() if sys.argv[1] == "http" else None)

@@ -11,7 +11,7 @@ from bench.table import Row
 from surehand import Runtime, Unavailable
 from surehand.builtin.shell import shell
 from surehand.sandbox import bubblewrap
-from surehand.sandbox.child import Child
+from surehand.sandbox.child import ChildProcess
 from surehand.sandbox.sandbox import UNPROTECTED
 
 _TOLD = "for information"
@@ -20,7 +20,7 @@ _TOLD = "for information"
 async def sandbox(*, rounds: int = 15, count: int = 20) -> list[Row]:
     """One `true` after the other."""
     try:
-        bubblewrap.checked()
+        bubblewrap.check_bubblewrap()
     except Unavailable as error:
         return [Row("start of a sandboxed program / of a bare one", None, note=str(error))]
     with tempfile.TemporaryDirectory(prefix="surehand-bench-") as folder:
@@ -46,8 +46,8 @@ async def _bare(*before: str) -> None:
 
 
 async def _child(root: Path) -> None:
-    shown = [bubblewrap.Shown(root, writable=True)]
-    async with await Child.start(["true"], cwd=root, folders=shown) as child:
+    shown = [bubblewrap.PathMount(root, writable=True)]
+    async with await ChildProcess.start(["true"], cwd=root, folders=shown) as child:
         await child.stdout.read()
         await child.wait()
 

@@ -14,7 +14,7 @@ from bench.measure import Timed, ratio
 from bench.table import Row
 from surehand import Runtime, Workspace
 from surehand.builtin import ripgrep
-from surehand.builtin.scope import LARGEST
+from surehand.builtin.scope import MAX_FILE_BYTES
 from surehand.builtin.search import search_tools
 
 NEEDLE = "the one line in a thousand files"
@@ -25,14 +25,14 @@ _IGNORED = "*.pyc\nnode_modules/\nbuild/\n/dist\n.cache\n"
 async def search(*, rounds: int = 9, count: int = 50_000) -> list[Row]:
     """A tree is made once. Ripgrep is asked the same: no file over 50 MB is searched, and names come newest first."""
     names = (f"grep in {count:,} files / ripgrep", f"glob in {count:,} files, newest first / ripgrep")
-    if not ripgrep.works():
+    if not ripgrep.is_available():
         return [Row(name, None, note="there is no ripgrep, or no sandbox for it") for name in names]
     with tempfile.TemporaryDirectory(prefix="surehand-bench-") as folder:
         _grow(Path(folder), count)
         async with Runtime(*search_tools(Workspace(folder))) as runtime:
             grep = await ratio(
                 _tool(runtime, "grep", pattern=NEEDLE, max_matches=200),
-                _alone(folder, "--line-number", f"--max-filesize={LARGEST}", "--fixed-strings", NEEDLE),
+                _alone(folder, "--line-number", f"--max-filesize={MAX_FILE_BYTES}", "--fixed-strings", NEEDLE),
                 rounds=rounds,
             )
             glob = await ratio(
@@ -66,7 +66,7 @@ def _tool(runtime: Runtime, name: str, **arguments: Any) -> Timed:
 
 
 def _alone(folder: str, *options: str) -> Timed:
-    command = [ripgrep.program() or "", "--no-config", "--no-require-git", *options, "./"]
+    command = [ripgrep.find_program() or "", "--no-config", "--no-require-git", *options, "./"]
 
     async def timed() -> float:
         began = perf_counter()

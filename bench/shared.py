@@ -13,7 +13,7 @@ from bench.table import Row
 from surehand import Queue, Runtime, Store, tool
 from surehand.core.ids import new_id
 from surehand.store.database import Statement
-from surehand.store.slots import Limit
+from surehand.store.slots import SharedQueueLimit
 
 CALLERS = 32
 _ONE_ROW = "INSERT INTO streams (stream, last) VALUES (:stream, 0)"
@@ -74,11 +74,11 @@ async def _on(database: str, address: str, rounds: int, count: int) -> list[Row]
 
 
 async def _slots(store: Store, count: int) -> float:
-    limit, owner = Limit("bench", 4), new_id()
+    limit, owner = SharedQueueLimit("bench", 4), new_id()
     began = perf_counter()
     for _ in range(count):
-        given = await store.slots.turn(limit, owner, ids=[new_id()])
-        await store.slots.turn(limit, owner, back=given.slots)
+        given = await store.slots.allocate(limit, owner, new_slot_ids=[new_id()])
+        await store.slots.allocate(limit, owner, returned_slot_ids=given.slot_ids)
     return perf_counter() - began
 
 

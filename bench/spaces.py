@@ -19,9 +19,9 @@ from bench.table import Row
 from surehand import Store
 from surehand.core.ids import new_id
 from surehand.store.database import Statement
-from surehand.store.postgres import native as native_postgres
-from surehand.store.sqlite_dialect import numbered
-from surehand.store.streams import of_space
+from surehand.store.postgres import postgres_sql as native_postgres
+from surehand.store.sqlite_dialect import number_parameters
+from surehand.store.streams import space_stream
 
 Write: TypeAlias = list[tuple[str, Mapping[str, Any]]]
 POSTERS = 32
@@ -96,7 +96,7 @@ async def written_by_a_post(address: str) -> Write:
 
 
 def _raw_groups(connection: sqlite3.Connection, write: Write, count: int) -> float:
-    steps = [(*numbered(sql), params) for sql, params in write]
+    steps = [(*number_parameters(sql), params) for sql, params in write]
     began = perf_counter()
     for _ in range(count // POSTERS):
         connection.execute("BEGIN IMMEDIATE")
@@ -206,9 +206,9 @@ async def listen(how: str, address: str) -> None:
     """The other process: a line for everything that it hears."""
     if how == "follow":
         async with Store.open(address) as store:
-            last = await store.streams.last(of_space("team"))
+            last = await store.streams.last(space_stream("team"))
             os.write(1, b"ready\n")
-            async for _ in store.streams.follow(of_space("team"), last):
+            async for _ in store.streams.follow(space_stream("team"), last):
                 os.write(1, b"heard\n")
         return
     import psycopg

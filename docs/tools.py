@@ -11,7 +11,7 @@ from typing import Any
 from docs.generate import _bare as bare
 from surehand import Tool, builtin
 from surehand.builtin import search_engines
-from surehand.core.docstring import read_docstring
+from surehand.core.docstring import parse_docstring
 
 PAGE = Path(__file__).parent / "reference" / "tools.md"
 HEAD = """# Built-in tools
@@ -97,7 +97,7 @@ def _default(default: Any) -> Any:
 
 def _said(function: Callable[..., Any]) -> str:
     """The docstring, its arguments as a list."""
-    doc = read_docstring(inspect.getdoc(function))
+    doc = parse_docstring(inspect.getdoc(function))
     listed = "".join(f"\n- `{name}`: {told}" for name, told in doc.parameters.items())
     return doc.description + (f"\n{listed}" if listed else "")
 
@@ -105,9 +105,9 @@ def _said(function: Callable[..., Any]) -> str:
 def _tool(tool: Tool[..., Any]) -> str:
     facts = [f"effects {_words(sorted(tool.effects))}", f"category `{tool.category}`"]
     facts += ["repeatable"] if tool.repeatable else []
-    facts += [f"toolsets {_words(tool.face.toolsets)}"] if tool.face.toolsets else []
+    facts += [f"toolsets {_words(tool.presentation.toolsets)}"] if tool.presentation.toolsets else []
     facts += [f"also called {_words(tool.aliases)}"] if tool.aliases else []
-    facts += [] if tool.face.listed else ["called by name only"]
+    facts += [] if tool.presentation.listed else ["called by name only"]
     parts = [f"### `{tool.name}`\n", f"{tool.description}\n", f"{', '.join(facts).capitalize()}.\n"]
     return "\n".join([*parts, _parameters(tool.schema)])
 
@@ -200,7 +200,7 @@ def _toolsets(made: Mapping[str, list[Tool[..., Any]]]) -> str:
     sets: dict[str, list[str]] = {}
     for tools in made.values():
         for tool in tools:
-            for name in tool.face.toolsets:
+            for name in tool.presentation.toolsets:
                 sets.setdefault(name, []).append(f"`{tool.name}`")
     rows = [f"| `{name}` | {', '.join(names)} |" for name, names in sorted(sets.items())]
     head = "## Toolsets\n\n`runtime.describe(toolset=...)` shows a model one of these selections.\n"

@@ -45,7 +45,7 @@ def _inspector() -> str:
 
 def _bubblewrap() -> str:
     try:
-        bubblewrap.checked()
+        bubblewrap.check_bubblewrap()
     except ToolError as error:
         return str(error)
     return ""

@@ -15,7 +15,7 @@ from typing import Any
 import surehand.testing
 import surehand.testing.clock
 from surehand.runtime.runtime import Runtime
-from surehand.store.sqlite_threads import Threads
+from surehand.store.sqlite_threads import ThreadedExecutor
 from tests.room import ROOM
 
 
@@ -28,7 +28,7 @@ def everywhere() -> None:
         plain(self, *sources, store=store or str(folder / f"{next(numbers)}.db"), **options)
 
     Runtime.__init__ = remembering  # type: ignore[method-assign]
-    Threads.write, Threads.read = _counted(Threads.write), _counted(Threads.read)  # type: ignore[method-assign]
+    ThreadedExecutor.write, ThreadedExecutor.read = _counted(ThreadedExecutor.write), _counted(ThreadedExecutor.read)  # type: ignore[method-assign]
     surehand.testing.settle = surehand.testing.clock.settle = _settle  # type: ignore[attr-defined]
 
 
@@ -37,7 +37,7 @@ _UNDER_WAY: set[object] = set()
 
 
 def _counted(ask: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-    async def counted(self: Threads, job: Any) -> Any:
+    async def counted(self: ThreadedExecutor, job: Any) -> Any:
         _UNDER_WAY.add(this := object())
         try:
             return await ask(self, job)

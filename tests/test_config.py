@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from surehand.assemble import assemble
-from surehand.config.address import without_password
-from surehand.config.config import SECTIONS, find_config, read_config
+from surehand.config.address import hide_password
+from surehand.config.config import SECTION_PARSERS, find_config, read_config
 from surehand.config.errors import ConfigError
-from surehand.config.sections import DEFAULTS
+from surehand.config.sections import DEFAULTS_PARSERS
 from surehand.runtime.defaults import Defaults
 from surehand.runtime.queues import Queue
 
@@ -104,7 +104,7 @@ def test_every_format_says_the_same(read, text, ending, tmp_path):
 
 
 def test_every_default_can_be_set():
-    assert list(DEFAULTS) == [field.name for field in fields(Defaults)]
+    assert list(DEFAULTS_PARSERS) == [field.name for field in fields(Defaults)]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_what_says_nothing_changes_nothing(read, text):
     [
         ("\npolcy: []\n", "surehand.yaml:2: Unknown key 'polcy'. Fix: did you mean 'policy'?"),
         ("defaults:\n  maxOutputt: 5\n", "yaml:2: Unknown key 'maxOutputt'. Fix: did you mean 'max_output'?"),
-        ("xyz: 1\n", f"yaml:1: Unknown key 'xyz'. Fix: Known here: {', '.join(SECTIONS)}."),
+        ("xyz: 1\n", f"yaml:1: Unknown key 'xyz'. Fix: Known here: {', '.join(SECTION_PARSERS)}."),
         ("policy:\n- decision: ask\n  effect: [read]\n", "yaml:3: Unknown key 'effect'. Fix: did you mean 'effects'?"),
         ("queues:\n  a: {concurent: 1}\n", "yaml:2: Unknown key 'concurent'. Fix: did you mean 'concurrent'?"),
         ("workspace:\n  rooot: .\n", "yaml:2: Unknown key 'rooot'. Fix: did you mean 'root'?"),
@@ -281,7 +281,7 @@ def test_what_is_no_store_is_refused_and_never_quoted(read, value):
     ],
 )  # fmt: skip
 def test_an_address_is_shown_without_its_password(address, shown):
-    assert without_password(address) == shown
+    assert hide_password(address) == shown
 
 
 async def test_what_is_assembled_remembers_where_the_file_says(read, tmp_path):
@@ -298,8 +298,8 @@ async def test_what_is_assembled_remembers_where_the_file_says(read, tmp_path):
 def test_what_is_assembled_obeys_the_file(read, tmp_path):
     runtime = assemble(read("defaults: {max_output: 5kB}\nworkspace: .\npolicy: []\nqueues: {a: {concurrent: 2}}\n"))
 
-    assert runtime.parts.defaults.max_output == 5000
-    assert runtime.parts.workspace == str(tmp_path.resolve())
+    assert runtime.services.defaults.max_output == 5000
+    assert runtime.services.workspace == str(tmp_path.resolve())
     assert (runtime.policy.rules, runtime.queues()["a"].capacity) == ((), 2)
 
 

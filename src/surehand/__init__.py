@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # Loaded when first asked for, so that importing one name costs no more than that name.
-_HOMES = {
+_MODULE_BY_NAME = {
     "Approval": "runtime.approval",
     "Audio": "core.content",
     "Cache": "core.facets",
@@ -108,20 +108,20 @@ _HOMES = {
     "use": "core.signature",
     "web": "builtin.web",
 }
-_MODULES = {
+_PUBLIC_MODULES = {
     "events": "core.events",
     "gateway": "gateway",
     "mcp": "providers.mcp",
     "middleware": "runtime.middleware",
 }
-__all__ = sorted([*_HOMES, *_MODULES])  # noqa: PLE0605 - a list, though made and not written out
+__all__ = sorted([*_MODULE_BY_NAME, *_PUBLIC_MODULES])  # noqa: PLE0605 - a list, though made and not written out
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        value: Any = import_module(f"{__name__}.{_MODULES[name]}")
-    elif name in _HOMES:
-        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name in _PUBLIC_MODULES:
+        value: Any = import_module(f"{__name__}.{_PUBLIC_MODULES[name]}")
+    elif name in _MODULE_BY_NAME:
+        value = getattr(import_module(f"{__name__}.{_MODULE_BY_NAME[name]}"), name)
     else:
         raise AttributeError(f"surehand has no {name!r}")
     globals()[name] = value

@@ -16,10 +16,10 @@ from typing import Any
 
 from surehand import Workspace
 from surehand.builtin import places, walker
-from surehand.builtin.found import Want
-from surehand.builtin.needle import Needle
-from surehand.builtin.newest import by_ripgrep, by_walking
-from surehand.builtin.scope import Scope, scope
+from surehand.builtin.found import ResultFormat
+from surehand.builtin.needle import SearchPattern
+from surehand.builtin.newest import newest_by_ripgrep, newest_by_walking
+from surehand.builtin.scope import SearchScope, build_search_scope
 from surehand.core.errors import ToolError
 
 NAMES = [
@@ -101,32 +101,32 @@ def differences(seed: int, questions: int = 3) -> Iterator[str]:
         space.close()
 
 
-def _somewhere(chance: random.Random, space: Workspace) -> Scope | None:
+def _somewhere(chance: random.Random, space: Workspace) -> SearchScope | None:
     folders = [os.path.relpath(folder, space.root) for folder, _, _ in os.walk(space.root)]
     path = chance.choice(folders) if chance.random() < 0.4 else "."
     try:
-        where = scope(space, path, chance.choice(GLOBS), lambda: False)
+        where = build_search_scope(space, path, chance.choice(GLOBS), lambda: False)
     except ToolError:
         return None
-    return None if where.empty else where
+    return None if where.is_empty else where
 
 
-def _listed(where: Scope, seed: int) -> Iterator[str]:
-    one, other = (way(where, 1000) for way in (by_ripgrep, by_walking))
+def _listed(where: SearchScope, seed: int) -> Iterator[str]:
+    one, other = (way(where, 1000) for way in (newest_by_ripgrep, newest_by_walking))
     if one != other:
-        yield f"{seed}: {where.glob.pattern!r} in {where.start.parts}\n  {one}\n  {other}"
+        yield f"{seed}: {where.glob.pattern!r} in {where.base_path.parts}\n  {one}\n  {other}"
 
 
-def _found(chance: random.Random, where: Scope, seed: int) -> Iterator[str]:
+def _found(chance: random.Random, where: SearchScope, seed: int) -> Iterator[str]:
     regex, case = chance.random() < 0.6, chance.random() < 0.7
-    needle = Needle(chance.choice(REGEX if regex else PLAIN), regex, case, regex and chance.random() < 0.15)
-    want = Want(chance.choice(["content", "content", "files", "count"]), 10_000, chance.choice([0, 0, 1, 3]))
+    needle = SearchPattern(chance.choice(REGEX if regex else PLAIN), regex, case, regex and chance.random() < 0.15)
+    want = ResultFormat(chance.choice(["content", "content", "files", "count"]), 10_000, chance.choice([0, 0, 1, 3]))
     one, other = (_answer(way, where, needle, want) for way in (places, walker))
     if one != other:
-        yield f"{seed}: {needle} {want} {where.glob.pattern!r} in {where.start.parts}\n  {one}\n  {other}"
+        yield f"{seed}: {needle} {want} {where.glob.pattern!r} in {where.base_path.parts}\n  {one}\n  {other}"
 
 
-def _answer(way: Any, where: Scope, needle: Needle, want: Want) -> Any:
+def _answer(way: Any, where: SearchScope, needle: SearchPattern, want: ResultFormat) -> Any:
     try:
         return asdict(way.search(where, needle, want))
     except ToolError as error:

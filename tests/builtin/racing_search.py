@@ -122,7 +122,7 @@ CALLS = [
 def main() -> None:
     """Both ways, for so many seconds each."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0
-    for way in ("ripgrep", "walker") if ripgrep.works() else ("walker",):
+    for way in ("ripgrep", "walker") if ripgrep.is_available() else ("walker",):
         with TemporaryDirectory(prefix="surehand-") as base:
             found = asyncio.run(race(Path(base), seconds, way))
         print(f"{way}: {found.calls:,} searches, {found.swaps:,} swaps, {len(found.leaks)} leaks")

@@ -23,14 +23,14 @@ Call = Callable[..., Awaitable[Outcome]]
 @contextmanager
 def by(way: str) -> Iterator[None]:
     """Have searches made so; one that could not be is a failure, unless the way is "either"."""
-    before, told = ripgrep.works, _Told()
+    before, told = ripgrep.is_available, _Told()
     assert way == "walker" or before(), "there is no ripgrep, or no sandbox for it"
-    ripgrep.works = lambda: way != "walker"
+    ripgrep.is_available = lambda: way != "walker"
     ripgrep.log.addHandler(told)
     try:
         yield
     finally:
-        ripgrep.works = before
+        ripgrep.is_available = before
         ripgrep.log.removeHandler(told)
     assert way == "either" or not told.lines, told.lines
 

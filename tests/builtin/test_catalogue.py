@@ -74,7 +74,7 @@ def test_every_tool_says_what_it_does_to_the_world_and_shows_in_no_space(every):
 
 
 def test_every_example_is_a_call_that_would_be_taken(every):
-    taken = [tool.check(example) for tool in every for example in tool.face.examples]
+    taken = [tool.check(example) for tool in every for example in tool.presentation.examples]
 
     assert len(taken) > 20
 
@@ -85,7 +85,7 @@ async def test_every_tool_is_shown_to_every_model_api(every, format):
         described = runtime.describe(format)
 
     assert described.left_out == {}
-    assert len(described) == len([tool for tool in every if tool.face.listed and tool.audience != "user"])
+    assert len(described) == len([tool for tool in every if tool.presentation.listed and tool.audience != "user"])
 
 
 TOOLSETS = {

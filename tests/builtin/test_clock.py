@@ -95,7 +95,7 @@ async def test_nobody_sleeps_backwards_or_for_ever(duration):
 
 async def test_the_longest_sleep_is_the_developers_to_say():
     time = ManualClock()
-    async with Runtime(clock(time, longest="2h"), clock=time) as runtime:
+    async with Runtime(clock(time, max_sleep="2h"), clock=time) as runtime:
         sleeping = asyncio.create_task(runtime.call("sleep", {"duration": 7_200}))
         await time.advance(7_200)
         assert (await sleeping).ok
@@ -105,4 +105,4 @@ async def test_the_longest_sleep_is_the_developers_to_say():
 @pytest.mark.parametrize("longest", ["off", 0, -5, "soon", 1e9])
 def test_a_longest_sleep_that_is_none_is_a_mistake(longest):
     with pytest.raises(DefinitionError):
-        clock(longest=longest)
+        clock(max_sleep=longest)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from surehand.assemble import assemble
-from surehand.config.builtin import SETTINGS
+from surehand.config.builtin import BUILTIN_SETTINGS
 from surehand.config.config import read_config
 from surehand.config.errors import ConfigError
 
@@ -95,8 +95,8 @@ def test_a_mistake_names_its_line(tmp_path, text, problem):
     assert "surehand.yaml:1: " in str(raised.value)
 
 
-@pytest.mark.parametrize("family", SETTINGS)
+@pytest.mark.parametrize("family", BUILTIN_SETTINGS)
 def test_every_family_and_setting_is_on_the_page(family):
     page = PAGE.read_text(encoding="utf-8")
 
-    assert all(f"`{name}" in page for name in (family, *SETTINGS[family]))
+    assert all(f"`{name}" in page for name in (family, *BUILTIN_SETTINGS[family]))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from surehand import Runtime
 from surehand.builtin import data
-from surehand.builtin.data import parsed, written
+from surehand.builtin.data import dump_json, parse_json
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -130,9 +130,9 @@ VALUES = st.recursive(
 
 @given(VALUES, st.booleans())
 def test_whatever_is_written_is_read_back_the_same(value, pretty):
-    text = written(value, pretty=pretty)
+    text = dump_json(value, pretty=pretty)
 
-    assert parsed(text) == json.loads(text) == value
+    assert parse_json(text) == json.loads(text) == value
 
 
 @given(TEXT)

@@ -15,9 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surehand import Call, Done, Failed, Outcome, Pending, Policy, Runtime
-from surehand.builtin.changes import Passage, between, from_spans, lines_of, patch
-from surehand.builtin.document import Document, Span
-from surehand.builtin.encoding import Encoding
+from surehand.builtin.changes import (
+    TextSection,
+    changes_from_replacements,
+    diff_lines,
+    render_unified_diff,
+    split_lines,
+)
+from surehand.builtin.document import TextDocument, TextReplacement
+from surehand.builtin.encoding import TextEncoding
 from surehand.builtin.files import files
 from surehand.builtin.workspace import Workspace
 
@@ -213,7 +219,7 @@ async def test_the_mode_stays_and_a_link_stays(tmp_path: Path) -> None:
     assert path.read_text() == "c"
 
 
-SPOT = Workspace("/").spot("x")
+SPOT = Workspace("/").resolve("x")
 text_lines = st.lists(st.text("ab é", max_size=4), max_size=6)
 
 
@@ -223,8 +229,8 @@ def test_everything_around_an_edit_stays_byte_for_byte(lines: list[str], newline
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
     content = data.draw(st.text("xy\n", max_size=5))
-    document = Document(text.replace("\n", newline).encode(), Encoding("utf-8"))
-    edited = document.edited(SPOT, [Span(start, end, content)])
+    document = TextDocument(text.replace("\n", newline).encode(), TextEncoding("utf-8"))
+    edited = document.apply(SPOT, [TextReplacement(start, end, content)])
 
     style = newline if "\n" in text else "\n"
     assert edited.decode() == (text[:start] + content + text[end:]).replace("\n", style)
@@ -427,7 +433,7 @@ def test_changes_turn_the_old_lines_into_the_new_ones(pieces: list[str], data: s
     text = "".join(pieces)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), min_size=0, max_size=6)))
     spans = [
-        Span(start, end, data.draw(st.text("xy\n", max_size=4)))
+        TextReplacement(start, end, data.draw(st.text("xy\n", max_size=4)))
         for start, end in zip(cuts[::2], cuts[1::2], strict=False)
     ]
     after, at = "", 0
@@ -435,11 +441,11 @@ def test_changes_turn_the_old_lines_into_the_new_ones(pieces: list[str], data: s
         after, at = after + text[at : span.start] + span.content, span.end
     after += text[at:]
 
-    lines = lines_of(text)
-    changed = list(from_spans(text, spans))
-    assert applied(lines, [change for _, some in changed for change in some]) == lines_of(after)
-    assert applied(lines, between(lines, lines_of(after))) == lines_of(after)
-    assert patched(lines, patch("f", changed)) == after
+    lines = split_lines(text)
+    changed = list(changes_from_replacements(text, spans))
+    assert applied(lines, [change for _, some in changed for change in some]) == split_lines(after)
+    assert applied(lines, diff_lines(lines, split_lines(after))) == split_lines(after)
+    assert patched(lines, render_unified_diff("f", changed)) == after
 
 
 def applied(lines: list[str], changes: list[Any]) -> list[str]:
@@ -447,7 +453,7 @@ def applied(lines: list[str], changes: list[Any]) -> list[str]:
         at = change.line - 1
         assert tuple(lines[at : at + len(change.removed)]) == change.removed
         lines = [*lines[:at], *change.added, *lines[at + len(change.removed) :]]
-    return lines_of("".join(lines))
+    return split_lines("".join(lines))
 
 
 def patched(lines: list[str], diff: str) -> str:
@@ -472,7 +478,7 @@ def test_distant_changes_are_hunks_of_their_own() -> None:
     before = [f"{n}\n" for n in range(1, 31)]
     after = ["1\n", "two\n", *before[2:19], "new\n", *before[19:29], "30"]
 
-    assert patch("f", [(Passage(before), between(before, after))]) == (
+    assert render_unified_diff("f", [(TextSection(before), diff_lines(before, after))]) == (
         "--- a/f\n+++ b/f\n@@ -1,5 +1,5 @@\n 1\n-2\n+two\n 3\n 4\n 5\n"
         "@@ -17,6 +17,7 @@\n 17\n 18\n 19\n+new\n 20\n 21\n 22\n"
         "@@ -27,4 +28,4 @@\n 27\n 28\n 29\n-30\n+30\n\\ No newline at end of file"
@@ -606,7 +612,7 @@ async def test_nothing_is_changed_any_more_once_nobody_waits(tmp_path: Path) -> 
         "move_file": {"from": "a.txt", "to": "b.txt"},
     }
     async with Runtime(files(space)) as runtime:
-        with space.lock(space.spot("a.txt")):
+        with space.file_lock(space.resolve("a.txt")):
             outcomes = [await runtime.call(name, arguments, timeout=0.05) for name, arguments in calls.items()]
         while runtime.stats().abandoned:  # noqa: ASYNC110 - threads that nobody waits for tell nobody
             await asyncio.sleep(0.01)

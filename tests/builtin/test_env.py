@@ -10,7 +10,7 @@ import pytest
 
 from surehand import DefinitionError, Runtime
 from surehand.builtin import env
-from surehand.builtin.secrecy import secret_name, secret_value
+from surehand.builtin.secrecy import is_secret_name, is_secret_value
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -70,7 +70,7 @@ async def test_a_glob_does_not_open_what_is_called_like_a_secret(name):
 @pytest.mark.parametrize("name", ["GIT_AUTHOR_NAME", "KEYBOARD_LAYOUT", "MAX_TOKENS", "TOKENIZERS_PARALLELISM", "PWD",
                                   "LANG", "TERM", "APP_MODE", "OPINION", "SPINNER", "PIPELINE", "HOTPLUG"])  # fmt: skip
 def test_names_that_only_sound_alike_are_no_secrets(name):
-    assert not secret_name(name)
+    assert not is_secret_name(name)
 
 
 LETTERS = "a1B2" * 6
@@ -113,7 +113,7 @@ async def refused(value: str) -> None:
      "550e8400-e29b-41d4-a716-446655440000", "/usr/local/lib/Python3/site-packages/surehand"],
 )  # fmt: skip
 def test_plain_values_are_no_secrets(value):
-    assert not secret_value(value)
+    assert not is_secret_value(value)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_plain_values_are_no_secrets(value):
 )
 def test_no_value_takes_long_to_judge(part):
     began = time.thread_time()
-    secret_value(part * (30_000 // len(part)))
+    is_secret_value(part * (30_000 // len(part)))
 
     assert time.thread_time() - began < 1
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surehand import Workspace
-from surehand.builtin.globs import Glob
+from surehand.builtin.globs import GlobPattern
 from surehand.builtin.search import search_tools
 from surehand.core.errors import Denied, InvalidArguments
 from tests.builtin.searching import both_ways, found, grow, refused, searching, yes
@@ -222,7 +222,7 @@ async def test_no_more_are_listed_than_can_be_asked_for(tmp_path: Path, way: str
 
 def test_a_model_is_shown_one_pair_of_names(tmp_path: Path) -> None:
     def listed(names: str) -> set[str]:
-        return {tool.name for tool in search_tools(Workspace(tmp_path), names) if tool.face.listed}
+        return {tool.name for tool in search_tools(Workspace(tmp_path), names) if tool.presentation.listed}
 
     assert listed("short") == {"glob", "grep"}
     assert listed("long") == {"glob_files", "grep_files"}
@@ -242,7 +242,7 @@ SLOW = [
 @pytest.mark.parametrize("pattern", SLOW)
 @pytest.mark.parametrize("path", ["a" * 250, "/".join("a" * 2000), "/".join(["a" * 200] * 20)])
 def test_no_pattern_is_slow(pattern: str, path: str) -> None:
-    glob = Glob(pattern)
+    glob = GlobPattern(pattern)
 
     began = thread_time()
     glob(path)
@@ -253,11 +253,11 @@ def test_no_pattern_is_slow(pattern: str, path: str) -> None:
 @given(st.text("ab.*?[]!^-{},\\/", min_size=1, max_size=12), st.text("ab./-]", min_size=1, max_size=10))
 def test_every_pattern_is_taken_or_refused(pattern: str, path: str) -> None:
     with suppress(InvalidArguments, Denied):
-        assert Glob(pattern)(path) in (True, False)
+        assert GlobPattern(pattern)(path) in (True, False)
 
 
 @given(st.text("ab.*?[]!^-{},\\", min_size=1, max_size=12))
 def test_a_name_that_is_escaped_is_found(name: str) -> None:
     escaped = "".join(f"\\{letter}" for letter in name)
 
-    assert Glob(f"./{escaped}")(name) or name in (".", "..")
+    assert GlobPattern(f"./{escaped}")(name) or name in (".", "..")

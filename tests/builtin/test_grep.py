@@ -7,7 +7,7 @@ import pytest
 
 from surehand import Workspace
 from surehand.builtin import needle
-from surehand.builtin.scope import LARGEST
+from surehand.builtin.scope import MAX_FILE_BYTES
 from tests.builtin.searching import both_ways, found, grow, refused, searching, yes
 from tests.needs import needs
 
@@ -217,7 +217,7 @@ REFUSED = [
 async def test_what_cannot_be_searched_is_explained(tmp_path: Path, way: str) -> None:
     grow(tmp_path, {**TREE, "binary": b"x\0y", "monster": ""})
     os.mkfifo(tmp_path / "fifo")
-    os.truncate(tmp_path / "monster", LARGEST + 1)
+    os.truncate(tmp_path / "monster", MAX_FILE_BYTES + 1)
 
     async with searching(tmp_path, way) as call:
         for arguments, code, says in REFUSED:
@@ -295,7 +295,7 @@ async def test_every_folder_of_a_workspace_can_be_searched(tmp_path: Path, way: 
 
 
 async def test_without_any_engine_plain_text_is_still_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needle, "_re2", lambda: None)
+    monkeypatch.setattr(needle, "_import_re2", lambda: None)
     grow(tmp_path, {"a.txt": "Über\nuber (x)\n", "b.txt": "UBER (X)\n"})
 
     plain = await found(tmp_path, "walker", "grep", pattern="(x)")
@@ -314,7 +314,7 @@ async def test_without_any_engine_plain_text_is_still_found(tmp_path: Path, monk
 
 @needs("bubblewrap")
 async def test_ripgrep_alone_is_enough_for_regular_expressions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needle, "_re2", lambda: None)
+    monkeypatch.setattr(needle, "_import_re2", lambda: None)
     grow(tmp_path, {"a.txt": "foo bar\n", "b.txt": "bar\n"})
 
     matches = await found(tmp_path, "ripgrep", "grep_files", pattern="fo+")

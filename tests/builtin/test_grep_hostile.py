@@ -16,7 +16,7 @@ import pytest
 from surehand import Runtime, Workspace
 from surehand.builtin import needle, places, ripgrep, scope
 from surehand.builtin.search import search_tools
-from surehand.builtin.walker import walk
+from surehand.builtin.walker import walk_files
 from surehand.core.errors import InvalidArguments, NotStarted
 from tests.builtin.searching import both_ways, by, found, grow, refused, searching
 from tests.needs import needs
@@ -93,7 +93,7 @@ async def test_a_pattern_that_explodes_elsewhere_is_quick(tmp_path: Path, way: s
 async def test_a_line_that_would_take_too_long_is_left_out_and_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(needle, "_PATIENCE", 0.0)
+    monkeypatch.setattr(needle, "_MAX_LINE_SECONDS", 0.0)
     grow(tmp_path, {"a.txt": "ab" * 400_000 + "\nabc\n"})
 
     matches = await found(tmp_path, "walker", "grep", pattern="(ab)+", regex=True)
@@ -105,7 +105,7 @@ async def test_a_line_that_would_take_too_long_is_left_out_and_told(
 def test_a_pattern_that_would_be_slow_everywhere_is_refused() -> None:
     for pattern in (r"\p{L}{300}", "(a{900}){900}", "((a{0,99}){0,99}){0,99}"):
         with pytest.raises(InvalidArguments):
-            needle.Needle(pattern, regex=True).matcher(lambda: False)
+            needle.SearchPattern(pattern, is_regex=True).build_matcher(lambda: False)
 
 
 @both_ways
@@ -153,7 +153,7 @@ async def test_nothing_that_is_no_file_holds_a_search_up(tmp_path: Path, way: st
 async def test_where_ripgrep_is_held_up_the_search_is_made_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(places, "_SILENCE", 0.3)
+    monkeypatch.setattr(places, "_LISTING_SILENCE_SECONDS", 0.3)
     grow(tmp_path, {"a.txt": "word\n", "sub/b.txt": "word\n"})
     os.mkfifo(tmp_path / "sub/.gitignore")
 
@@ -170,7 +170,7 @@ async def test_where_ripgrep_cannot_be_started_the_search_is_made_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     grow(tmp_path, {"a.txt": "word\n"})
-    monkeypatch.setattr(ripgrep, "program", lambda: "/usr/bin/cat")
+    monkeypatch.setattr(ripgrep, "find_program", lambda: "/usr/bin/cat")
 
     assert (await found(tmp_path, "either", "grep", pattern="wo+rd", regex=True)).text == "a.txt:1: word"
     assert "without ripgrep" in caplog.text
@@ -189,12 +189,12 @@ def test_a_workspace_without_a_sandbox_is_searched_all_the_same(
     def missing() -> None:
         raise NotStarted("no bubblewrap here")
 
-    monkeypatch.setattr(ripgrep, "checked", missing)
-    ripgrep.works.cache_clear()
+    monkeypatch.setattr(ripgrep, "check_bubblewrap", missing)
+    ripgrep.is_available.cache_clear()
     try:
-        assert not ripgrep.works()
+        assert not ripgrep.is_available()
     finally:
-        ripgrep.works.cache_clear()
+        ripgrep.is_available.cache_clear()
 
 
 @pytest.mark.long
@@ -298,16 +298,16 @@ async def test_the_walker_stops_when_nobody_waits_any_more(tmp_path: Path) -> No
         return asked > 3
 
     with pytest.raises(Exception, match="Nobody waits"):
-        list(walk(scope.scope(Workspace(tmp_path), ".", "**/*", stop)))
+        list(walk_files(scope.build_search_scope(Workspace(tmp_path), ".", "**/*", stop)))
 
 
 async def test_a_tree_deeper_than_any_other_is_searched_to_a_depth(tmp_path: Path) -> None:
-    deep = tmp_path.joinpath(*("d" * scope.DEEPEST), "e")
+    deep = tmp_path.joinpath(*("d" * scope.MAX_DEPTH), "e")
     deep.mkdir(parents=True)
     for folder in (deep, deep.parent, deep.parent.parent):
         (folder / "a.txt").write_text("word\n")
 
-    for way in ("walker", "ripgrep") if ripgrep.works() else ("walker",):
+    for way in ("walker", "ripgrep") if ripgrep.is_available() else ("walker",):
         matches = await found(tmp_path, way, "grep", pattern="word", output_mode="count")
         assert matches.metadata["matchCount"] == 2
 

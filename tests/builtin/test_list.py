@@ -179,7 +179,7 @@ async def test_list_files_is_bounded(tmp_path: Path) -> None:
 
 
 async def test_a_search_that_ends_early_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "_LOOKED_AT", 5)
+    monkeypatch.setattr(listing, "_MAX_ENTRIES_MATCHED", 5)
     for number in range(9):
         (tmp_path / f"{number}").touch()
 

@@ -13,7 +13,7 @@ import pytest
 
 from surehand import Runtime, Store
 from surehand.builtin import plans
-from surehand.builtin.due import advance, due, wake
+from surehand.builtin.due import advance_plan, deliver_due_plans, find_due_plans
 from surehand.store.database import Statement
 from surehand.testing import ManualClock
 
@@ -39,7 +39,7 @@ class Desk:
 
     async def wake(self, agent: str = "ada", **how: Any) -> list[str]:
         assert self.runtime.store is not None
-        return [plan.plan_id for plan in await wake(self.runtime.store, agent, self.clock.time(), **how)]
+        return [plan.plan_id for plan in await deliver_due_plans(self.runtime.store, agent, self.clock.time(), **how)]
 
     async def inbox(self) -> list[Any]:
         assert self.runtime.store is not None
@@ -218,8 +218,8 @@ async def test_whoever_dies_between_telling_and_moving_on_tells_nobody_twice(des
         await ada.plan(id="p1", runAfter="1 hour")
         await ada.clock.advance(HOUR)
         store = ada.runtime.store
-        [plan] = await due(store.notes, "ada", ada.clock.time())
-        await store.inbox.push("ada", plan.event_id, "plan", plan.data)  # and then the process is gone
+        [plan] = await find_due_plans(store.notes, "ada", ada.clock.time())
+        await store.inbox.push("ada", plan.event_id, "plan", plan.event_data)  # and then the process is gone
 
         assert await ada.wake() == []
         assert len(await ada.inbox()) == 1
@@ -242,12 +242,12 @@ async def test_a_plan_that_was_changed_meanwhile_is_not_moved_on(desk):
         await ada.plan(id="p1", runAfter="1 hour")
         await ada.plan(id="p2", runAfter="1 hour")
         await ada.clock.advance(HOUR)
-        first, second = await due(ada.runtime.store.notes, "ada", ada.clock.time())
+        first, second = await find_due_plans(ada.runtime.store.notes, "ada", ada.clock.time())
         await ada.plan(id="p1", runAfter="1 day")
         await ada.agent.call("delete_plans", {"planIds": ["p2"]})
 
-        assert not await advance(ada.runtime.store, "ada", first, ada.clock.time())
-        assert not await advance(ada.runtime.store, "ada", second, ada.clock.time())
+        assert not await advance_plan(ada.runtime.store, "ada", first, ada.clock.time())
+        assert not await advance_plan(ada.runtime.store, "ada", second, ada.clock.time())
         [plan] = await ada.plans()
         assert (plan["id"], plan["status"], at(plan["nextRunAt"])) == ("p1", "pending", NOW + HOUR + 86_400)
 

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from surehand import Done, Failed, Outcome, Pending, Runtime, ToolError, Workspace
 from surehand.builtin import lines as lines_module
 from surehand.builtin import page as page_module
-from surehand.builtin.encoding import encoding_of
+from surehand.builtin.encoding import detect_encoding
 from surehand.builtin.files import files
-from surehand.builtin.page import page_of
+from surehand.builtin.page import read_page
 from surehand.core.content import Image
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
@@ -362,8 +362,8 @@ async def test_a_line_without_an_end_takes_no_memory_either(tmp_path: Path) -> N
 
 
 async def test_what_is_too_far_into_a_file_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines_module, "FAR", 3_000_000)
-    monkeypatch.setattr(page_module, "COUNTED", 3_000_000)
+    monkeypatch.setattr(lines_module, "MAX_SCAN_BYTES", 3_000_000)
+    monkeypatch.setattr(page_module, "MAX_COUNTED_FILE_BYTES", 3_000_000)
     (tmp_path / "lines").write_bytes(b"x\n" * 4_000_000)
     (tmp_path / "line").write_bytes(b"x\n" + b"y" * 9_000_000 + b"\nz\n")
 
@@ -427,18 +427,20 @@ def test_however_the_blocks_fall_the_lines_are_the_same(
 ) -> None:
     data = newline.join(lines).encode(codec)
     whole = lines[:-1] if lines and not lines[-1] else lines
-    encoding = encoding_of(data)
+    encoding = detect_encoding(data)
     assert encoding is not None
     with TemporaryFile() as file, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines_module, "BLOCK", block)
+        patch.setattr(lines_module, "BLOCK_BYTES", block)
         file.write(data)
-        page = page_of(file, encoding, first, limit, line=most, room=10**9, stop=lambda: False)
+        page = read_page(
+            file, encoding, first, limit, max_line_length=most, max_bytes=10**9, is_cancelled=lambda: False
+        )
 
     taken = whole[first - 1 : first - 1 + limit]
-    assert [line.bare for line in page.lines] == [line[:most] for line in taken]
-    assert [line.cut for line in page.lines] == [len(line) > most for line in taken]
-    assert page.total == len(whole)
-    assert page.more == (len(whole) > first - 1 + limit)
+    assert [line.text_without_newline for line in page.lines] == [line[:most] for line in taken]
+    assert [line.is_cut for line in page.lines] == [len(line) > most for line in taken]
+    assert page.total_lines == len(whole)
+    assert page.has_more == (len(whole) > first - 1 + limit)
 
 
 # read_file

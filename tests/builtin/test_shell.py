@@ -312,7 +312,7 @@ async def test_a_closing_runtime_ends_what_runs(tmp_path, kind):
 
 async def test_a_command_that_outlasts_its_runtime_leaves_nothing_open(tmp_path, kind, monkeypatch):
     """A busy machine may take longer to end a command than a runtime waits for it."""
-    monkeypatch.setattr(reaper, "GRACE", 0.01)
+    monkeypatch.setattr(reaper, "CANCELLATION_GRACE_SECONDS", 0.01)
     async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
         await runtime.call("bash", {"command": "true"})
         before, others = descriptors(), set(psutil.Process().children())
@@ -379,7 +379,7 @@ async def test_further_folders_of_the_workspace_are_there(tmp_path):
 
 
 async def test_without_a_sandbox_there_is_no_bash(tmp_path, monkeypatch):
-    for known in (bubblewrap.checked, bubblewrap.found, bubblewrap._help):
+    for known in (bubblewrap.check_bubblewrap, bubblewrap.find_bubblewrap, bubblewrap._help_text):
         known.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
     try:
@@ -420,7 +420,7 @@ def test_the_tools_say_what_they_do(tmp_path):
     assert command.safety.optional_effects == frozenset()
     assert shell(tmp_path, sandbox=Sandbox(network=True))[0].safety.optional_effects == {"network"}
     assert (output.safety.effects, stop.safety.effects) == ({"read"}, {"execute"})
-    assert not any(tool.face.visible for tool in (command, output, stop))
+    assert not any(tool.presentation.visible for tool in (command, output, stop))
 
 
 @needs("python in /usr")

@@ -24,12 +24,12 @@ pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a bus
 @pytest.fixture(params=["kernel", "step by step"])
 def way(request: pytest.FixtureRequest) -> Iterator[str]:
     """How files are opened: as the kernel offers it, or as it is done where the kernel does not."""
-    before = beneath._kernel_knows[0]
+    before = beneath._has_openat2[0]
     if request.param == "kernel" and before is False:
         pytest.skip("this kernel has no openat2")
-    beneath._kernel_knows[0] = None if request.param == "kernel" else False
+    beneath._has_openat2[0] = None if request.param == "kernel" else False
     yield request.param
-    beneath._kernel_knows[0] = before
+    beneath._has_openat2[0] = before
 
 
 @pytest.fixture
@@ -93,28 +93,28 @@ async def test_where_a_container_forbids_the_newer_call_the_older_ones_do(
     def forbidden(*given: object) -> int:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(beneath, "_kernel_knows", [None])
+    monkeypatch.setattr(beneath, "_has_openat2", [None])
     monkeypatch.setattr(beneath, "_openat2", forbidden)
 
     ended = await attempts(grounds, "get_file_info", 400)
 
-    assert beneath._kernel_knows == [False]
+    assert beneath._has_openat2 == [False]
     assert ended["done"] > 0
 
 
 async def test_where_the_system_does_not_say_where_files_lie_links_are_not_followed(
     grounds: Grounds, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spot, "path_of", lambda descriptor: None)
+    monkeypatch.setattr(spot, "descriptor_path", lambda descriptor: None)
     (grounds.root / ".env").write_text("TOKEN=1")
     (grounds.root / "notes.txt").symlink_to(".env")
 
     space = Workspace(grounds.root)
     for path in ("notes.txt", "in/inside.txt", "dot/.env"):
         with pytest.raises(Denied, match="goes through a link"):
-            space.spot(path).open()
+            space.resolve(path).open_descriptor()
         with pytest.raises(Denied, match=r"is a link|goes through a link"):
-            space.spot(path).replace(b"x")
+            space.resolve(path).write_atomically(b"x")
     for name in ("read", "list", "get_file_info", "write", "edit", "delete_file", "move_file"):
         await attempts(grounds, name, 60, seed=3)
 

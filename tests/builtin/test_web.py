@@ -14,7 +14,7 @@ import pytest
 
 from surehand import DefinitionError, Done, Image, Policy, Runtime
 from surehand.builtin.web import web
-from surehand.http.client import Client
+from surehand.http.client import HttpClient
 from tests.http.server import PUBLIC, Dials, Names, internet, only_loopback, redirect, reply, serving
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
@@ -70,7 +70,11 @@ def test_the_tools_say_what_they_do_to_the_world():
         only_reads = name in ("webfetch", "http_get", "web_search")
         assert tool.safety.effects == ({"network"} if only_reads else {"network", "write"})
         assert tool.safety.repeatable is only_reads
-        assert (tool.face.category, tool.face.visible, tool.face.toolsets) == ("network", False, ("all_task_tools",))
+        assert (tool.presentation.category, tool.presentation.visible, tool.presentation.toolsets) == (
+            "network",
+            False,
+            ("all_task_tools",),
+        )
         assert 40 < len(tool.description) < 240
         schema = tool.parameters.schema() if callable(tool.parameters.schema) else tool.parameters.schema
         assert all(given.get("description") for given in schema["properties"].values())
@@ -529,7 +533,7 @@ async def test_one_list_of_tools_serves_two_runtimes():
 
 
 async def test_a_client_of_ones_own_scope_does_not_widen_what_the_tools_may_reach():
-    wide = Client(allow_private=True, ports="any")
+    wide = HttpClient(allow_private=True, ports="any")
     async with serving(lambda asked: reply("inside")) as server, wide, Runtime(web()) as runtime:
         outcome = await runtime.scope(wide).call("webfetch", {"url": f"http://127.0.0.1:{server.port}/"})
 

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from surehand import DefinitionError, Runtime
-from surehand.builtin.search_engines import Hit, bing, brave, duckduckgo, google, searxng, tavily
+from surehand.builtin.search_engines import SearchResult, bing, brave, duckduckgo, google, searxng, tavily
 from surehand.builtin.web import web
 from tests.http.server import only_loopback, redirect, reply, serving
 
@@ -359,7 +359,7 @@ async def test_an_engine_of_ones_own_is_three_lines():
         name, topics = "shelf", ()
 
         async def search(self, question):
-            return [Hit(f"{question.query} {n}", f"https://shelf.test/{n}") for n in range(30)]
+            return [SearchResult(f"{question.query} {n}", f"https://shelf.test/{n}") for n in range(30)]
 
     async with Runtime(web(search=Shelf())) as runtime:
         outcome = await runtime.call("web_search", {"query": "books", "limit": 2})

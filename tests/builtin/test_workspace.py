@@ -11,8 +11,8 @@ import pytest
 
 from surehand import DefinitionError, Failed, Outcome, Runtime, ToolError
 from surehand.builtin.files import files
-from surehand.builtin.trouble import trouble
-from surehand.builtin.workspace import ROOT, WRITES, Workspace
+from surehand.builtin.trouble import to_tool_error
+from surehand.builtin.workspace import ROOT_VARIABLE, WRITES_VARIABLE, Workspace
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -38,7 +38,7 @@ def test_the_environment_sets_the_root_and_a_configured_one_narrows_it(
     (tmp_path / "inner").mkdir()
     elsewhere = tmp_path.parent
     monkeypatch.chdir(tmp_path / "inner")
-    cap = {ROOT: str(tmp_path)}
+    cap = {ROOT_VARIABLE: str(tmp_path)}
 
     found = {
         name: (space.root, space.source)
@@ -66,7 +66,10 @@ def test_a_link_does_not_lift_the_cap(tmp_path: Path) -> None:
     (tmp_path / "cap").mkdir()
     (tmp_path / "cap/out").symlink_to(tmp_path)
 
-    assert Workspace.detect(tmp_path / "cap/out", environment={ROOT: str(tmp_path / "cap")}).root == tmp_path / "cap"
+    assert (
+        Workspace.detect(tmp_path / "cap/out", environment={ROOT_VARIABLE: str(tmp_path / "cap")}).root
+        == tmp_path / "cap"
+    )
 
 
 def test_further_folders_are_capped_too(tmp_path: Path) -> None:
@@ -74,26 +77,26 @@ def test_further_folders_are_capped_too(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
 
     space = Workspace.detect(
-        environment={ROOT: str(tmp_path / "cap")},
+        environment={ROOT_VARIABLE: str(tmp_path / "cap")},
         extra=[tmp_path / "out", tmp_path / "cap/in"],
         read_only=[tmp_path / "out"],
     )
 
-    assert [root.path for root in space.folders] == [tmp_path / "cap", tmp_path / "cap/in"]
+    assert [root.path for root in space.roots] == [tmp_path / "cap", tmp_path / "cap/in"]
 
 
 def test_files_take_the_folder_that_the_environment_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(ROOT, str(tmp_path))
+    monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
 
-    assert Workspace.of().root == tmp_path
-    assert Workspace.of(tmp_path.parent).root == tmp_path
+    assert Workspace.coerce().root == tmp_path
+    assert Workspace.coerce(tmp_path.parent).root == tmp_path
 
 
 def test_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
 
     assert Workspace("~").root == tmp_path
-    assert Workspace.detect(environment={ROOT: "~"}).root == tmp_path
+    assert Workspace.detect(environment={ROOT_VARIABLE: "~"}).root == tmp_path
 
 
 @pytest.mark.parametrize(
@@ -102,7 +105,7 @@ def test_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_environment_can_switch_writing_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, writes: bool
 ) -> None:
-    monkeypatch.setenv(WRITES, value)
+    monkeypatch.setenv(WRITES_VARIABLE, value)
 
     assert Workspace(tmp_path).writes is writes
     assert Workspace(tmp_path, writes=False).writes is False
@@ -118,9 +121,9 @@ def test_a_root_that_is_no_folder_is_an_error_that_says_so(tmp_path: Path) -> No
 def test_options_are_for_the_one_who_makes_the_workspace(tmp_path: Path) -> None:
     space = Workspace(tmp_path)
 
-    assert Workspace.of(space) is space
+    assert Workspace.coerce(space) is space
     with pytest.raises(DefinitionError, match="writes"):
-        Workspace.of(space, writes=False)
+        Workspace.coerce(space, writes=False)
 
 
 def test_a_workspace_lets_go_of_its_folders(tmp_path: Path) -> None:
@@ -140,7 +143,7 @@ async def test_a_closed_workspace_touches_nothing(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     (tmp_path / "other").mkdir()
     space = Workspace(tmp_path / "root")
-    number = space.folders[0].descriptor
+    number = space.roots[0].descriptor
     space.close()
     taken = os.open(tmp_path / "other", os.O_RDONLY)
     try:
@@ -231,14 +234,14 @@ async def test_a_folder_given_both_ways_is_only_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["", "   ", "\n", "a\0b", "\0"])
 def test_what_is_no_path_is_said_to_be_none(tmp_path: Path, path: str) -> None:
     with pytest.raises(ToolError, match="is no path"):
-        Workspace(tmp_path).spot(path)
+        Workspace(tmp_path).resolve(path)
 
 
 def test_a_path_is_never_decoded(tmp_path: Path) -> None:
     space = Workspace(tmp_path)
 
     for name in ("%2e%2e%2fx", "..\\x", "~", "~root", "C:\\x", "\uff0e\uff0e", "..%00", "file:x", "$HOME"):
-        assert space.spot(name).parts == (name,)
+        assert space.resolve(name).parts == (name,)
 
 
 def test_an_error_names_no_path_but_the_given_one_and_the_root(tmp_path: Path) -> None:
@@ -249,7 +252,7 @@ def test_an_error_names_no_path_but_the_given_one_and_the_root(tmp_path: Path) -
 
     for path in ("out", "out/x", "out/../x", f"{tmp_path}/hidden", "missing"):
         with pytest.raises(ToolError) as raised:
-            space.spot(path).open()
+            space.resolve(path).open_descriptor()
         assert "hidden-name" not in str(raised.value)
 
 
@@ -302,7 +305,7 @@ async def test_what_the_system_forbids_is_said_to_be_so(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_system_says_is_told_in_words(tmp_path: Path, number: int, code: str, words: str) -> None:
-    told = trouble(Workspace(tmp_path).spot("a.txt"), OSError(number, os.strerror(number)))
+    told = to_tool_error(Workspace(tmp_path).resolve("a.txt"), OSError(number, os.strerror(number)))
 
     assert told.code == code
     assert words in str(told)
@@ -315,7 +318,7 @@ def test_a_root_may_be_named_through_a_link(tmp_path: Path) -> None:
     space = Workspace(tmp_path / "link")
 
     for path in ("a.txt", f"{tmp_path}/link/a.txt", f"{tmp_path}/real/a.txt"):
-        assert space.spot(path).shown == "a.txt"
+        assert space.resolve(path).display_path == "a.txt"
 
 
 # Keys

@@ -229,7 +229,7 @@ async def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.M
 async def test_where_no_file_can_be_without_a_name_it_is_written_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "_UNNAMED", 0)
+    monkeypatch.setattr(held, "_UNNAMED_FILE_FLAG", 0)
     (tmp_path / "a.txt").write_text("old")
     (tmp_path / "a.txt").chmod(0o640)
 

@@ -166,7 +166,7 @@ def test_tools_of_a_namespace_bear_it_in_their_names() -> None:
 
     (listing,) = catalogue.add(named("log"), namespace="git")
 
-    assert (listing.name, listing.namespace, listing.wire) == ("git__log", "git", "git__log")
+    assert (listing.name, listing.namespace, listing.wire_name) == ("git__log", "git", "git__log")
     assert catalogue.find("log") is None
 
 
@@ -199,11 +199,11 @@ WEIRD = st.one_of(
 def test_every_tool_has_a_wire_name_of_its_own_that_leads_back_to_it(given_names: list[str]) -> None:
     catalogue = Catalogue(*map(named, given_names))
 
-    wires = [listing.wire for listing in catalogue]
+    wires = [listing.wire_name for listing in catalogue]
 
     assert len(set(wires)) == len(given_names)
     assert all(WIRE.match(wire) for wire in wires)
-    assert all(catalogue.find(listing.wire) is listing for listing in catalogue)
+    assert all(catalogue.find(listing.wire_name) is listing for listing in catalogue)
 
 
 def test_a_wire_name_that_is_taken_by_a_name_is_not_given_again() -> None:
@@ -211,8 +211,8 @@ def test_a_wire_name_that_is_taken_by_a_name_is_not_given_again() -> None:
 
     (added,) = catalogue.add(named(LONG))
 
-    assert catalogue.find(added.wire) is added
-    assert len({listing.wire for listing in catalogue}) == 2
+    assert catalogue.find(added.wire_name) is added
+    assert len({listing.wire_name for listing in catalogue}) == 2
 
 
 # Finding

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from surehand.catalogue.catalogue import Catalogue
-from surehand.catalogue.describe import Described, describe
+from surehand.catalogue.describe import ToolDescriptions, describe_listings
 from surehand.core.define import tool
 from surehand.core.tool import Tool
 
@@ -46,8 +46,8 @@ def raw(schema: dict[str, Any], name: str = "raw", **options: Any) -> Tool[..., 
     return handler
 
 
-def shown(format: str, *tools: Tool[..., Any]) -> Described:
-    return describe(Catalogue(*tools), format)
+def shown(format: str, *tools: Tool[..., Any]) -> ToolDescriptions:
+    return describe_listings(Catalogue(*tools), format)
 
 
 def schema_of(format: str, schema: dict[str, Any]) -> Any:
@@ -128,7 +128,7 @@ def test_mcp_is_shown_the_title_that_a_tool_is_displayed_with() -> None:
 
 def test_an_unknown_format_is_refused_with_the_nearest_and_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"'antropic'. Did you mean 'anthropic'\? Known are: openai, responses"):
-        describe([], "antropic")
+        describe_listings([], "antropic")
 
 
 def test_a_description_from_a_file_names_the_workspace(tmp_path: Path) -> None:
@@ -137,11 +137,11 @@ def test_a_description_from_a_file_names_the_workspace(tmp_path: Path) -> None:
     @tool(description=tmp_path / "list.txt")
     async def lists() -> None: ...
 
-    assert describe(Catalogue(lists), "anthropic", workspace="/srv")[0]["description"] == "Lists /srv."
+    assert describe_listings(Catalogue(lists), "anthropic", workspace="/srv")[0]["description"] == "Lists /srv."
 
 
 def test_chat_completions_gets_no_description_longer_than_it_takes() -> None:
-    long = add.described("word " * 400)
+    long = add.with_description("word " * 400)
 
     assert len(shown("openai", long)[0]["function"]["description"]) == 1024
     assert len(shown("responses", long)[0]["description"]) > 1024
@@ -154,8 +154,8 @@ def test_the_name_shown_is_the_one_on_the_wire(format: str) -> None:
 
     entry = catalogue.describe(format)[0]
 
-    assert entry.get("function", entry)["name"] == listing.wire
-    assert len(listing.wire) == 64
+    assert entry.get("function", entry)["name"] == listing.wire_name
+    assert len(listing.wire_name) == 64
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -546,7 +546,7 @@ def test_a_copy_can_be_added_to_without_changing_the_original() -> None:
     copy.left_out.clear()
     copy.append({})
 
-    assert isinstance(copy, Described)
+    assert isinstance(copy, ToolDescriptions)
     assert len(original) == 1
     assert "strict" not in original[0]["function"]
     assert "cache_control" not in original[0]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from surehand.catalogue.catalogue import Catalogue
-from surehand.catalogue.search import Index, words
+from surehand.catalogue.search import ToolIndex, split_words
 from surehand.core.define import tool
 from surehand.core.tool import Tool
 
@@ -21,7 +21,7 @@ def named(name: str, description: str = "Something else entirely.", **options: A
 
 
 def found(query: str, *tools: Tool[..., Any], limit: int = 10) -> list[str]:
-    return [listing.name for listing in Index(Catalogue(*tools)).search(query, limit)]
+    return [listing.name for listing in ToolIndex(Catalogue(*tools)).search(query, limit)]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def found(query: str, *tools: Tool[..., Any], limit: int = 10) -> list[str]:
     ],
 )
 def test_text_is_taken_apart_into_words(text: str, expected: list[str]) -> None:
-    assert words(text) == expected
+    assert split_words(text) == expected
 
 
 def test_a_word_in_the_name_counts_more_than_in_an_alias_a_description_or_a_parameter() -> None:

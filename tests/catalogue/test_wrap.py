@@ -12,7 +12,7 @@ from surehand.core.define import tool
 from surehand.core.errors import DefinitionError
 from surehand.core.outcome import Pending
 from surehand.core.provider import Provider
-from surehand.core.tool import Direct, Tool
+from surehand.core.tool import StandaloneCall, Tool
 
 
 @tool(aliases=("pay",), requires=("balance",))
@@ -75,8 +75,8 @@ def test_a_prefix_is_put_before_names_and_aliases() -> None:
 
 
 def test_what_a_tool_requires_is_renamed_along_with_it() -> None:
-    assert prefixed(BANK, "eu")[0].face.requires == ("eu_balance",)
-    assert renamed(BANK, {"balance": "saldo"})[0].face.requires == ("saldo",)
+    assert prefixed(BANK, "eu")[0].presentation.requires == ("eu_balance",)
+    assert renamed(BANK, {"balance": "saldo"})[0].presentation.requires == ("saldo",)
 
 
 async def test_a_wrapped_tool_still_does_its_work_and_the_original_keeps_its_name() -> None:
@@ -152,7 +152,7 @@ async def test_a_provider_offers_its_tools_reshaped() -> None:
 async def test_a_provider_is_called_by_the_names_that_it_knows() -> None:
     bank = Bank()
     wrapped = renamed(prefixed(bank, "eu"), {"eu_balance": "saldo"})
-    call, context = Call("saldo", {}, id="c1"), Context(Direct("saldo", {}))
+    call, context = Call("saldo", {}, id="c1"), Context(StandaloneCall("saldo", {}))
 
     outcome = await wrapped.invoke(call, context)
     resumed = await wrapped.resume(call, outcome.state, "yes")

@@ -9,7 +9,7 @@ import sqlite3
 import pytest
 
 from surehand import Store
-from surehand.assemble import assemble, load
+from surehand.assemble import assemble, load_tool_source
 
 PAY = ("call", "pay", "amount=3", "to=Bob")
 MORE = """
@@ -221,7 +221,7 @@ def test_a_call_whose_tool_is_not_here_goes_on_where_it_is(run, tmp_path, waitin
     assert state_of(call_id) == "ready"
 
     async def elsewhere() -> str:
-        async with assemble(None, load(shop), store="calls.db"):
+        async with assemble(None, load_tool_source(shop), store="calls.db"):
             for _ in range(2_000):
                 if (state := await state_in("calls.db", call_id)) == "ended":
                     break

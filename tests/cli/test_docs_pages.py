@@ -87,12 +87,12 @@ def test_every_exit_code_and_every_option_is_on_the_page(run):
 
 
 def test_every_setting_is_on_the_page():
-    from surehand.config.config import SECTIONS
-    from surehand.config.sections import DEFAULTS
+    from surehand.config.config import SECTION_PARSERS
+    from surehand.config.sections import DEFAULTS_PARSERS
 
     page = (DOCS / "reference/config.md").read_text(encoding="utf-8")
 
-    for name in (*SECTIONS, *DEFAULTS):
+    for name in (*SECTION_PARSERS, *DEFAULTS_PARSERS):
         assert f"`{name}`" in page, name
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from surehand.cli.changes import diff_of
-from surehand.providers.mcp.trust.lock import Lock
+from surehand.cli.changes import definition_diff
+from surehand.providers.mcp.trust.lock import DefinitionLock
 
 GIT = "stdio:uvx mcp-server-git"
 LOG = {
@@ -22,21 +22,21 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
 
 @pytest.fixture
-def lock(tmp_path) -> Lock:
+def lock(tmp_path) -> DefinitionLock:
     """A lock file in which two tools are pinned."""
-    lock = Lock(tmp_path / "surehand.lock")
-    lock.look("git", GIT, [LOG, STATUS])
+    lock = DefinitionLock(tmp_path / "surehand.lock")
+    lock.check("git", GIT, [LOG, STATUS])
     return lock
 
 
 @pytest.fixture
-def changed(lock) -> Lock:
+def changed(lock) -> DefinitionLock:
     """The same, with changes of both."""
     lock.look("git", GIT, [NEW_LOG, NEW_STATUS])
     return lock
 
 
-def hash_of(lock: Lock, name: str) -> str:
+def hash_of(lock: DefinitionLock, name: str) -> str:
     return next(change.sha256 for change in lock.changes() if change.name == name)
 
 
@@ -117,11 +117,11 @@ SAME_TO_THE_EYE = [
 @pytest.mark.parametrize("part", ["description", "inputSchema"])
 @pytest.mark.parametrize(("old", "new"), SAME_TO_THE_EYE)
 def test_no_change_looks_like_none(part, old, new):
-    lock = Lock()
+    lock = DefinitionLock()
     for text in (old, new):
-        lock.look("s", "x", [{"name": "t", part: text if part == "description" else {"title": text}}])
+        lock.check("s", "x", [{"name": "t", part: text if part == "description" else {"title": text}}])
 
-    lines = [line for line in diff_of(lock.changes()[0]).split("\n")[3:] if line[0] in "+-"]
+    lines = [line for line in definition_diff(lock.changes()[0]).split("\n")[3:] if line[0] in "+-"]
 
     assert len({line[1:] for line in lines}) == len(lines) == 2
     assert all(line.isprintable() for line in lines)
@@ -131,11 +131,11 @@ def test_no_change_looks_like_none(part, old, new):
 def test_one_line_among_thousands_is_shown_alone(at):
     lines = [f"line {number}" for number in range(6_000)]
     changed = [*lines[:at], "another", *lines[at + 1 :]]
-    lock = Lock()
+    lock = DefinitionLock()
     for text in (lines, changed):
-        lock.look("s", "x", [{"name": "t", "description": "\n".join(text)}])
+        lock.check("s", "x", [{"name": "t", "description": "\n".join(text)}])
 
-    shown = diff_of(lock.changes()[0]).split("\n")
+    shown = definition_diff(lock.changes()[0]).split("\n")
 
     whole = [[f"  {line}" for line in ("", *text)] for text in (lines, changed)]
     whole = [["name: t", "description:", *text[1:]] for text in whole]
@@ -143,12 +143,12 @@ def test_one_line_among_thousands_is_shown_alone(at):
 
 
 def test_a_huge_change_is_shown_whole_and_soon():
-    lock = Lock()
+    lock = DefinitionLock()
     for kind in ("string", "integer"):
         properties = {f"p{number}": {"type": kind} for number in range(10_000)}
-        lock.look("s", "x", [{"name": "t", "inputSchema": {"properties": properties}}])
+        lock.check("s", "x", [{"name": "t", "inputSchema": {"properties": properties}}])
 
-    lines = diff_of(lock.changes()[0]).split("\n")
+    lines = definition_diff(lock.changes()[0]).split("\n")
 
     assert sum(line.startswith("-") and '"type": "string"' in line for line in lines) == 10_000
     assert sum(line.startswith("+") and '"type": "integer"' in line for line in lines) == 10_000
@@ -173,8 +173,8 @@ def test_the_lock_is_beside_the_configuration(run, tmp_path):
     for folder in ("here", "there"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "surehand.yaml").write_text("")
-        Lock(tmp_path / folder / "surehand.lock").look(folder, "x", [STATUS])
-        Lock(tmp_path / folder / "surehand.lock").look(folder, "x", [NEW_STATUS])
+        DefinitionLock(tmp_path / folder / "surehand.lock").check(folder, "x", [STATUS])
+        DefinitionLock(tmp_path / folder / "surehand.lock").check(folder, "x", [NEW_STATUS])
 
     assert run("lock", "diff", "-c", "here/surehand.yaml").lines[0]["server"] == "here"
     assert run("lock", "diff", "--lock", "there/surehand.lock").lines[0]["server"] == "there"

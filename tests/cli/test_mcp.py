@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from surehand.cli.mcp import NO_STORE
-from surehand.cli.place import Place
+from surehand.cli.mcp import NO_STORE_WARNING
+from surehand.cli.place import HttpEndpoint
 from tests.gateway.mcp import processes
 from tests.gateway.mcp.lines_peer import SOON, call, line, message
 from tests.gateway.mcp.processes import INSIDE, PATIENCE, on_a_port, piped
@@ -28,7 +28,7 @@ from tests.gateway.mcp.web_peer import calling, request
 from tests.needs import needs
 
 surehand = processes.surehand  # a fixture
-WARNED = f"warning: {NO_STORE}"
+WARNED = f"warning: {NO_STORE_WARNING}"
 MUCH = """
 from surehand import tool
 
@@ -413,8 +413,8 @@ async def test_pages_of_a_site_that_was_named_may_talk_to_it(surehand):
 
 
 def test_a_server_on_all_addresses_is_reached_by_the_name_of_the_machine():
-    assert Place("0.0.0.0", 8765, "/mcp", None).reached(8765) == f"http://{socket.gethostname()}:8765/mcp"
-    assert Place("127.0.0.1", 8765, "/mcp", None).reached(8765) == "http://127.0.0.1:8765/mcp"
+    assert HttpEndpoint("0.0.0.0", 8765, "/mcp", None).client_url(8765) == f"http://{socket.gethostname()}:8765/mcp"
+    assert HttpEndpoint("127.0.0.1", 8765, "/mcp", None).client_url(8765) == "http://127.0.0.1:8765/mcp"
 
 
 def test_a_request_of_ours_is_well_formed():

@@ -6,8 +6,8 @@ from dataclasses import fields
 import pytest
 
 from surehand import Retention
-from surehand.cli.durations import Duration
-from surehand.cli.store import KEPT, OVER
+from surehand.cli.durations import DurationParam
+from surehand.cli.store import DEFAULT_AGES, RETENTION_LABELS
 
 EVERY = [["store", "info"], ["store", "prune"], ["audit", "verify"]]
 
@@ -116,8 +116,8 @@ def test_prune_forgets_what_is_over_and_keeps_what_waits(run, used):
 def test_what_prune_forgets_by_default_is_what_a_runtime_forgets():
     ages = {field.name: field.default for field in fields(Retention) if not field.name.startswith("most")}
 
-    assert {name: Duration().convert(age, None, None) for name, age in KEPT.items()} == ages
-    assert OVER.keys() == KEPT.keys()
+    assert {name: DurationParam().convert(age, None, None) for name, age in DEFAULT_AGES.items()} == ages
+    assert RETENTION_LABELS.keys() == DEFAULT_AGES.keys()
 
 
 @pytest.mark.parametrize("age", ["soon", "-1d", "3 weeks"])

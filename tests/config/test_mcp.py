@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from surehand.assemble.mcp import mcp_servers
+from surehand.assemble.mcp import build_mcp_servers
 from surehand.config.config import read_config
 from surehand.config.errors import ConfigError
-from surehand.providers.mcp.written.keys import KEYS
+from surehand.providers.mcp.written.keys import DOCUMENTED_KEYS
 
 YAML = """\
 mcp_servers:
@@ -51,7 +51,7 @@ def servers(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        return mcp_servers(read_config(path), {})
+        return build_mcp_servers(read_config(path), {})
 
     return servers
 
@@ -70,7 +70,7 @@ def refused(servers, tmp_path):
 def test_every_format_says_the_same(servers, text, name, tmp_path):
     [server] = servers(text, name)
 
-    assert (server.namespace, server.route.label) == ("github", "npx -y @modelcontextprotocol/server-github")
+    assert (server.namespace, server.address.label) == ("github", "npx -y @modelcontextprotocol/server-github")
     assert (server.options.allow, server.queue, server.cache) == (("search_code",), "github", 300)
     assert server.options.lock == tmp_path / "surehand.lock"
 
@@ -110,7 +110,7 @@ def test_a_file_of_vs_code_can_be_the_configuration(servers, tmp_path):
     [server] = servers(text, ".vscode/mcp.json")
 
     assert server.namespace == "io_github_one"
-    assert server.route.filled("${workspaceFolder} ${input:region}") == f"{tmp_path.resolve()} eu"
+    assert server.address.filled("${workspaceFolder} ${input:region}") == f"{tmp_path.resolve()} eu"
 
 
 def test_servers_may_stand_under_mcp(servers):
@@ -124,7 +124,7 @@ def test_every_key_is_on_the_page():
     table = page.partition("## MCP servers")[2].partition("\n## ")[0]
 
     assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == sorted(
-        KEYS, key=lambda key: table.find(f"\n| `{key}` |")
+        DOCUMENTED_KEYS, key=lambda key: table.find(f"\n| `{key}` |")
     )
 
 

@@ -101,7 +101,7 @@ class Changing(Provider):
 
     async def invoke(self, call: Any, context: Any) -> str:
         self._more = not self._more
-        self.changed()
+        self.notify_changed()
         return "The list of tools is another."
 
 

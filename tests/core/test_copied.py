@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel
 
-from surehand.core.copied import copied
+from surehand.core.copied import fast_deepcopy
 
 
 class Address(BaseModel):
@@ -17,7 +17,7 @@ class Address(BaseModel):
 def test_everything_that_can_change_is_copied():
     given = {"list": [1, [2, {"a": [3]}]], "model": Address(lines=["a"]), "set": {1}, "bytes": bytearray(b"a"), "": []}
 
-    copy = copied(given)
+    copy = fast_deepcopy(given)
 
     assert copy == given == deepcopy(given)
     given["list"][1][1]["a"].append(4)
@@ -35,7 +35,7 @@ def test_types_are_kept():
 
     given = {"own": Named(a=1), "when": datetime(2026, 1, 1, tzinfo=UTC), "array": array("i", [1]), "pair": (1, [2])}
 
-    assert {name: type(each) for name, each in copied(given).items()} == {
+    assert {name: type(each) for name, each in fast_deepcopy(given).items()} == {
         name: type(each) for name, each in given.items()
     }
 
@@ -46,7 +46,7 @@ def test_one_thing_in_many_places_is_copied_once():
         value = [value, value]
 
     began = time.process_time()
-    copy = copied(value)
+    copy = fast_deepcopy(value)
 
     assert copy[0] is copy[1]
     assert time.process_time() - began < 1

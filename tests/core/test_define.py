@@ -266,7 +266,7 @@ async def test_a_model_as_a_parameter_arrives_as_a_model() -> None:
     async def shelve(book: Book, count: int = 1) -> list[Any]:
         return [type(book), book.title, count]
 
-    checked = shelve.check({"book": {"title": "Emma"}})
+    checked = shelve.validate_arguments({"book": {"title": "Emma"}})
 
     assert checked == {"book": Book(title="Emma")}
     assert shelve.schema["$defs"]["Book"]["required"] == ["title"]
@@ -460,7 +460,7 @@ async def test_a_client_tool_answers_at_once_with_its_default() -> None:
     shown = tool.client("show_map", "Show a map.", parameters=Book)
     given = tool.client("beep", "Beep.", default={"heard": True})
 
-    assert (shown.kind, shown.face.intent, shown.visible) == ("client", "render", True)
+    assert (shown.kind, shown.presentation.intent, shown.visible) == ("client", "render", True)
     assert await shown.run({"title": "x"}) == Done("[show_map rendered on client]")
     assert await given.run() == Done({"heard": True})
     assert (await shown.run({})).code == "invalid_arguments"
@@ -471,11 +471,11 @@ async def test_a_client_tool_that_needs_an_answer_is_pending() -> None:
     wait = tool.client("choose", "Choose.", reply="wait", timeout="1m")
 
     match await later.run():
-        case Pending(waiting_for="result", request=request, patience=patience):
+        case Pending(waiting_for="result", request=request, reply_timeout=patience):
             assert (request, patience) == ({"customUI": "confirm"}, None)
         case other:
             pytest.fail(f"{other}")
-    assert (await wait.run()).patience == 60.0
+    assert (await wait.run()).reply_timeout == 60.0
 
 
 async def test_an_external_tool_is_pending() -> None:
@@ -489,7 +489,7 @@ async def test_a_hosted_tool_is_for_the_models_provider_to_run() -> None:
     search = tool.hosted("web_search", options={"openai": {"type": "web_search"}})
 
     assert (search.kind, search.visible) == ("hosted", False)
-    assert search.face.provider_options == {"openai": {"type": "web_search"}}
+    assert search.presentation.provider_options == {"openai": {"type": "web_search"}}
     with pytest.raises(DefinitionError, match="through a Runtime"):
         await search.run()
     with pytest.raises(TypeError, match=r"runtime\.call"):
@@ -569,7 +569,7 @@ def test_another_description_makes_another_tool() -> None:
     async def work() -> None:
         """One."""
 
-    assert work.described("Two.").description == "Two."
+    assert work.with_description("Two.").description == "Two."
     assert work.description == "One."
 
 
@@ -652,10 +652,15 @@ def test_limits_and_looks_are_kept_on_the_tool() -> None:
     )  # fmt: skip
 
     assert (work.limits.retries, work.limits.queue, work.limits.max_bytes) == (3, "bank", 9)
-    assert (work.category, work.audience, work.aliases, work.face.intent) == ("data", "user", ("w", "do"), "action")
-    assert (work.face.display, work.face.examples) == ({"icon": "x"}, ({"a": 1},))
-    assert (work.face.version, work.face.requires) == ("2", ("login",))
-    assert work.face.provider_options == {"openai": {}}
+    assert (work.category, work.audience, work.aliases, work.presentation.intent) == (
+        "data",
+        "user",
+        ("w", "do"),
+        "action",
+    )
+    assert (work.presentation.display, work.presentation.examples) == ({"icon": "x"}, ({"a": 1},))
+    assert (work.presentation.version, work.presentation.requires) == ("2", ("login",))
+    assert work.presentation.provider_options == {"openai": {}}
 
 
 def test_what_surrounds_a_call_is_kept_on_the_tool() -> None:
@@ -674,8 +679,8 @@ def test_what_surrounds_a_call_is_kept_on_the_tool() -> None:
         confirm_message="Sure?", preview=ask, verify=ask,
     )  # fmt: skip
 
-    assert (work.life.lifespan, work.life.middleware) == (lifespan, (middleware,))
-    assert work.life.hooks == {"on_start": ask, "render": ask}
+    assert (work.lifecycle.lifespan, work.lifecycle.middleware) == (lifespan, (middleware,))
+    assert work.lifecycle.hooks == {"on_start": ask, "render": ask}
     assert (work.safety.confirm, work.safety.confirm_message) == (ask, "Sure?")
     assert (work.safety.preview, work.safety.verify) == (ask, ask)
 
@@ -693,8 +698,8 @@ def test_the_definition_changes_with_what_an_approval_depends_on() -> None:
     one, same = _with(description="A."), _with(description="A.")
     others = [_with(description="B."), _with(description="A.", effects=["write"]), _with(description="A.", version="2")]
 
-    assert one.definition == same.definition
-    assert len({one.definition, *(other.definition for other in others)}) == 4
+    assert one.definition_digest == same.definition_digest
+    assert len({one.definition_digest, *(other.definition_digest for other in others)}) == 4
 
 
 async def test_arguments_that_are_no_object_are_refused() -> None:

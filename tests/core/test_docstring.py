@@ -2,7 +2,7 @@
 
 import pytest
 
-from surehand.core.docstring import read_docstring
+from surehand.core.docstring import parse_docstring
 
 GOOGLE = """Search the archive.
 
@@ -53,7 +53,7 @@ SPHINX = """Search the archive.
 
 @pytest.mark.parametrize("text", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
 def test_a_docstring_is_taken_apart(text: str) -> None:
-    read = read_docstring(text)
+    read = parse_docstring(text)
 
     assert read.description == "Search the archive.\n\nIt knows everything: even this."
     assert read.parameters["words"] == "What to look for, as people write it."
@@ -62,25 +62,25 @@ def test_a_docstring_is_taken_apart(text: str) -> None:
 
 
 def test_numpy_names_may_share_a_description_and_google_names_may_have_stars() -> None:
-    assert read_docstring(NUMPY).parameters["offset"] == "How many: at most 10."
-    assert read_docstring(GOOGLE).parameters["more"] == "Further words."
+    assert parse_docstring(NUMPY).parameters["offset"] == "How many: at most 10."
+    assert parse_docstring(GOOGLE).parameters["more"] == "Further words."
 
 
 @pytest.mark.parametrize("text", [None, "", "   \n  "])
 def test_no_docstring_says_nothing(text: str | None) -> None:
-    assert read_docstring(text) == ("", {})
+    assert parse_docstring(text) == ("", {})
 
 
 def test_a_docstring_without_sections_is_all_description() -> None:
-    assert read_docstring("Do it.\n\nNotes on style: none.\nArgs are fine.") == (
+    assert parse_docstring("Do it.\n\nNotes on style: none.\nArgs are fine.") == (
         "Do it.\n\nNotes on style: none.\nArgs are fine.",
         {},
     )
 
 
 def test_a_word_that_could_head_a_section_stays_in_the_text_unless_it_does() -> None:
-    assert read_docstring("See\nExamples\nfor more.").description == "See\nExamples\nfor more."
+    assert parse_docstring("See\nExamples\nfor more.").description == "See\nExamples\nfor more."
 
 
 def test_sections_other_than_parameters_are_not_shown() -> None:
-    assert read_docstring("Do it.\n\nExample:\n    do_it()\n").description == "Do it."
+    assert parse_docstring("Do it.\n\nExample:\n    do_it()\n").description == "Do it."

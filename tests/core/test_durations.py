@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from surehand.core.durations import rate, seconds
+from surehand.core.durations import parse_duration, parse_rate
 
 
 @pytest.mark.parametrize(
@@ -16,13 +16,13 @@ from surehand.core.durations import rate, seconds
     ],
 )  # fmt: skip
 def test_a_duration_is_a_number_with_a_unit(written: Any, meant: float | None) -> None:
-    assert seconds(written) == meant
+    assert parse_duration(written) == meant
 
 
 @pytest.mark.parametrize("written", ["", "soon", "5 parsecs", "-5s", "1,5s", "s", "5s5", "1e3", "5s\n6"])
 def test_anything_else_is_no_duration(written: str) -> None:
     with pytest.raises(ValueError, match="is no duration"):
-        seconds(written)
+        parse_duration(written)
 
 
 @pytest.mark.parametrize(
@@ -30,10 +30,10 @@ def test_anything_else_is_no_duration(written: str) -> None:
     [("30/min", (30, 60.0)), ("5/s", (5, 1.0)), ("1000 / hour", (1000, 3600.0)), ("10/5m", (10, 300.0))],
 )
 def test_a_rate_is_a_count_per_duration(written: str, meant: tuple[int, float]) -> None:
-    assert rate(written) == meant
+    assert parse_rate(written) == meant
 
 
 @pytest.mark.parametrize("written", ["30", "0/min", "x/min", "-1/s", "1.5/s", "30/", "30/0s", "5/off"])
 def test_anything_else_is_no_rate(written: str) -> None:
     with pytest.raises(ValueError, match=r"is no (rate|duration)"):
-        rate(written)
+        parse_rate(written)

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from surehand import Outcome, Tool, tool
-from surehand.core.explain import preview
+from surehand.core.explain import short_repr
 
 
 class Address(BaseModel):
@@ -106,7 +106,7 @@ async def test_an_explanation_of_a_large_value_stays_short() -> None:
     ("value", "shown"), [("x", "'x'"), (1, "1"), ({"a": [1]}, "{'a': [1]}"), (None, "None"), ("it's", '"it\'s"')]
 )
 def test_a_preview_is_how_python_writes_the_value(value: Any, shown: str) -> None:
-    assert preview(value) == shown
+    assert short_repr(value) == shown
 
 
 def test_a_preview_survives_anything() -> None:
@@ -114,9 +114,9 @@ def test_a_preview_survives_anything() -> None:
         def __repr__(self) -> str:
             raise RuntimeError("no")
 
-    assert preview(Rude()) == "<Rude>"
-    assert len(preview(["x" * 10_000] * 3)) <= 120
-    assert len(preview("x" * 10_000)) <= 120
+    assert short_repr(Rude()) == "<Rude>"
+    assert len(short_repr(["x" * 10_000] * 3)) <= 120
+    assert len(short_repr("x" * 10_000)) <= 120
 
 
 async def test_very_many_mistakes_are_counted_and_not_listed() -> None:

@@ -8,12 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surehand.core.errors import InvalidArguments
-from surehand.core.jsontext import MAX_DEPTH, Malformed, check_plain, check_unique, colons, parse
+from surehand.core.jsontext import (
+    MAX_JSON_DEPTH,
+    MalformedJson,
+    count_key_colons,
+    parse_json,
+    validate_json_value,
+    validate_unique_keys,
+)
 
 
 @pytest.mark.parametrize("text", ["1", "null", '"x"', "[]", '{"a": [1, {"b": 2}]}', b'{"a": 1}', " {} "])
 def test_plain_json_is_read(text: str | bytes) -> None:
-    assert parse(text) == json.loads(text)
+    assert parse_json(text) == json.loads(text)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +34,7 @@ def test_plain_json_is_read(text: str | bytes) -> None:
         ('"\\ud800"', "not valid JSON"),
         ('"\ud800"', "lone surrogate"),
         ("[" * 100_000, "nested deeper than 200 levels"),
-        ("[" * MAX_DEPTH + "]" * MAX_DEPTH + "x", "not valid JSON"),
+        ("[" * MAX_JSON_DEPTH + "]" * MAX_JSON_DEPTH + "x", "not valid JSON"),
         ('{"a": 1', "not valid JSON"),
         ("{'a': 1}", "not valid JSON"),
         ('{"a": 1} and more', "not valid JSON"),
@@ -38,26 +45,26 @@ def test_plain_json_is_read(text: str | bytes) -> None:
 )
 def test_anything_else_is_refused_with_the_reason(text: str | bytes, reason: str) -> None:
     with pytest.raises(InvalidArguments, match=reason):
-        parse(text)
+        parse_json(text)
 
 
 def test_only_text_that_is_no_json_is_worth_mending() -> None:
-    with pytest.raises(Malformed):
-        parse('{"a": 1')
+    with pytest.raises(MalformedJson):
+        parse_json('{"a": 1')
     with pytest.raises(InvalidArguments) as caught:
-        parse('{"a": 1, "a": 2}')
-    assert not isinstance(caught.value, Malformed)
+        parse_json('{"a": 1, "a": 2}')
+    assert not isinstance(caught.value, MalformedJson)
 
 
 def test_depth_is_counted_the_same_in_text_and_in_values() -> None:
     def text(levels: int) -> str:
         return "[" * levels + "]" * levels
 
-    assert parse(text(MAX_DEPTH)) == json.loads(text(MAX_DEPTH))
+    assert parse_json(text(MAX_JSON_DEPTH)) == json.loads(text(MAX_JSON_DEPTH))
     with pytest.raises(InvalidArguments, match="nested deeper"):
-        parse(text(MAX_DEPTH + 1))
+        parse_json(text(MAX_JSON_DEPTH + 1))
     with pytest.raises(InvalidArguments, match="nested deeper"):
-        check_plain(json.loads(text(MAX_DEPTH + 1)))
+        validate_json_value(json.loads(text(MAX_JSON_DEPTH + 1)))
 
 
 def test_a_value_that_holds_itself_is_refused() -> None:
@@ -65,7 +72,7 @@ def test_a_value_that_holds_itself_is_refused() -> None:
     value.append(value)
 
     with pytest.raises(InvalidArguments, match="nested deeper"):
-        check_plain(value)
+        validate_json_value(value)
 
 
 KEYS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -79,8 +86,8 @@ TREES = st.recursive(KEYS, lambda inner: st.lists(inner) | st.dictionaries(KEYS,
 def test_there_are_never_more_keys_than_colons(value: Any, indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
 
-    check_unique(text)
-    assert colons(text) >= _keys(value)
+    validate_unique_keys(text)
+    assert count_key_colons(text) >= _keys(value)
 
 
 def _keys(value: Any) -> int:

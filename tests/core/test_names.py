@@ -6,42 +6,42 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surehand.core.names import is_legal, nearest, qualified, sanitised, wire_name
+from surehand.core.names import is_legal_name, nearest_names, qualified_name, sanitize_name, wire_name
 
 WIRE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}\Z")
 
 
 @pytest.mark.parametrize("name", ["add", "read_file", "handoff-to", "_private", "2fa", "A"])
 def test_letters_digits_underscores_and_inner_hyphens_make_a_name(name: str) -> None:
-    assert is_legal(name)
+    assert is_legal_name(name)
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "ä", "a.b", "a\n", "a/b"])
 def test_anything_else_is_no_name(name: str) -> None:
-    assert not is_legal(name)
+    assert not is_legal_name(name)
 
 
 def test_a_namespace_is_joined_by_two_underscores() -> None:
-    assert qualified("git", "log") == "git__log"
-    assert qualified("", "log") == qualified(None, "log") == "log"
+    assert qualified_name("git", "log") == "git__log"
+    assert qualified_name("", "log") == qualified_name(None, "log") == "log"
 
 
 def test_sanitising_keeps_case_and_hyphens() -> None:
-    assert sanitised("My-Tool v2!") == "My-Tool_v2_"
+    assert sanitize_name("My-Tool v2!") == "My-Tool_v2_"
 
 
 def test_sanitising_takes_off_the_wrappers_of_chat_templates() -> None:
-    assert sanitised("<|tool|>read_file<|end|>") == "read_file"
+    assert sanitize_name("<|tool|>read_file<|end|>") == "read_file"
 
 
 def test_a_name_of_which_nothing_is_left_gets_a_name() -> None:
-    assert sanitised("") == sanitised("---") == "tool_call"
+    assert sanitize_name("") == sanitize_name("---") == "tool_call"
 
 
 @given(st.text())
 def test_a_sanitised_name_is_legal_and_stays_as_it_is(name: str) -> None:
-    assert is_legal(sanitised(name))
-    assert sanitised(sanitised(name)) == sanitised(name)
+    assert is_legal_name(sanitize_name(name))
+    assert sanitize_name(sanitize_name(name)) == sanitize_name(name)
 
 
 def test_a_name_that_fits_is_its_own_wire_name() -> None:
@@ -75,16 +75,16 @@ def test_different_names_have_different_wire_names(names: list[str]) -> None:
 
 
 def test_a_mistyped_name_finds_its_neighbours_best_first() -> None:
-    assert nearest("raed_file", ["write_file", "read_file", "clock"])[0] == "read_file"
+    assert nearest_names("raed_file", ["write_file", "read_file", "clock"])[0] == "read_file"
 
 
 def test_case_does_not_make_a_name_strange() -> None:
-    assert nearest("READ_FILE", ["read_file"]) == ["read_file"]
+    assert nearest_names("READ_FILE", ["read_file"]) == ["read_file"]
 
 
 def test_a_name_unlike_all_others_has_no_neighbours() -> None:
-    assert nearest("zzz", ["read_file", "write_file"]) == []
+    assert nearest_names("zzz", ["read_file", "write_file"]) == []
 
 
 def test_no_more_neighbours_are_given_than_asked_for() -> None:
-    assert len(nearest("read_file", [f"read_file{number}" for number in range(9)], 2)) == 2
+    assert len(nearest_names("read_file", [f"read_file{number}" for number in range(9)], 2)) == 2

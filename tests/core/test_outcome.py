@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from surehand import Done, Failed, Outcome, Pending, Runtime, ToolError, tool
 from surehand.core.content import Audio, File, Image, Json, Resource, Text
-from surehand.core.errors import CODES, StillPending
-from surehand.core.meta import Meta
+from surehand.core.errors import FAILURE_CODES, StillPending
+from surehand.core.meta import CallMeta
 
 
 class Book(BaseModel):
@@ -97,17 +97,17 @@ def test_a_done_carries_a_title_metadata_and_attachments() -> None:
 
 
 def test_clipping_changes_the_text_and_keeps_the_data() -> None:
-    clipped = Done([1, 2, 3], title="T").clipped("[1, ...")
+    clipped = Done([1, 2, 3], title="T").with_clipped_text("[1, ...")
 
     assert (clipped.text, clipped.content, clipped.data) == ("[1, ...", (Text("[1, ..."),), [1, 2, 3])
     assert clipped.title == "T"
 
 
 def test_evolving_data_works_the_text_out_anew() -> None:
-    done = Done([1]).serialised()
+    done = Done([1]).serialize_data()
 
     assert done.evolve(data=[2]).text == "[2]"
-    assert done.clipped("short").evolve(content=[Text("other")]).text == "other"
+    assert done.with_clipped_text("short").evolve(content=[Text("other")]).text == "other"
     assert done.text == "[1]"
 
 
@@ -128,7 +128,7 @@ def test_a_failure_without_a_message_shows_its_code() -> None:
 
 
 def test_a_failure_has_a_known_code() -> None:
-    assert "unknown_effect" in CODES
+    assert "unknown_effect" in FAILURE_CODES
     with pytest.raises(ValueError, match="'oops' is no failure code"):
         Failed("oops")  # type: ignore[arg-type]  # the point of the test
     with pytest.raises(ValueError, match="'oops' is no failure code"):
@@ -192,7 +192,7 @@ def test_evolving_leaves_the_first_as_it_was() -> None:
 
 
 def test_outcomes_are_equal_by_their_parts() -> None:
-    assert Done({"a": 1, "b": 2}) == Done({"b": 2, "a": 1}).serialised()
+    assert Done({"a": 1, "b": 2}) == Done({"b": 2, "a": 1}).serialize_data()
     assert Done(1) != Done(2)
     assert Done(1) != Done(1, title="x")
     assert Done(1) != Done(1, content=[Text("one")])
@@ -253,8 +253,8 @@ def test_outcomes_are_matched_by_case(outcome: Outcome, word: str) -> None:
 
 
 def test_an_outcome_of_no_call_has_an_empty_meta() -> None:
-    assert Done(1).meta == Meta()
-    assert (Meta().call_id, Meta().attempts, Meta().cached, Meta().tokens) == ("", 0, False, 0)
+    assert Done(1).meta == CallMeta()
+    assert (CallMeta().call_id, CallMeta().attempts, CallMeta().cached, CallMeta().tokens) == ("", 0, False, 0)
 
 
 async def test_an_outcome_knows_the_call_it_came_from() -> None:
@@ -271,4 +271,4 @@ async def test_an_outcome_knows_the_call_it_came_from() -> None:
     assert len(meta.call_id) == 36
     assert meta == outcome.meta
     assert outcome == Done("HELLO")
-    assert outcome.evolve(data="x").meta == Meta()
+    assert outcome.evolve(data="x").meta == CallMeta()

@@ -11,12 +11,12 @@ import pytest
 
 from surehand import Done, Failed, tool
 from surehand.core.errors import Unavailable
-from surehand.core.threads import Threads
+from surehand.core.threads import HandlerThreads
 
 
 @contextmanager
-def threads(**limits: int) -> Iterator[Threads]:
-    made = Threads(**limits)
+def threads(**limits: int) -> Iterator[HandlerThreads]:
+    made = HandlerThreads(**limits)
     try:
         yield made
     finally:
@@ -35,7 +35,7 @@ class Stuck:
         self.ended.set()
         return "late"
 
-    async def abandon(self, on: Threads) -> None:
+    async def abandon(self, on: HandlerThreads) -> None:
         task = asyncio.create_task(on.run(self))
         await asyncio.to_thread(self.began.wait)
         task.cancel()

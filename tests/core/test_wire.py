@@ -19,9 +19,9 @@ from surehand.core.events import (
     Event,
     Missed,
 )
-from surehand.core.meta import Meta
-from surehand.core.outcome import Done, Failed, Outcome, Pending, attach
-from surehand.core.wire import wire
+from surehand.core.meta import CallMeta
+from surehand.core.outcome import Done, Failed, Outcome, Pending, attach_origin
+from surehand.core.wire import format_event
 
 FAMILIES = ["spaces", "agent", "bus", "session"]
 
@@ -32,8 +32,8 @@ class Measurements:
     def __init__(self, kind: str = "mcp") -> None:
         self.kind = kind
 
-    def measure(self, outcome: Outcome) -> Meta:
-        return Meta(
+    def measure(self, outcome: Outcome) -> CallMeta:
+        return CallMeta(
             kind=self.kind,
             namespace="github",
             started_at=1.0,
@@ -44,7 +44,7 @@ class Measurements:
 
 
 def ended(outcome: Outcome, kind: str = "mcp") -> CallEnded:
-    attach(outcome, Measurements(kind))
+    attach_origin(outcome, Measurements(kind))
     return CallEnded("c1", "github__search", outcome, at=1.234)
 
 
@@ -52,13 +52,13 @@ STARTED = CallStarted("c1", "github__search", {"query": "foo"}, at=1.0)
 
 
 def wired(event: Event, family: str) -> dict[str, Any]:
-    told = wire(event, family)
+    told = format_event(event, family)
     assert told is not None
     return told
 
 
 def test_spaces_are_told_that_a_call_starts_with_its_input() -> None:
-    assert wire(STARTED, "spaces") == {
+    assert format_event(STARTED, "spaces") == {
         "type": "tool-call.start",
         "streamId": "c1",
         "toolCallId": "c1",
@@ -128,7 +128,7 @@ def test_the_bus_has_numbers_for_its_three_events() -> None:
 
 
 def test_the_bus_names_the_task_where_it_is_known() -> None:
-    told = wire(STARTED, "bus", task="t7")
+    told = format_event(STARTED, "bus", task="t7")
 
     assert told is not None
     assert (told["taskId"], told["timestamp"]) == ("t7", 1000)
@@ -193,13 +193,13 @@ def test_a_session_sees_input_being_written_and_a_call_going_on() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_call_that_still_waits_has_not_ended_for_anybody(family: str) -> None:
-    assert wire(CallEnded("c1", "t", Pending("result", "c1")), family) is None
+    assert format_event(CallEnded("c1", "t", Pending("result", "c1")), family) is None
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("event", [CallQueued("c1", "t", "bank", 2), CatalogueChanged(("a",)), Missed(3)])
 def test_what_a_family_has_no_word_for_is_not_told(event: Event, family: str) -> None:
-    assert wire(event, family) is None
+    assert format_event(event, family) is None
 
 
 @pytest.mark.parametrize(
@@ -207,19 +207,19 @@ def test_what_a_family_has_no_word_for_is_not_told(event: Event, family: str) ->
     [CallPending("c1", "t", "result"), CallSettled("c1", "t", "settled", "result"), CallProgress("c1", "t", "hm")],
 )
 def test_a_session_knows_only_confirmations_among_the_waits(event: CallEvent) -> None:
-    assert wire(event, "session") is None
+    assert format_event(event, "session") is None
 
 
 @pytest.mark.parametrize(
     ("number", "family"), [("000", "spaces"), ("001", "agent"), ("002", "bus"), ("003", "session")]
 )
 def test_each_family_has_a_number_too(number: str, family: str) -> None:
-    assert wire(STARTED, number) == wire(STARTED, family)
+    assert format_event(STARTED, number) == format_event(STARTED, family)
 
 
 def test_an_unknown_family_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"Did you mean 'session'.*spaces, agent, bus"):
-        wire(STARTED, "sesion")
+        format_event(STARTED, "sesion")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -227,5 +227,5 @@ def test_everything_told_can_be_written_as_json(family: str) -> None:
     values = {"when": datetime(2026, 1, 1, tzinfo=UTC), "raw": b"\xff", "odd": object(), "nan": float("nan")}
 
     for event in (CallStarted("c1", "t", values), CallEnded("c1", "t", Done(values)), CallStarted("c1", "t", "\ud800")):
-        told = wire(event, family)
+        told = format_event(event, family)
         assert json.loads(json.dumps(told, allow_nan=False, ensure_ascii=False).encode()) == told

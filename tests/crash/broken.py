@@ -9,12 +9,12 @@ from typing import Any
 from surehand.runtime.ledger import Ledger
 from surehand.store import owners
 from surehand.store.database import Statement
-from surehand.store.inbox import Inbox
+from surehand.store.inbox import InboxTable
 
 
 def intent_after_effect() -> None:
     """The effect comes first, and is written down when it is over."""
-    claim, end = Ledger.claim, Ledger.end
+    claim, end = Ledger.claim, Ledger.record_outcome
 
     async def pretend(self: Ledger, invocation: Any) -> bool:
         return True
@@ -23,19 +23,19 @@ def intent_after_effect() -> None:
         await claim(self, invocation)
         return await end(self, invocation, outcome)
 
-    Ledger.claim, Ledger.end = pretend, both  # type: ignore[method-assign]
+    Ledger.claim, Ledger.record_outcome = pretend, both  # type: ignore[method-assign]
 
 
 def told_before_written() -> None:
     """Whoever called hears of the outcome while it is still on its way to the disk."""
-    end, late = Ledger.end, set[asyncio.Task[Any]]()
+    end, late = Ledger.record_outcome, set[asyncio.Task[Any]]()
 
     async def sooner(self: Ledger, invocation: Any, outcome: Any) -> Any:
         task = asyncio.create_task(end(self, invocation, outcome))
         late.add(task)
         return outcome
 
-    Ledger.end = sooner  # type: ignore[method-assign]
+    Ledger.record_outcome = sooner  # type: ignore[method-assign]
 
 
 def runs_again() -> None:
@@ -45,21 +45,21 @@ def runs_again() -> None:
 
 def outcome_changes() -> None:
     """Whoever asks for a call again writes another outcome over the one that is there."""
-    known = Ledger.open
+    known = Ledger.open_call
     change = "UPDATE ledger SET outcome = '{\"done\":\"otherwise\"}' WHERE call_id = :call_id AND state = 'ended'"
 
     async def changing(self: Ledger, invocation: Any) -> Any:
         found = await known(self, invocation)
-        await self._parts.store.write([Statement(change, {"call_id": invocation.id})])
+        await self._services.store.write([Statement(change, {"call_id": invocation.id})])
         return found
 
-    Ledger.open = changing  # type: ignore[method-assign]
+    Ledger.open_call = changing  # type: ignore[method-assign]
 
 
 def inbox_apart() -> None:
     """The outcome is written, and the agent is told in another transaction."""
-    pushed = Inbox.pushed
-    Inbox.pushed = lambda self, agent, event_id, *rest: pushed(self, agent, f"{event_id}?", *rest)  # type: ignore[method-assign]
+    pushed = InboxTable.push_statement
+    InboxTable.push_statement = lambda self, agent, event_id, *rest: pushed(self, agent, f"{event_id}?", *rest)  # type: ignore[method-assign]
 
 
 WAYS: dict[str, Callable[[], None]] = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from surehand import Outcome, Pending
-from surehand.store.outcomes import outcome_text
+from surehand.store.outcomes import serialize_outcome
 from tests.crash.points import Points
 
 END = " ;"
@@ -40,7 +40,7 @@ class World:
         if isinstance(outcome, Pending):
             self._append("told", {**line, "outcome": None, "waiting_for": outcome.waiting_for})
         else:
-            self._append("told", {**line, "outcome": outcome_text(outcome)})
+            self._append("told", {**line, "outcome": serialize_outcome(outcome)})
         self.points.reach(f"after {verb} is told")
         return outcome
 

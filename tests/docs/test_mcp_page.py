@@ -21,9 +21,9 @@ from surehand.providers.mcp import (
     talk,
 )
 from surehand.providers.mcp.addresses import http
-from surehand.providers.mcp.addresses.address import MAX_FRAME, ServerAddress
-from surehand.providers.mcp.options import Options
-from surehand.providers.mcp.provider import Report
+from surehand.providers.mcp.addresses.address import DEFAULT_MAX_FRAME_BYTES, ServerAddress
+from surehand.providers.mcp.options import ServerOptions
+from surehand.providers.mcp.provider import ServerReport
 from surehand.providers.mcp.transports import stderr_log, stdio
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -46,7 +46,7 @@ def row(heading: str, start: str) -> str:
 def test_every_option_stands_with_its_default_and_unit():
     told = {name.strip("`"): literal_eval(default.strip("`")) for name, default, *_ in rows("option")}
 
-    assert told == {field.name: field.default for field in fields(Options) if field.default is not MISSING}
+    assert told == {field.name: field.default for field in fields(ServerOptions) if field.default is not MISSING}
     assert all(len(cells) == 4 and all(cells) for cells in rows("option"))
 
 
@@ -65,8 +65,8 @@ def test_every_name_of_the_module_has_a_row():
 
 
 def test_every_state_stands_in_its_order_and_every_field_of_a_report_is_named():
-    assert [cells[0].strip("`") for cells in rows("state")] == list(get_args(connection.State))
-    assert {field.name for field in fields(Report)} <= set(re.findall(r"\w+", PAGE.partition("## States")[2]))
+    assert [cells[0].strip("`") for cells in rows("state")] == list(get_args(connection.ConnectionState))
+    assert {field.name for field in fields(ServerReport)} <= set(re.findall(r"\w+", PAGE.partition("## States")[2]))
 
 
 def test_every_reason_of_a_server_that_is_down_is_told():
@@ -78,13 +78,13 @@ def test_every_reason_of_a_server_that_is_down_is_told():
 @pytest.mark.parametrize(
     ("start", "numbers"),
     [
-        ("coming up", [ServerAddress.connecting, http.SIGNING_IN]),
-        ("an answer to a probe", [health.PROBING]),
-        ("pauses", [*backoff.DELAYS, backoff.STEADY]),
+        ("coming up", [ServerAddress.connection_timeout_seconds, http.SIGN_IN_TIMEOUT_SECONDS]),
+        ("an answer to a probe", [health.PROBE_TIMEOUT_SECONDS]),
+        ("pauses", [*backoff.BACKOFF_DELAYS_SECONDS, backoff.STABLE_AFTER_SECONDS]),
         ("ending", [stdio.EXIT_SECONDS, stdio.TERMINATE_SECONDS]),
-        ("questions", [talk.ROUNDS, forms.MOST_REQUESTS, forms.MOST_FIELDS]),
-        ("tools", [listed.MOST, sanitize.MAX_TEXT_CHARS]),
-        ("lines", [stderr_log.KEPT, stderr_log._RATE]),
+        ("questions", [talk.MAX_QUESTION_ROUNDS, forms.MAX_REQUESTS_AT_ONCE, forms.MAX_FORM_FIELDS]),
+        ("tools", [listed.MAX_LIST_ITEMS, sanitize.MAX_TEXT_CHARS]),
+        ("lines", [stderr_log.MAX_KEPT_LINES, stderr_log._MAX_LINES_PER_SECOND]),
     ],
 )
 def test_the_limits_are_those_of_the_code(start, numbers):
@@ -96,6 +96,6 @@ def test_the_limits_are_those_of_the_code(start, numbers):
 def test_sizes_and_places_are_those_of_the_code(monkeypatch, tmp_path):
     monkeypatch.setenv("SUREHAND_CACHE", str(tmp_path))
 
-    assert f"{MAX_FRAME >> 20} MiB" in PAGE
-    assert f"{manifest.OLDEST / 86_400:g} days" in PAGE
-    assert manifest.cache_folder() == tmp_path
+    assert f"{DEFAULT_MAX_FRAME_BYTES >> 20} MiB" in PAGE
+    assert f"{manifest.MAX_MANIFEST_AGE_SECONDS / 86_400:g} days" in PAGE
+    assert manifest.cache_directory() == tmp_path

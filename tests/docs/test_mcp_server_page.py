@@ -12,10 +12,10 @@ from surehand import Runtime, gateway
 from surehand.gateway.mcp import calls, news, outputs, progress, request_limits, runtime_server, shown
 from surehand.gateway.mcp.http import authentication, requests, sessions
 from surehand.gateway.mcp.http.connection import ConnectionLimits
-from surehand.gateway.mcp.options import Options
+from surehand.gateway.mcp.options import ServeOptions
 from surehand.gateway.mcp.stdio import limits as stdio_limits
 from surehand.gateway.mcp.tasks import listening, promises, runs, task, tasks
-from surehand.jsonrpc.limits import BYTES_PER_VALUE, FROM_CLIENT
+from surehand.jsonrpc.limits import BYTES_PER_VALUE, CLIENT_MESSAGE_LIMITS
 
 HTTP = ConnectionLimits()
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "mcp-server.md").read_text(encoding="utf-8")
@@ -38,7 +38,7 @@ def limit(start: str) -> str:
 def test_every_option_stands_with_its_default():
     told = {name.strip("`"): literal_eval(default.strip("`")) for name, default, *_ in rows("option")}
 
-    assert told == {field.name: field.default for field in fields(Options)}
+    assert told == {field.name: field.default for field in fields(ServeOptions)}
 
 
 def test_every_function_stands_with_its_parameters():
@@ -78,23 +78,45 @@ def test_the_statuses_of_a_task_are_those_of_the_code():
 @pytest.mark.parametrize(
     ("start", "numbers"),
     [
-        ("bytes of a message", [request_limits.MAX_MESSAGE_BYTES >> 20, FROM_CLIENT.max_initialize_bytes >> 10]),
-        ("values of a message", [FROM_CLIENT.max_values]),
-        ("characters of an id", [FROM_CLIENT.max_id_length]),
-        ("bytes of an output", [outputs.LARGEST >> 20]),
+        (
+            "bytes of a message",
+            [request_limits.MAX_MESSAGE_BYTES >> 20, CLIENT_MESSAGE_LIMITS.max_initialize_bytes >> 10],
+        ),
+        ("values of a message", [CLIENT_MESSAGE_LIMITS.max_values]),
+        ("characters of an id", [CLIENT_MESSAGE_LIMITS.max_id_length]),
+        ("bytes of an output", [outputs.MAX_READ_BYTES >> 20]),
         ("requests of a connection", [request_limits.MAX_IN_FLIGHT_REQUESTS, request_limits.MAX_IN_FLIGHT_BYTES >> 20]),
         ("bytes of one user's requests", [request_limits.MAX_IN_FLIGHT_BYTES >> 20]),
-        ("sessions", [sessions.MAX_SESSIONS, sessions.MAX_SESSIONS_PER_USER, sessions.SESSION_IDLE_SECONDS / 60]),
-        ("streams", [runtime_server.MOST_LISTENERS, listening.MOST_OF_USER, listening.MOST_IDS]),
-        ("tasks that run", [runs.MOST, runs.MOST_OF_USER]),
-        ("tasks that are remembered", [promises.MOST, promises.MOST_OF_USER, promises.BYTES >> 20]),
-        ("calls of one user", [runtime_server.MOST_WAITS, runtime_server.WAITING_BYTES >> 20]),
-        ("reports", [progress.MOST]),
-        ("questions", [calls.ROUNDS]),
-        ("characters of a message", [shown.LONGEST]),
-        ("characters of one argument", [shown.VALUE, shown.VALUES, shown.SIZES]),
+        (
+            "sessions",
+            [sessions.MAX_SESSIONS, sessions.MAX_SESSIONS_PER_USER, sessions.SESSION_IDLE_TIMEOUT_SECONDS / 60],
+        ),
+        (
+            "streams",
+            [runtime_server.MAX_SUBSCRIPTION_STREAMS, listening.MAX_STREAMS_PER_USER, listening.MAX_TASKS_PER_STREAM],
+        ),
+        ("tasks that run", [runs.MAX_RUNNING_TASKS, runs.MAX_RUNNING_TASKS_PER_USER]),
+        (
+            "tasks that are remembered",
+            [
+                promises.MAX_RETAINED_TASKS,
+                promises.MAX_RETAINED_TASKS_PER_USER,
+                promises.MAX_RETAINED_BYTES_PER_USER >> 20,
+            ],
+        ),
+        (
+            "calls of one user",
+            [runtime_server.MAX_PENDING_CALLS_PER_USER, runtime_server.MAX_PENDING_BYTES_PER_USER >> 20],
+        ),
+        ("reports", [progress.MAX_QUEUED_REPORTS]),
+        ("questions", [calls.MAX_QUESTION_ROUNDS]),
+        ("characters of a message", [shown.MAX_MESSAGE_LENGTH]),
+        (
+            "characters of one argument",
+            [shown.MAX_ARGUMENT_LENGTH, shown.MAX_ALL_ARGUMENTS_LENGTH, shown.MAX_OMITTED_ARGUMENTS_LENGTH],
+        ),
         ("seconds in which a client", [stdio_limits.WRITE_TIMEOUT_SECONDS]),
-        ("seconds in which an async", [authentication.TOKEN_CHECK_SECONDS]),
+        ("seconds in which an async", [authentication.TOKEN_CHECK_TIMEOUT_SECONDS]),
         ("connections over HTTP", [HTTP.max_connections]),
         ("bytes of the head", [HTTP.max_head_bytes >> 10, requests.MAX_HEADERS]),
         ("seconds for the head", [HTTP.head_timeout, HTTP.body_timeout, HTTP.write_timeout, HTTP.keep_alive_timeout]),
@@ -105,10 +127,10 @@ def test_the_limits_are_those_of_the_code(start, numbers):
 
 
 def test_times_are_those_of_the_code():
-    assert f"within {tasks.AT_ONCE * 1000:g} ms" in PAGE
-    assert f"within {news.BUNDLE * 1000:g} ms" in PAGE
-    assert f"else {promises.LONGEST / 60:g} minutes" in PAGE
-    assert f"{promises.SHORTEST:g} seconds at least" in " ".join(PAGE.split())
+    assert f"within {tasks.IMMEDIATE_RESULT_SECONDS * 1000:g} ms" in PAGE
+    assert f"within {news.CHANGE_BATCH_SECONDS * 1000:g} ms" in PAGE
+    assert f"else {promises.MAX_RETENTION_SECONDS / 60:g} minutes" in PAGE
+    assert f"{promises.MIN_RETENTION_SECONDS:g} seconds at least" in " ".join(PAGE.split())
     assert f"and {BYTES_PER_VALUE} for each value" in " ".join(PAGE.split())
     assert f"{stdio_limits.MAX_WAITING_BYTES >> 20} MiB of them" in " ".join(PAGE.split())
-    assert outputs.FOR_GOOD == 24 * 3_600_000
+    assert outputs.OUTPUT_CACHE_MILLISECONDS == 24 * 3_600_000

@@ -29,20 +29,20 @@ from surehand import (
 from surehand.catalogue import describe, wrap
 from surehand.catalogue.listing import Listing
 from surehand.core import content, errors, events, wire
-from surehand.core.facets import CATEGORIES, EFFECTS, HOOKS
-from surehand.core.meta import Meta
-from surehand.core.options import Options
+from surehand.core.facets import CATEGORIES, EFFECTS, HOOK_NAMES
+from surehand.core.meta import CallMeta
+from surehand.core.options import ToolOptions
 from surehand.runtime import policy
 from surehand.runtime.defaults import Defaults
 from surehand.runtime.queues import QueueStatus
 from surehand.runtime.scope import Scope
 from surehand.runtime.stages import STAGES
 from surehand.runtime.stats import Stats
-from surehand.runtime.waiting import WaitingCall
+from surehand.runtime.waiting import PendingCall
 from surehand.store import audit
-from surehand.store.audit import Verification
+from surehand.store.audit import AuditVerification
 from surehand.store.grants import Grant
-from surehand.store.ledger import State
+from surehand.store.ledger import LedgerState
 from surehand.store.store import TABLES
 from surehand.testing import ManualClock
 
@@ -117,11 +117,11 @@ def test_every_way_to_define_a_tool_without_a_function_is_in_its_table():
 def test_every_facet_of_a_tool_is_in_a_table():
     given = ["name", "description", "parameters"]
 
-    assert sorted(first_column("define", "facet")) == sorted([*given, *Options.__annotations__])
+    assert sorted(first_column("define", "facet")) == sorted([*given, *ToolOptions.__annotations__])
 
 
 def test_the_words_of_the_facets_are_the_codes():
-    assert missing([*EFFECTS, *CATEGORIES, *HOOKS], "define") == []
+    assert missing([*EFFECTS, *CATEGORIES, *HOOK_NAMES], "define") == []
 
 
 @pytest.mark.parametrize("cls", [Context, Provider, surehand.Tool])
@@ -132,7 +132,7 @@ def test_what_a_definition_deals_with_is_described(cls):
 
 
 def test_every_failure_code_is_explained_in_the_order_of_the_code():
-    assert first_column("call", "code") == list(get_args(errors.Code))
+    assert first_column("call", "code") == list(get_args(errors.FailureCode))
     assert all(len(row) == 3 and all(row) for row in rows("call", "code"))
 
 
@@ -152,7 +152,7 @@ def test_every_verb_of_a_scope_is_in_its_table_with_its_parameters():
 
 
 def test_every_measure_is_in_its_table():
-    assert first_column("call", "field") == [field.name for field in fields(Meta)]
+    assert first_column("call", "field") == [field.name for field in fields(CallMeta)]
 
 
 @pytest.mark.parametrize("cls", [Done, Failed, Pending])
@@ -162,7 +162,7 @@ def test_every_field_of_an_outcome_is_told(cls):
     assert set(parameters(cls.__init__)) <= set(re.findall(r"\w+", told))
 
 
-@pytest.mark.parametrize("cls", [Call, Approval, Stats, WaitingCall, QueueStatus, Grant])
+@pytest.mark.parametrize("cls", [Call, Approval, Stats, PendingCall, QueueStatus, Grant])
 def test_every_field_of_the_values_around_a_call_is_told(cls):
     assert missing((field.name for field in fields(cls) if (cls, field.name) != (Approval, "code")), "call") == []
 
@@ -172,9 +172,9 @@ def test_every_content_block_stands_with_its_fields():
         name: set(re.findall(r"\w+", row[1])) for row in rows("call", "block") for name in re.findall(r"\w+", row[0])
     }
 
-    assert list(told) == [block.__name__ for block in content.BLOCKS]
+    assert list(told) == [block.__name__ for block in content.BLOCK_TYPES]
     told["File"] |= told["Image"]  # "the same, and ..."
-    for block in content.BLOCKS:
+    for block in content.BLOCK_TYPES:
         assert {field.name for field in fields(block)} <= told[block.__name__], block
 
 
@@ -182,7 +182,7 @@ def test_every_block_and_error_class_is_named():
     ours = [cls for cls in errors.ToolError.__subclasses__() if cls.__module__.startswith("surehand")]
     classes = [cls.__name__ for cls in ours if cls.__name__ != "StillPending"]
 
-    assert missing([*(block.__name__ for block in content.BLOCKS), *classes], "call") == []
+    assert missing([*(block.__name__ for block in content.BLOCK_TYPES), *classes], "call") == []
 
 
 def test_the_stages_stand_in_their_order():
@@ -249,10 +249,10 @@ def test_every_method_of_a_store_is_in_its_table_with_its_parameters():
 
 def test_what_is_kept_the_states_and_the_tables_stand_in_their_order():
     assert sorted(first_column("store", "kept")) == sorted(field.name for field in fields(Retention))
-    assert first_column("store", "state") == list(get_args(State))
+    assert first_column("store", "state") == list(get_args(LedgerState))
     assert sorted(first_column("store", "table")) == sorted(TABLES)
-    assert first_column("store", "result") == [field.name for field in fields(Verification)]
-    assert missing(get_args(audit.Kind), "store") == []
+    assert first_column("store", "result") == [field.name for field in fields(AuditVerification)]
+    assert missing(get_args(audit.AuditKind), "store") == []
 
 
 def test_every_table_of_the_schema_is_told():

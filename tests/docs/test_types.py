@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from surehand.cli.init import TOOLS
+from surehand.cli.init import TOOLS_TEMPLATE
 
 ROOT = Path(__file__).parents[2]
 LOOP = "docs/how-to/run-an-agent-loop.md"
@@ -20,7 +20,7 @@ def programs() -> dict[str, str]:
     readme = {f"readme_{number}.py": code for number, (_, code) in enumerate(FENCE.findall(text["README.md"]))}
     tutorial = {info.partition("file=")[2].strip(): code for info, code in FENCE.findall(text["docs/tutorial.md"])}
     loop = "".join(code for _, code in FENCE.findall(text[LOOP])).replace("\nawait main()\n", "\n")
-    return {**readme, **tutorial, "loop.py": loop, "tools.py": TOOLS}
+    return {**readme, **tutorial, "loop.py": loop, "tools.py": TOOLS_TEMPLATE}
 
 
 @pytest.mark.timeout(85)  # the first time, there is much to read

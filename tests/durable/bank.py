@@ -102,7 +102,7 @@ async def seen_dead(address: str) -> None:
 
 async def _nobody_alive(store: Store) -> bool:
     owners = [row["owner"] for row in await store.database.read("SELECT owner FROM owners")]
-    return not await store.database.alive(owners)
+    return not await store.database.live_owners(owners)
 
 
 async def died(runtime: Runtime, call_id: str, *, known: bool = True, state: str | None = None) -> None:

@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock, patch
 import pytest
 
 from surehand import Context, Done, Failed, Pending, Runtime, tool
-from surehand.runtime.keeper import Keeper
+from surehand.runtime.keeper import StoreMaintenance
 from tests.durable.bank import Bank, died, done, failed, pending, read, seen_dead, state, until
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
@@ -254,7 +254,7 @@ class Ledger:
 
 async def abandoned(address: str, books: Ledger) -> None:
     """A call whose process died while it ran; who is dead does not find that out for itself."""
-    with patch.object(Keeper, "bury", AsyncMock(return_value=False)):
+    with patch.object(StoreMaintenance, "bury", AsyncMock(return_value=False)):
         await _abandoned(address, books)
     books.started.clear()
 
@@ -341,7 +341,7 @@ async def test_a_verify_that_takes_its_time_keeps_nobody_from_starting(
 ) -> None:
     from surehand.runtime import keeper
 
-    monkeypatch.setattr(keeper, "VERIFY", 0.05)
+    monkeypatch.setattr(keeper, "VERIFY_TIMEOUT_SECONDS", 0.05)
     answer = asyncio.Event()
 
     async def says() -> str:

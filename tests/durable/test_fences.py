@@ -21,13 +21,15 @@ pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the 
 async def test_a_process_that_was_paused_beyond_its_lease_cannot_overwrite(
     address: str, child: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "SEAL", 0.05)
+    monkeypatch.setattr(keeper, "SEAL_INTERVAL_SECONDS", 0.05)
     bank = Bank()
     async with child("pause", address, "c1", "5") as process, Runtime(bank, store=address) as runtime:
         await process.says()
         process.signal(signal.SIGSTOP)
         running = await state(runtime, "c1")
-        monkeypatch.setattr(owners, "LEASE", 0.4)  # until now it would have been waited for much longer than its lease
+        monkeypatch.setattr(
+            owners, "LEASE_SECONDS", 0.4
+        )  # until now it would have been waited for much longer than its lease
         await until(lambda: _is(runtime, "c1", "unknown"))
         unknown = await runtime.call("pay", {"amount": 5}, call_id="c1")
         settled = await runtime.settle("c1", "settled by hand")
@@ -50,9 +52,9 @@ async def _is(runtime: Runtime, call_id: str, expected: str) -> bool:
 
 
 async def test_an_owner_who_gives_signs_of_life_keeps_its_calls(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owners, "LEASE", 1.5)
-    monkeypatch.setattr(keeper, "SEAL", 0.05)
-    monkeypatch.setattr(keeper, "BEAT", 0.05)
+    monkeypatch.setattr(owners, "LEASE_SECONDS", 1.5)
+    monkeypatch.setattr(keeper, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(keeper, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
     bank = Bank()
     bank.gate.clear()
     async with Runtime(bank, store=address) as here, Runtime(bank, store=address) as other:
@@ -68,21 +70,21 @@ async def test_an_owner_who_gives_signs_of_life_keeps_its_calls(address: str, mo
 async def test_whoever_holds_its_lock_is_given_up_only_when_it_stays_late(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owners, "LEASE", 0.2)
+    monkeypatch.setattr(owners, "LEASE_SECONDS", 0.2)
     late = Statement("UPDATE owners SET lease_until = {now} - 1")
     names = "SELECT owner FROM owners"
     async with Store.open(address) as store, Store.open(address) as other:
         await store.owners.join("a11ce")
         await store.write([late])
-        await other.owners.bury("b0b")
+        await other.owners.release_dead_owners("b0b")
         at_first = await store.database.read(names)
         await store.owners.renew("a11ce")
-        await other.owners.bury("b0b")
+        await other.owners.release_dead_owners("b0b")
         await store.write([late])
-        await other.owners.bury("b0b")
+        await other.owners.release_dead_owners("b0b")
         after_a_sign_of_life = await store.database.read(names)
         await asyncio.sleep(0.15)
-        await other.owners.bury("b0b")
+        await other.owners.release_dead_owners("b0b")
 
         assert at_first == after_a_sign_of_life == [{"owner": "a11ce"}]
         assert await store.database.read(names) == []
@@ -92,8 +94,8 @@ async def test_whoever_holds_its_lock_is_given_up_only_when_it_stays_late(
 async def test_a_clock_that_jumps_takes_nobodys_call_away(
     file: str, days: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "SEAL", 0.05)
-    monkeypatch.setattr(keeper, "BEAT", 0.05)
+    monkeypatch.setattr(keeper, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(keeper, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
     bank, clock = Bank(), ManualClock()
     bank.gate.clear()
     options: dict[str, Any] = {"store": file, "clock": clock, "defaults": {"pending_ttl": 3600.0, "tool_timeout": None}}

@@ -71,9 +71,9 @@ class Broken:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unwritten, "PAUSES", (0.01, 0.01))
-    monkeypatch.setattr(keeper, "SEAL", 0.05)
-    monkeypatch.setattr(keeper, "BEAT", 0.05)
+    monkeypatch.setattr(unwritten, "RETRY_DELAYS_SECONDS", (0.01, 0.01))
+    monkeypatch.setattr(keeper, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(keeper, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["lost", "in doubt"])
@@ -187,20 +187,20 @@ async def test_one_outcome_that_cannot_be_written_keeps_no_other_from_being_writ
     bank = Bank()
     bank.gate.clear()
     async with Runtime(bank, store=address) as runtime:
-        runtime.parts.ledger.unwritten.keep("hopeless", [Statement("UPDATE nowhere SET nothing = 1")])
+        runtime.services.ledger.write_retry.retry_later("hopeless", [Statement("UPDATE nowhere SET nothing = 1")])
         calling = asyncio.create_task(runtime.call("pay", {"amount": 5}, call_id="c1"))
         await bank.started.wait()
         with Broken(runtime):
             bank.gate.set()
             failed(await calling, "unknown_effect")
         await until(lambda: _is(runtime, "c1", "ended"))
-        runtime.parts.ledger.unwritten.clear()
+        runtime.services.ledger.write_retry.clear()
 
 
 async def test_a_yes_that_is_said_again_is_not_put_back_by_what_was_left_of_the_first(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "BEAT", 1_000.0)
+    monkeypatch.setattr(keeper, "MAINTENANCE_INTERVAL_SECONDS", 1_000.0)
     bank = Bank()
     bank.gate.clear()
 
@@ -218,7 +218,7 @@ async def test_a_yes_that_is_said_again_is_not_put_back_by_what_was_left_of_the_
         await bank.started.wait()
         second = asyncio.create_task(runtime.approve("c2"))
         await until(lambda: runtime.queues()["one"].waiting)
-        await runtime.parts.ledger.unwritten.retry()
+        await runtime.services.ledger.write_retry.retry_all()
         bank.gate.set()
 
         assert [done(await first), done(await second)] == ["sent 1 to bob"] * 2

@@ -43,7 +43,7 @@ ODD: dict[str, Any] = {
     "wait for no time": lambda: Pending("result", expires_at=float("nan")),
     "wait until soon": lambda: Pending("result", expires_at="soon"),  # type: ignore[arg-type]
     "wait with a circle to remember": lambda: Pending("result", state=CIRCLE),
-    "no patience": lambda: Pending("result", patience="long"),  # type: ignore[arg-type]
+    "no patience": lambda: Pending("result", reply_timeout="long"),  # type: ignore[arg-type]
 }
 
 

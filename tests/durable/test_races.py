@@ -97,7 +97,7 @@ async def test_of_many_who_find_at_once_that_somebody_died_one_tells_of_it(addre
         for number in range(5):
             await runtime.call("transfer", {"amount": 5}, call_id=f"c{number}")
             await died(runtime, f"c{number}", known=False, state="running")
-            await asyncio.gather(*(store.owners.bury("") for store in (one, other, one, other)))
+            await asyncio.gather(*(store.owners.release_dead_owners("") for store in (one, other, one, other)))
         rows = await read(runtime, "SELECT call_id FROM audit WHERE kind = 'recovered' ORDER BY call_id")
 
     assert [row["call_id"] for row in rows] == [f"c{number}" for number in range(5)]

@@ -113,7 +113,7 @@ async def test_a_forgotten_call_leaves_the_chain_of_the_audit_whole(address: str
 async def test_a_keeper_makes_room_by_itself(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from surehand.runtime import keeper
 
-    monkeypatch.setattr(keeper, "PRUNE", 0.05)
+    monkeypatch.setattr(keeper, "PRUNE_INTERVAL_SECONDS", 0.05)
     bank, clock = Bank(), ManualClock()
     async with Runtime(bank, store=file, clock=clock) as runtime:
         await runtime.call("pay", {"amount": 5}, call_id="c1")
@@ -128,7 +128,7 @@ async def test_a_keeper_makes_room_by_itself(file: str, monkeypatch: pytest.Monk
 async def test_without_a_store_only_the_latest_calls_are_remembered(
     monkeypatch: pytest.MonkeyPatch, clock: Any
 ) -> None:
-    monkeypatch.setattr(ledger, "KEPT", 100)
+    monkeypatch.setattr(ledger, "MAX_CALLS_IN_MEMORY", 100)
     bank = Bank()
     async with Runtime(bank, ask(), clock=clock) as runtime:
         waiting = [id_of(await runtime.call("transfer", {"amount": n})) for n in range(20)]

@@ -169,22 +169,22 @@ async def test_the_journal_of_a_store_tells_each_call_once(address: str) -> None
 async def test_what_others_have_answered_is_not_held_in_memory_for_ever(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "TIDY", 0.05)
+    monkeypatch.setattr(keeper, "CLEANUP_INTERVAL_SECONDS", 0.05)
     async with Runtime(ask(), store=address) as here, Runtime(store=address) as elsewhere:
         ids = [id_of(await here.call("ask")) for _ in range(5)]
         for call_id in ids[1:]:
             await elsewhere.settle(call_id, "yes")
         await until(lambda: here.stats().pending == 1)
 
-        assert list(here.parts.waits.here) == ids[:1]
+        assert list(here.services.pending_calls.invocations) == ids[:1]
         assert done(await here.settle(ids[0], "yes")) == "yes"
         assert here.stats().pending == 0
 
 
 async def test_looking_after_a_store_does_not_read_through_the_calls_that_are_over(file: str) -> None:
     looks = {
-        keeper._READY: {"after": "", "most": 1},
-        keeper._UNKNOWN: {},
+        keeper._SELECT_READY_CALLS: {"after": "", "most": 1},
+        keeper._SELECT_UNKNOWN_CALLS: {},
         owners._OTHERS: {"owner": "a"},
         owners._READY: {"owner": "a"},
         owners._UNKNOWN: {"owner": "a"},

@@ -9,7 +9,7 @@ import pytest
 
 from surehand import Context, Failed, Outcome, Pending, Provider, Queue, Runtime, Tool, tool
 from surehand.core.events import CallEnded, CallSettled
-from surehand.runtime.answer import take_ready
+from surehand.runtime.answer import claim_ready_call
 from surehand.store.database import StoreUnavailable
 from surehand.store.store import Store
 from tests.durable.bank import Bank, done, failed, id_of, pending, read, state, until, write
@@ -96,7 +96,7 @@ async def test_a_runtime_that_was_paused_before_it_took_a_call_finds_that_it_has
             await until(lambda: _waits(without_it, call_id))
         pending(await without_it.settle(call_id, "1234"), "result")
         await without_it.add(wire)
-        taken = await take_ready(without_it, stale)
+        taken = await claim_ready_call(without_it, stale)
         await until(lambda: ended(without_it, call_id))
 
     assert taken is None

@@ -11,7 +11,7 @@ import pytest
 
 from surehand import Runtime, Store, tool
 from surehand.store.messages import Message
-from surehand.store.streams import of_run, of_space
+from surehand.store.streams import run_stream, space_stream
 from tests.durable.bank import Bank, ask, died, done, failed, id_of, pending, read, until
 from tests.durable.child import refund
 
@@ -32,7 +32,7 @@ async def shown(runtime: Runtime) -> Message:
     return message
 
 
-async def streamed(runtime: Runtime, stream: str = of_space("team")) -> list[tuple[str, Any]]:
+async def streamed(runtime: Runtime, stream: str = space_stream("team")) -> list[tuple[str, Any]]:
     """What was told of it, and how it stood each time."""
     assert runtime.store is not None
     return [
@@ -78,7 +78,11 @@ async def test_a_call_that_simply_runs_is_shown_from_running_to_complete(address
     async with Runtime(bank, store=address) as runtime:
         scope = runtime.scope(space="team", agent="helper", turn="run-1")
         done(await scope.call("pay", {"amount": 5}))
-        message, stream, run = await shown(runtime), await streamed(runtime), await streamed(runtime, of_run("run-1"))
+        message, stream, run = (
+            await shown(runtime),
+            await streamed(runtime),
+            await streamed(runtime, run_stream("run-1")),
+        )
 
     assert stream == [("tool-call.start", "running"), ("tool-call.complete", "complete")]
     assert (message.content["result"], message.sender_id) == ("sent 5 to ann", "helper")
@@ -96,7 +100,7 @@ async def test_a_call_that_only_reads_is_shown_as_well(address):
         scope = runtime.scope(space="team", turn="run-1")
         done(await scope.call("look", {"at": "home"}))
         message, stream = await shown(runtime), await streamed(runtime)
-        run = await until(lambda: streamed(runtime, of_run("run-1")))
+        run = await until(lambda: streamed(runtime, run_stream("run-1")))
 
     assert stream == [("tool-call.start", "running"), ("tool-call.complete", "complete")]
     assert message.content["result"] == "seen home"
@@ -110,7 +114,7 @@ async def test_an_answer_and_what_is_shown_of_it_are_kept_together(address):
     async with Runtime(store=address) as without_the_tool:
         done(await without_the_tool.settle(call_id, "blue"))
         message, stream = await shown(without_the_tool), await streamed(without_the_tool)
-        run = await streamed(without_the_tool, of_run("run-1"))
+        run = await streamed(without_the_tool, run_stream("run-1"))
         (item,) = await without_the_tool.store.inbox.drain("helper")
 
     assert (message.content["status"], message.content["result"]) == ("complete", "blue")
@@ -166,7 +170,7 @@ async def test_a_call_that_only_reads_is_shown_as_interrupted_when_its_process_d
             assert await statuses(other) == ["running"]
             await process.kill()
             await until(lambda: _has_status(other, "error"))
-            message, stream, run = await shown(other), await streamed(other), await streamed(other, of_run("run-1"))
+            message, stream, run = await shown(other), await streamed(other), await streamed(other, run_stream("run-1"))
             journal = await other.store.journal.of_call(call_id)
             left = await read(other, "SELECT owner FROM messages WHERE owner IS NOT NULL")
 
@@ -189,7 +193,7 @@ async def test_it_is_found_by_the_next_runtime_that_starts_whoever_has_buried_it
 
 
 async def _nobody_at_work(store: Store) -> bool:
-    await store.owners.bury("")
+    await store.owners.release_dead_owners("")
     return not await store.database.read("SELECT owner FROM owners")
 
 
@@ -198,7 +202,7 @@ async def test_one_that_still_runs_is_not_taken_for_interrupted(address, child):
     async with child("show", address) as process:
         await process.says()
         async with Runtime(store=address) as other:
-            await other.parts.bury()
+            await other.services.recover_dead_runtimes()
             assert await statuses(other) == ["running"]
             process.tell()
             assert await process.says() == {"done": "seen"}
@@ -234,7 +238,7 @@ async def test_without_an_active_space_nothing_is_posted_and_it_is_logged(addres
         async with Runtime(Bank(), store=address) as runtime:
             done(await runtime.call("pay", {"amount": 5}))
             assert await read(runtime, "SELECT number FROM messages") == []
-            assert await runtime.store.streams.last(of_space("team")) == 0
+            assert await runtime.store.streams.last(space_stream("team")) == 0
 
     assert "no space is active" in caplog.text
 
@@ -257,7 +261,7 @@ async def test_a_message_that_is_gone_stops_no_outcome(address):
         await runtime.store.write([_gone()])
         assert done(await runtime.settle(call_id, "blue")) == "blue"
         assert await streamed(runtime) == [("tool-call.start", "running"), ("message.amended", "requires_action")]
-        assert await runtime.store.streams.last(of_space("team")) == 2
+        assert await runtime.store.streams.last(space_stream("team")) == 2
 
 
 def _gone() -> Any:
@@ -285,7 +289,7 @@ async def test_a_second_runtime_follows_what_the_first_one_does(address):
         kinds: list[str] = []
 
         async def follow() -> None:
-            async with aclosing(second.store.streams.follow(of_space("team"))) as stream:
+            async with aclosing(second.store.streams.follow(space_stream("team"))) as stream:
                 async for event in stream:
                     kinds.append(event.kind)
                     if event.kind == "tool-call.complete":
@@ -361,7 +365,7 @@ async def test_whoever_answers_second_does_not_touch_the_message(address):
             await asyncio.gather(one.approve(call_id), other.reject(call_id))
         ends = [kind for kind, _ in await streamed(one) if kind in ("tool-call.complete", "tool-call.error")]
         last = {}
-        for event in await one.store.streams.read(of_space("team")):
+        for event in await one.store.streams.read(space_stream("team")):
             last[event.data["messageId"]] = event.kind
 
         assert set(await statuses(one)) <= {"complete", "error"}

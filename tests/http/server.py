@@ -15,7 +15,7 @@ from typing import Any
 import httpcore2
 
 from surehand.http import connector
-from surehand.http.client import Client
+from surehand.http.client import HttpClient
 
 PUBLIC = "93.184.216.34"
 """Stands for the public internet: dialled, it leads to a server of the test."""
@@ -176,7 +176,7 @@ async def online(
     answer: Callable[[Asked], Any],
     *,
     tls: ssl.SSLContext | None = None,
-    make: Callable[..., Any] = Client,
+    make: Callable[..., Any] = HttpClient,
     **settings: Any,
 ) -> AsyncIterator[tuple[Server, Any]]:
     """A server that is known as site.test and other.test, and a client that can reach it and nothing else."""

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surehand.core.errors import Denied, InvalidArguments, ToolError
-from surehand.http.addresses import embedded_addresses, parse_address, why_denied
-from surehand.http.client import Client
+from surehand.http.addresses import embedded_addresses, parse_address, special_address_kind
+from surehand.http.client import HttpClient
 from tests.http.server import PUBLIC, Dials, Names, internet, redirect, reply, serving
 
 # How a host is written in a URL, and the address that a resolver would give for it.
@@ -106,7 +106,7 @@ def test_there_are_forms_enough():
 async def test_a_denied_address_in_the_url_is_not_dialled(host):
     dials, names = Dials(), Names()
 
-    async with Client(resolver=names, dialer=dials, ports="any") as client:
+    async with HttpClient(resolver=names, dialer=dials, ports="any") as client:
         for url in (f"http://{host}/", f"https://{host}/", f"http://{host}:8080/x"):
             with pytest.raises(Denied) as refused:
                 await client.request("GET", url)
@@ -119,7 +119,7 @@ async def test_a_denied_address_in_the_url_is_not_dialled(host):
 async def test_a_denied_address_behind_a_redirect_is_not_dialled(host):
     async with serving(lambda asked: redirect(f"http://{host}/latest/meta-data/")) as server:
         dials = internet(server)
-        async with Client(resolver=Names(start_test=PUBLIC), dialer=dials) as client:
+        async with HttpClient(resolver=Names(start_test=PUBLIC), dialer=dials) as client:
             with pytest.raises(Denied) as refused:
                 await client.request("POST", "http://start.test/", body=b"x")
 
@@ -131,7 +131,7 @@ async def test_a_denied_address_behind_a_redirect_is_not_dialled(host):
 async def test_a_name_that_is_rebound_is_not_followed_to_a_denied_address(address):
     async with serving(lambda asked: reply("fine", connection="close")) as server:
         dials, names = internet(server), Names(rebound_test=[[PUBLIC], [address]])
-        async with Client(resolver=names, dialer=dials) as client:
+        async with HttpClient(resolver=names, dialer=dials) as client:
             assert (await client.request("GET", "http://rebound.test/")).body == b"fine"
             assert names.asked == ["rebound.test"]  # once for the connection, and what was judged was dialled
 
@@ -146,7 +146,7 @@ async def test_one_denied_address_among_good_ones_refuses_them_all(address):
     dials = Dials()
     names = Names(first_test=[address, PUBLIC], last_test=[PUBLIC, "1.1.1.1", address])
 
-    async with Client(resolver=names, dialer=dials) as client:
+    async with HttpClient(resolver=names, dialer=dials) as client:
         for host in ("first.test", "last.test"):
             with pytest.raises(Denied):
                 await client.request("GET", f"https://{host}/")
@@ -156,12 +156,12 @@ async def test_one_denied_address_among_good_ones_refuses_them_all(address):
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "93.184.216.34", "2606:4700::1111", "2001:4860:4860::8888"])
 def test_public_addresses_are_none_of_these(address):
-    assert why_denied(parse_address(address)) is None
+    assert special_address_kind(parse_address(address)) is None
 
 
 @pytest.mark.parametrize("address", ["::ffff:8.8.8.8", "64:ff9b::8.8.8.8"])
 def test_a_public_address_inside_a_gateways_form_stays_public(address):
-    assert why_denied(parse_address(address)) is None
+    assert special_address_kind(parse_address(address)) is None
     assert list(embedded_addresses(parse_address(address))) == [ip_address("8.8.8.8")]
 
 
@@ -199,18 +199,18 @@ def test_a_public_address_inside_a_gateways_form_stays_public(address):
     }.items(),
 )
 def test_an_address_is_of_its_narrowest_kind(address, kind):
-    assert why_denied(parse_address(address)) == kind
+    assert special_address_kind(parse_address(address)) == kind
 
 
 @pytest.mark.parametrize(
     "edge", ["9.255.255.255", "11.0.0.0", "126.255.255.255", "128.0.0.0", "172.15.255.255", "172.32.0.0"]
 )
 def test_what_lies_beside_a_denied_network_is_not_denied(edge):
-    assert why_denied(parse_address(edge)) is None
+    assert special_address_kind(parse_address(edge)) is None
 
 
 def test_a_zone_changes_nothing():
-    assert why_denied(parse_address("fe80::1%eth0")) == "link-local"
+    assert special_address_kind(parse_address("fe80::1%eth0")) == "link-local"
 
 
 NETWORKS = "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.168.0.0/16"
@@ -264,7 +264,7 @@ ENCODINGS = {
 async def test_no_encoding_of_a_denied_address_is_dialled(address, encoding, port):
     dials, names = Dials(), Names()
 
-    async with Client(resolver=names, dialer=dials) as client:
+    async with HttpClient(resolver=names, dialer=dials) as client:
         with pytest.raises(ToolError) as refused:
             await client.request("GET", f"http://{ENCODINGS[encoding](address)}{port}/")
 

@@ -17,8 +17,8 @@ from surehand.core.errors import (
     ToolError,
     Unavailable,
 )
-from surehand.http.client import Client
-from surehand.http.settings import Settings
+from surehand.http.client import HttpClient
+from surehand.http.settings import HttpSettings
 from tests.http.server import PUBLIC, Dials, Names, chunked, internet, online, port_of_nobody, reply, serving
 
 
@@ -47,7 +47,7 @@ async def test_a_path_is_sent_as_it_was_given(path):
 
 
 async def test_a_url_that_encoding_makes_too_long_is_refused():
-    async with Client(dialer=(dials := Dials())) as client:
+    async with HttpClient(dialer=(dials := Dials())) as client:
         with pytest.raises(InvalidArguments, match="shorter") as refused:
             await client.request("GET", "http://1.1.1.1/" + "\N{GRINNING FACE}" * 8000)
 
@@ -61,17 +61,17 @@ async def test_private_addresses_are_reached_by_permission_alone():
         ports = [server.port]
 
         for allowed in (True, ["127.0.0.1"], ["127.0.0.0/8"], ["127.0.0.*"]):
-            async with Client(allow_private=allowed, ports=ports) as client:
+            async with HttpClient(allow_private=allowed, ports=ports) as client:
                 assert (await client.request("GET", url)).body == b"inside"
         for refused in (False, [], ["10.0.0.0/8"], ["localhost"]):
-            async with Client(allow_private=refused, ports=ports) as client:
+            async with HttpClient(allow_private=refused, ports=ports) as client:
                 with pytest.raises(Denied, match="public internet"):
                     await client.request("GET", url)
 
 
 async def test_a_host_may_be_permitted_by_its_name_with_the_systems_own_resolver():
     async with serving(lambda asked: reply("inside")) as server:
-        client = Client(allow_private=["localhost"], ports=[server.port])
+        client = HttpClient(allow_private=["localhost"], ports=[server.port])
         assert (await client.request("GET", f"http://localhost:{server.port}/")).body == b"inside"
         with pytest.raises(Denied):
             await client.request("GET", f"http://127.0.0.1:{server.port}/")
@@ -82,10 +82,10 @@ async def test_a_host_may_be_permitted_by_its_name_with_the_systems_own_resolver
 async def test_permission_for_ones_own_addresses_does_not_open_the_clouds_credentials(address):
     dials = Dials()
 
-    async with Client(allow_private=True, resolver=Names(cloud_test=address), dialer=dials) as client:
+    async with HttpClient(allow_private=True, resolver=Names(cloud_test=address), dialer=dials) as client:
         with pytest.raises(Denied):
             await client.request("GET", "http://cloud.test/")
-    async with Client(allow_private=[address], resolver=Names(cloud_test=address), dialer=dials) as client:
+    async with HttpClient(allow_private=[address], resolver=Names(cloud_test=address), dialer=dials) as client:
         with pytest.raises(NotStarted):  # nobody is there, but it was tried
             await client.request("GET", "http://cloud.test/")
 
@@ -94,7 +94,7 @@ async def test_permission_for_ones_own_addresses_does_not_open_the_clouds_creden
 
 async def test_a_refusal_does_not_tell_what_is_inside():
     secret = "10.20.30.40"
-    async with Client(resolver=Names(intranet_test=[PUBLIC, secret]), dialer=Dials()) as client:
+    async with HttpClient(resolver=Names(intranet_test=[PUBLIC, secret]), dialer=Dials()) as client:
         with pytest.raises(Denied) as refused:
             await client.request("GET", "http://intranet.test/?token=abc", headers={"Authorization": "Bearer xyz"})
 
@@ -104,11 +104,11 @@ async def test_a_refusal_does_not_tell_what_is_inside():
 
 
 async def test_a_private_address_that_is_permitted_may_be_reached_on_any_port_and_a_public_one_may_not():
-    async with serving(lambda asked: reply("inside")) as server, Client(allow_private=["127.0.0.1"]) as client:
+    async with serving(lambda asked: reply("inside")) as server, HttpClient(allow_private=["127.0.0.1"]) as client:
         assert (await client.request("GET", f"http://127.0.0.1:{server.port}/")).body == b"inside"
 
     names, dials = Names(site_test=PUBLIC, mixed_test=[PUBLIC, "127.0.0.1"]), Dials()
-    async with Client(allow_private=True, resolver=names, dialer=dials) as client:
+    async with HttpClient(allow_private=True, resolver=names, dialer=dials) as client:
         for host in ("site.test", "mixed.test"):
             with pytest.raises(Denied, match="Port 6379"):
                 await client.request("GET", f"http://{host}:6379/")
@@ -116,7 +116,7 @@ async def test_a_private_address_that_is_permitted_may_be_reached_on_any_port_an
 
 
 async def test_ports_are_those_of_the_web_unless_others_are_named():
-    async with Client(resolver=Names(site_test=PUBLIC), dialer=(dials := Dials())) as client:
+    async with HttpClient(resolver=Names(site_test=PUBLIC), dialer=(dials := Dials())) as client:
         for port in (80, 443, 8080, 8443):
             with pytest.raises(NotStarted):
                 await client.request("GET", f"http://site.test:{port}/")
@@ -131,13 +131,13 @@ async def test_hosts_are_allowed_and_denied_by_pattern():
     names = Names(a_site_test=PUBLIC, site_test=PUBLIC, bad_site_test=PUBLIC, evil_test="9.9.9.9")
     settings = {"resolver": names, "dialer": (dials := Dials())}
 
-    async with Client(allow_hosts=["*.site.test"], deny_hosts=["BAD.*"], **settings) as client:
+    async with HttpClient(allow_hosts=["*.site.test"], deny_hosts=["BAD.*"], **settings) as client:
         for host in ("site.test", "bad.site.test", "bad.site.test.", "evil.test", "9.9.9.9"):
             with pytest.raises(Denied, match="not among the hosts"):
                 await client.request("GET", f"http://{host}/")
         with pytest.raises(NotStarted):
             await client.request("GET", "http://a.site.test/")
-    async with Client(deny_hosts=["9.0.0.0/8"], **settings) as client:
+    async with HttpClient(deny_hosts=["9.0.0.0/8"], **settings) as client:
         for host in ("9.9.9.9", "evil.test", "[::ffff:9.9.9.9]", "[64:ff9b::9.9.9.9]"):
             with pytest.raises(Denied):
                 await client.request("GET", f"http://{host}/")
@@ -148,7 +148,7 @@ async def test_hosts_are_allowed_and_denied_by_pattern():
 async def test_a_second_address_is_tried_when_the_first_does_not_answer():
     async with serving(lambda asked: reply("second")) as server:
         dials = internet(server)
-        async with Client(resolver=Names(site_test=["1.1.1.1", PUBLIC]), dialer=dials) as client:
+        async with HttpClient(resolver=Names(site_test=["1.1.1.1", PUBLIC]), dialer=dials) as client:
             assert (await client.request("GET", "http://site.test/")).body == b"second"
 
     assert dials.dialled == [("1.1.1.1", 80), (PUBLIC, 80)]
@@ -156,7 +156,7 @@ async def test_a_second_address_is_tried_when_the_first_does_not_answer():
 
 async def test_a_host_with_addresses_without_number_is_refused():
     many = [f"1.1.{n // 256}.{n % 256}" for n in range(5000)]
-    async with Client(resolver=Names(many_test=many), dialer=(dials := Dials())) as client:
+    async with HttpClient(resolver=Names(many_test=many), dialer=(dials := Dials())) as client:
         with pytest.raises(Denied, match="5000 addresses"):
             await client.request("GET", "http://many.test/")
 
@@ -169,7 +169,7 @@ async def test_a_host_with_addresses_without_number_is_refused():
 async def test_settings_that_can_be_read_only_once_still_hold(name, value):
     names, dials = Names(evil_test=PUBLIC, site_test="10.0.0.1"), Dials()
 
-    async with Client(resolver=names, dialer=dials, **{name: iter([value])}) as client:
+    async with HttpClient(resolver=names, dialer=dials, **{name: iter([value])}) as client:
         with pytest.raises(Denied if name != "allow_private" else NotStarted):
             await client.request("GET", "http://evil.test/")
         with pytest.raises(NotStarted if name == "allow_private" else Denied):
@@ -179,7 +179,7 @@ async def test_settings_that_can_be_read_only_once_still_hold(name, value):
 
 
 async def test_a_mapped_address_is_dialled_as_what_it_is():
-    async with Client(resolver=Names(site_test="::ffff:1.2.3.4"), dialer=(dials := Dials())) as client:
+    async with HttpClient(resolver=Names(site_test="::ffff:1.2.3.4"), dialer=(dials := Dials())) as client:
         with pytest.raises(NotStarted):
             await client.request("GET", "http://site.test/")
 
@@ -263,7 +263,7 @@ async def test_an_idempotency_key_is_not_sent_with_what_changes_nothing(method):
 
 @pytest.mark.parametrize("method", ["CONNECT", "TRACE", "BREW", "GET /x HTTP/1.1\r\nA: b", "", "GET "])
 async def test_other_methods_are_refused(method):
-    async with Client(dialer=(dials := Dials())) as client:
+    async with HttpClient(dialer=(dials := Dials())) as client:
         with pytest.raises(InvalidArguments, match="is no method"):
             await client.request(method, "http://site.test/")
 
@@ -298,7 +298,7 @@ async def test_other_methods_are_refused(method):
     ],
 )
 async def test_headers_that_could_mislead_a_server_are_refused(name, value):
-    async with Client(dialer=(dials := Dials())) as client:
+    async with HttpClient(dialer=(dials := Dials())) as client:
         with pytest.raises(InvalidArguments) as refused:
             await client.request("GET", "http://site.test/", headers={name: value})
 
@@ -354,11 +354,11 @@ async def test_an_unknown_host_is_told_as_such(monkeypatch):
     def nobody(*args, **more):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    async with Client(resolver=Names(), dialer=Dials()) as client:
+    async with HttpClient(resolver=Names(), dialer=Dials()) as client:
         with pytest.raises(NotFound, match=r"There is no host nowhere\.test"):
             await client.request("GET", "http://nowhere.test/")
     monkeypatch.setattr(socket, "getaddrinfo", nobody)
-    async with Client(dialer=Dials()) as client:
+    async with HttpClient(dialer=Dials()) as client:
         with pytest.raises(NotFound, match=r"There is no host nowhere\.test"):
             await client.request("GET", "http://nowhere.test/")
 
@@ -368,17 +368,17 @@ async def test_a_resolver_that_is_down_may_be_asked_again_later(monkeypatch):
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
     monkeypatch.setattr(socket, "getaddrinfo", down)
-    async with Client(dialer=Dials()) as client:
+    async with HttpClient(dialer=Dials()) as client:
         with pytest.raises(Unavailable, match="could not be looked up"):
             await client.request("GET", "http://nowhere.test/")
 
 
 async def test_a_host_that_is_not_there_is_unavailable():
-    async with Client(resolver=Names(site_test=PUBLIC), dialer=Dials()) as client:
+    async with HttpClient(resolver=Names(site_test=PUBLIC), dialer=Dials()) as client:
         with pytest.raises(NotStarted, match="could not be reached") as failed:
             await client.request("POST", "http://site.test/")
     with port_of_nobody() as port:
-        async with Client(allow_private=True, ports="any") as client:
+        async with HttpClient(allow_private=True, ports="any") as client:
             with pytest.raises(NotStarted, match=r"^127\.0\.0\.1 could not be reached \(connection refused\)\."):
                 await client.request("GET", f"http://127.0.0.1:{port}/")
 
@@ -410,7 +410,7 @@ async def test_a_server_that_never_reads_ends_at_the_time_limit(scheme):
 
     server = await asyncio.start_server(deaf, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with Client(allow_private=True, ports=[port], connect_timeout=0.2, read_timeout=0.2) as client:
+    async with HttpClient(allow_private=True, ports=[port], connect_timeout=0.2, read_timeout=0.2) as client:
         with pytest.raises((TimedOut, NotStarted), match="in time"):
             await client.request("POST", f"{scheme}://127.0.0.1:{port}/", body=bytes(20_000_000))
         assert not client._transport._pool.connections
@@ -424,7 +424,7 @@ async def test_a_name_that_is_never_found_ends_at_the_time_limit_of_the_connecti
     async def lost(host, port):
         await asyncio.sleep(60)
 
-    async with Client(resolver=lost, dialer=Dials(), connect_timeout=0.1) as client:
+    async with HttpClient(resolver=lost, dialer=Dials(), connect_timeout=0.1) as client:
         with pytest.raises(NotStarted, match="in time"):
             await client.request("GET", "http://site.test/")
 
@@ -465,7 +465,7 @@ async def test_an_upgrade_nobody_asked_for_is_refused():
 
 @pytest.mark.parametrize("name", ["allow_hosts", "deny_hosts", "allow_private", "ports", "verify"])
 async def test_what_may_be_reached_is_not_a_matter_of_one_request(name):
-    async with Client(dialer=(dials := Dials())) as client:
+    async with HttpClient(dialer=(dials := Dials())) as client:
         with pytest.raises(TypeError, match=name):
             await client.request("GET", "http://1.1.1.1/", **{name: ()})
 
@@ -473,7 +473,7 @@ async def test_what_may_be_reached_is_not_a_matter_of_one_request(name):
 
 
 async def test_a_closed_client_says_so():
-    client = Client()
+    client = HttpClient()
     await client.aclose()
     await client.aclose()
 
@@ -485,7 +485,7 @@ async def test_socket_files_are_never_reached():
     from surehand.http.connector import Connector
 
     with pytest.raises(NotStarted):
-        await Connector(Settings().guard()).connect_unix_socket("/var/run/x.sock")
+        await Connector(HttpSettings().build_guard()).connect_unix_socket("/var/run/x.sock")
 
 
 @pytest.mark.parametrize(
@@ -509,7 +509,7 @@ async def test_socket_files_are_never_reached():
 )
 def test_settings_that_cannot_be_meant_are_a_mistake_of_the_developer(wrong):
     with pytest.raises(DefinitionError):
-        Client(**wrong)
+        HttpClient(**wrong)
 
 
 async def test_a_client_that_is_cancelled_leaves_no_connection():

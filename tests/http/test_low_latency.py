@@ -10,7 +10,7 @@ import httpcore2
 import pytest
 import trustme
 
-from surehand.http.keepalive import kept_alive
+from surehand.http.keepalive import connect_with_keepalive
 from surehand.http.low_latency import MAX_JOINED_BYTES, MAX_UNREAD_BYTES
 from tests.http.server import port_of_nobody
 
@@ -41,7 +41,7 @@ async def test_a_request_goes_out_in_one_piece_and_what_the_server_s_kernel_keep
         left.set()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        stream = await kept_alive("127.0.0.1", server.sockets[0].getsockname()[1], 20.0)
+        stream = await connect_with_keepalive("127.0.0.1", server.sockets[0].getsockname()[1], 20.0)
         took = [await exchanged(stream) for _ in range(20)]
         await stream.aclose()
         await left.wait()
@@ -66,7 +66,7 @@ async def test_a_large_body_and_a_request_without_one_arrive_whole(secret):
 
     large = b"x" * (2 * MAX_JOINED_BYTES)
     async with await asyncio.start_server(echo, "127.0.0.1", 0, ssl=there if secret else None) as server:
-        stream = await kept_alive("127.0.0.1", server.sockets[0].getsockname()[1], 20.0)
+        stream = await connect_with_keepalive("127.0.0.1", server.sockets[0].getsockname()[1], 20.0)
         if secret:
             stream = await stream.start_tls(trusting, "localhost", 20.0)
         for parts in ([b"head", large, b""], [b"head", b""], [b"head"]):
@@ -93,7 +93,7 @@ async def connected(serve):
             left.set()
 
     async with await asyncio.start_server(run, "127.0.0.1", 0) as server:
-        stream = await kept_alive("127.0.0.1", server.sockets[0].getsockname()[1], 20.0)
+        stream = await connect_with_keepalive("127.0.0.1", server.sockets[0].getsockname()[1], 20.0)
         try:
             yield stream
         finally:
@@ -194,7 +194,7 @@ async def test_closing_ends_a_read_that_waits():
 
 async def test_a_port_at_which_no_server_listens_is_a_connect_error():
     with port_of_nobody() as port, pytest.raises(httpcore2.ConnectError):
-        await kept_alive("127.0.0.1", port, 20.0)
+        await connect_with_keepalive("127.0.0.1", port, 20.0)
 
 
 @pytest.mark.parametrize(

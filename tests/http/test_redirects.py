@@ -3,7 +3,7 @@
 import pytest
 
 from surehand.core.errors import Denied, ToolError
-from surehand.http.client import Client
+from surehand.http.client import HttpClient
 from tests.http.server import PUBLIC, Names, internet, online, redirect, reply, serving
 
 OTHER = "1.1.1.1"
@@ -84,7 +84,7 @@ async def test_a_redirect_to_what_may_not_be_reached_is_refused(location):
     async with serving(leading(start=location)) as server:
         dials = internet(server, a_1_1_1_1=server)
         names = Names(site_test=PUBLIC, other_test=OTHER, inside_test="10.0.0.1", localhost="127.0.0.1")
-        async with Client(resolver=names, dialer=dials) as client:
+        async with HttpClient(resolver=names, dialer=dials) as client:
             with pytest.raises(ToolError) as refused:
                 await client.request("GET", "http://site.test/start?token=canary")
 
@@ -228,7 +228,7 @@ async def test_each_hop_is_looked_up_again():
     async with serving(leading(start="/end")) as server:
         names = Names(site_test=[[PUBLIC], ["127.0.0.1"]])
         dials = internet(server)
-        async with Client(resolver=names, dialer=dials) as client:
+        async with HttpClient(resolver=names, dialer=dials) as client:
             with pytest.raises(Denied):
                 await client.request("GET", "http://site.test/start")
 

@@ -6,8 +6,8 @@ import pytest
 import trustme
 from httpcore2 import AsyncNetworkStream
 
-from surehand.http.low_latency import connect
-from surehand.http.settings import Settings
+from surehand.http.low_latency import connect_low_latency
+from surehand.http.settings import HttpSettings
 from surehand.http.surplus import FULL_BUFFER_BYTES, SurplusDetectingStream
 from surehand.http.transport import GuardedClient
 from tests.http.server import chunked, online, reply
@@ -59,16 +59,16 @@ async def exchange(client, method, url):
 
 
 def guarded_client(**settings):
-    return GuardedClient(Settings(**settings))
+    return GuardedClient(HttpSettings(**settings))
 
 
 def low_latency_client(dialer, **settings):
     """The client of an MCP connection."""
 
     async def dial(address, port, timeout):
-        return await connect("127.0.0.1", dialer.leads[address].port, timeout)
+        return await connect_low_latency("127.0.0.1", dialer.leads[address].port, timeout)
 
-    return GuardedClient(Settings(dialer=dial, **settings))
+    return GuardedClient(HttpSettings(dialer=dial, **settings))
 
 
 CLIENTS = {"Client": {}, "GuardedClient": {"make": guarded_client}, "low latency": {"make": low_latency_client}}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surehand.core.errors import Denied, InvalidArguments, ToolError
-from surehand.http.target import host_of, target_of
+from surehand.http.target import normalize_host, parse_target
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from surehand.http.target import host_of, target_of
     }.items(),
 )
 def test_a_url_has_one_plain_form(url, plain):
-    assert target_of(url).url == plain
+    assert parse_target(url).url == plain
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_url_has_one_plain_form(url, plain):
 )
 def test_what_cannot_be_read_plainly_is_refused(url):
     with pytest.raises(InvalidArguments) as refused:
-        target_of(url)
+        parse_target(url)
 
     assert refused.value.executed is False
     assert len(str(refused.value)) < 300
@@ -118,7 +118,7 @@ def test_what_cannot_be_read_plainly_is_refused(url):
 )
 def test_other_schemes_are_denied(url):
     with pytest.raises(Denied):
-        target_of(url)
+        parse_target(url)
 
 
 PARTS = [
@@ -162,14 +162,14 @@ PARTS += [
 
 @given(st.lists(st.sampled_from(PARTS), min_size=1, max_size=8).map("".join), st.sampled_from(["", "http://", "//"]))
 def test_everybody_reads_the_same_host_into_what_is_accepted(text, before):
-    start = target_of("https://base.test/a/b?c")
-    for read in (target_of, start.join):
+    start = parse_target("https://base.test/a/b?c")
+    for read in (parse_target, start.join):
         try:
             target = read(before + text)
         except ToolError:
             continue
 
-        assert target_of(target.url) == target
+        assert parse_target(target.url) == target
         parts = urlsplit(target.url)
         assert (parts.hostname, parts.username) == (target.host, None)
         assert (parts.port or {"http": 80, "https": 443}[parts.scheme]) == target.port
@@ -179,14 +179,14 @@ def test_everybody_reads_the_same_host_into_what_is_accepted(text, before):
 @pytest.mark.parametrize("userinfo", ["me:hunter2", "hunter2", ":hunter2", "hunter2:", "a@hunter2"])
 def test_a_refusal_does_not_repeat_the_password(userinfo):
     with pytest.raises(InvalidArguments) as refused:
-        target_of(f"http://{userinfo}@example.com/?token=abc")
+        parse_target(f"http://{userinfo}@example.com/?token=abc")
 
     assert "hunter2" not in str(refused.value)
     assert "abc" not in str(refused.value)
 
 
 def test_a_host_of_another_script_that_reads_like_an_address_is_one():
-    assert host_of("①②⑦。⓪.⓪.①") == "127.0.0.1"
+    assert normalize_host("①②⑦。⓪.⓪.①") == "127.0.0.1"
 
 
 @pytest.mark.parametrize(
@@ -203,4 +203,4 @@ def test_a_host_of_another_script_that_reads_like_an_address_is_one():
     }.items(),
 )
 def test_a_redirect_is_read_from_where_it_came(location, plain):
-    assert target_of("https://example.com/a/b").join(location).url == plain
+    assert parse_target("https://example.com/a/b").join(location).url == plain

@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from surehand.core.errors import DefinitionError, Denied
-from surehand.http.settings import Settings
+from surehand.http.settings import HttpSettings
 from surehand.http.transport import GuardedClient
 from tests.http.server import PUBLIC, Dials, Names, online, redirect, reply
 from tests.http.test_addresses import FORMS
@@ -19,7 +19,7 @@ def using(answer, options=None, **settings):
     """A server, and a client of httpx2 that can reach it."""
 
     def make(**reach):
-        return GuardedClient(Settings(**reach), **(options or {}))
+        return GuardedClient(HttpSettings(**reach), **(options or {}))
 
     return online(answer, make=make, **settings)
 
@@ -43,7 +43,7 @@ async def test_a_library_is_given_answers_as_usual():
 @pytest.mark.parametrize("host", FORMS)
 async def test_no_denied_address_is_dialled(host):
     dials = Dials()
-    async with GuardedClient(Settings(resolver=Names(), dialer=dials)) as client:
+    async with GuardedClient(HttpSettings(resolver=Names(), dialer=dials)) as client:
         with pytest.raises((httpx2.ConnectError, httpx2.InvalidURL)):
             await client.get(f"http://{host}/")
 
@@ -153,7 +153,7 @@ async def test_what_only_claims_to_be_a_stream_of_events_has_an_end(method, stat
 @pytest.mark.parametrize("url", ["http://site.test:22/", "ws://site.test/", "ftp://site.test/"])
 async def test_other_ports_and_schemes_are_refused(url):
     dials = Dials()
-    async with GuardedClient(Settings(resolver=Names(site_test=PUBLIC), dialer=dials)) as client:
+    async with GuardedClient(HttpSettings(resolver=Names(site_test=PUBLIC), dialer=dials)) as client:
         with pytest.raises((httpx2.ConnectError, httpx2.UnsupportedProtocol)):
             await client.get(url)
 
@@ -163,7 +163,7 @@ async def test_other_ports_and_schemes_are_refused(url):
 @pytest.mark.parametrize("url", ["http://8.8.8.8/", "http://134744072/", "http://010.8.8.8/", "http://bad.test./"])
 async def test_a_denied_host_is_denied_in_every_spelling(url):
     names, dials = Names(), Dials()
-    async with GuardedClient(Settings(resolver=names, dialer=dials, deny_hosts=["8.8.8.*", "bad.test"])) as client:
+    async with GuardedClient(HttpSettings(resolver=names, dialer=dials, deny_hosts=["8.8.8.*", "bad.test"])) as client:
         with pytest.raises((httpx2.ConnectError, httpx2.InvalidURL)):
             await client.get(url)
 

@@ -99,7 +99,7 @@ async def test_a_client_tool_that_says_nothing_more_renders_and_is_not_waited_fo
 
         assert outcome.text == "[show_chart rendered on client]"
         assert await runtime.pending() == []
-    assert (show.kind, show.face.intent) == ("client", "render")
+    assert (show.kind, show.presentation.intent) == ("client", "render")
 
 
 @pytest.mark.parametrize("intent", ["render", "action", "compute"])
@@ -108,8 +108,8 @@ def test_a_tool_says_what_it_is_meant_for(intent: Any) -> None:
     async def work() -> None:
         """Work."""
 
-    assert work.face.intent == intent
-    assert forecast.face.intent == "compute"
+    assert work.presentation.intent == intent
+    assert forecast.presentation.intent == "compute"
 
 
 def test_a_meaning_that_nobody_knows_is_a_mistake_at_definition() -> None:

@@ -6,8 +6,8 @@ import pytest
 from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from surehand.jsonrpc import codec
-from surehand.jsonrpc.codec import Malformed, OverlongFrame
-from surehand.jsonrpc.limits import FROM_CLIENT, FROM_SERVER, MessageLimits
+from surehand.jsonrpc.codec import MalformedMessage, OverlongFrame
+from surehand.jsonrpc.limits import CLIENT_MESSAGE_LIMITS, SERVER_MESSAGE_LIMITS, MessageLimits
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from surehand.jsonrpc.limits import FROM_CLIENT, FROM_SERVER, MessageLimits
     ],
 )
 def test_each_kind_of_message_is_read_and_written_the_same(frame, kind):
-    message = codec.decode(frame, FROM_CLIENT)
+    message = codec.decode(frame, CLIENT_MESSAGE_LIMITS)
 
     assert type(message) is kind
     assert json.loads(codec.encode(message)) == json.loads(frame)
@@ -44,22 +44,22 @@ def test_each_kind_of_message_is_read_and_written_the_same(frame, kind):
     ],
 )
 def test_what_is_not_a_message_says_why_and_which_request_it_is_about(frame, problem, request_id):
-    refused = codec.decode(frame, FROM_CLIENT)
+    refused = codec.decode(frame, CLIENT_MESSAGE_LIMITS)
 
-    assert isinstance(refused, Malformed)
+    assert isinstance(refused, MalformedMessage)
     assert (refused.problem, refused.id, refused.is_response) == (problem, request_id, False)
     assert refused.as_error().error.message == refused.description
 
 
 def test_a_malformed_response_is_known_as_one():
-    refused = codec.decode(b'{"jsonrpc":"2.0","id":3,"result":7}', FROM_SERVER)
+    refused = codec.decode(b'{"jsonrpc":"2.0","id":3,"result":7}', SERVER_MESSAGE_LIMITS)
 
-    assert isinstance(refused, Malformed)
+    assert isinstance(refused, MalformedMessage)
     assert (refused.id, refused.is_response) == (3, True)
 
 
 def test_a_server_may_send_numbers_that_json_does_not_have():
-    message = codec.decode(b'{"jsonrpc":"2.0","id":1,"result":{"n":NaN}}', FROM_SERVER)
+    message = codec.decode(b'{"jsonrpc":"2.0","id":1,"result":{"n":NaN}}', SERVER_MESSAGE_LIMITS)
 
     assert isinstance(message, JSONRPCResponse)
     assert codec.encode(message) == b'{"jsonrpc":"2.0","id":1,"result":{"n":null}}'
@@ -73,17 +73,19 @@ def test_the_id_of_a_message_with_too_many_values_is_found_without_parsing_it(st
     last = b'{"jsonrpc":"2.0","result":{"deep":%b},"id":%b}' % (brackets, json.dumps(given).encode())
 
     for frame in (first, last):
-        refused = codec.parse(frame, FROM_CLIENT)
-        assert isinstance(refused, Malformed)
+        refused = codec.parse_frame(frame, CLIENT_MESSAGE_LIMITS)
+        assert isinstance(refused, MalformedMessage)
         assert (refused.problem, refused.id) == ("too_many_values", given)
     assert codec.salvage_id(first[:100], first[-100:]) == (given, True)
     assert codec.salvage_id(last[:100], last[-100:]) == (given, False)
 
 
 def test_a_message_that_is_too_long_is_answered_under_its_id():
-    refused = codec.decode(OverlongFrame(b'{"method":"x","id":5,"params":{"text":"aaa', b"aaa", 100), FROM_CLIENT)
+    refused = codec.decode(
+        OverlongFrame(b'{"method":"x","id":5,"params":{"text":"aaa', b"aaa", 100), CLIENT_MESSAGE_LIMITS
+    )
 
-    assert isinstance(refused, Malformed)
+    assert isinstance(refused, MalformedMessage)
     assert (refused.problem, refused.id) == ("too_long", 5)
     assert "100 bytes" in refused.description
 
@@ -94,7 +96,7 @@ def test_initialize_is_bounded_because_it_is_kept():
 
     refused = codec.decode(frame, limits)
 
-    assert isinstance(refused, Malformed)
+    assert isinstance(refused, MalformedMessage)
     assert (refused.problem, refused.id) == ("too_long", 1)
     assert isinstance(codec.decode(frame.replace(b"initialize", b"tools/call"), limits), JSONRPCRequest)
 

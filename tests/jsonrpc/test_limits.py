@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from surehand.jsonrpc.limits import EventStreamLimit, estimated_memory, has_too_many_values
+from surehand.jsonrpc.limits import EventStreamLimit, estimate_memory_bytes, has_too_many_values
 
 MANY = json.dumps([0] * 60_000).encode()
 TEXT = json.dumps([',[{"' * 40_000]).encode()
@@ -27,8 +27,8 @@ def test_a_small_limit_holds_for_short_messages_too():
 
 
 def test_memory_is_the_text_and_its_values():
-    assert estimated_memory(b'{"a":[1,2]}', 1_000) == 11 + 128 * 3
-    assert estimated_memory(MANY, 10) == len(MANY) + 1_280
+    assert estimate_memory_bytes(b'{"a":[1,2]}', 1_000) == 11 + 128 * 3
+    assert estimate_memory_bytes(MANY, 10) == len(MANY) + 1_280
 
 
 @pytest.mark.parametrize("size", [100, 7_000])

@@ -132,11 +132,11 @@ async def test_when_it_ends_nothing_listens_and_the_names_are_free_again() -> No
         end = metrics(runtime, registry)
         with pytest.raises(ValueError, match="Duplicated"):
             metrics(runtime, registry)
-        assert len(runtime.parts.listeners.heard) == 1
+        assert len(runtime.services.listeners.callbacks) == 1
         end()
         end()
 
-        assert runtime.parts.listeners.heard == ()
+        assert runtime.services.listeners.callbacks == ()
         assert scraped(registry) == {}
         metrics(runtime, registry)()
 

@@ -53,7 +53,7 @@ def spans_of(runtime: Runtime, **options: Any) -> Iterator[Exported]:
         yield exported
     finally:
         end()
-    assert runtime.parts.listeners.heard == ()
+    assert runtime.services.listeners.callbacks == ()
     assert trace.get_current_span() is trace.INVALID_SPAN
 
 
@@ -520,7 +520,7 @@ async def test_calls_that_run_when_telemetry_ends_still_end_their_spans() -> Non
         assert exported.spans == []
         gate.set()
         await task
-        assert runtime.parts.listeners.heard == ()
+        assert runtime.services.listeners.callbacks == ()
 
     assert [span.name for span in exported.spans] == ["execute_tool slow"]
 
@@ -566,7 +566,7 @@ async def test_where_no_tracer_is_set_nothing_listens(provider: Any) -> None:
     async with Runtime(add) as runtime:
         end = telemetry(runtime, provider)
 
-        assert runtime.parts.listeners.heard == ()
+        assert runtime.services.listeners.callbacks == ()
         end()
 
 
@@ -576,7 +576,7 @@ async def test_where_the_sdk_is_switched_off_nothing_listens(monkeypatch: pytest
     async with Runtime(add) as runtime:
         telemetry(runtime, TracerProvider(shutdown_on_exit=False))
 
-        assert runtime.parts.listeners.heard == ()
+        assert runtime.services.listeners.callbacks == ()
 
 
 async def test_where_the_api_is_not_installed_nothing_listens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -586,7 +586,7 @@ async def test_where_the_api_is_not_installed_nothing_listens(monkeypatch: pytes
     async with Runtime(add) as runtime:
         telemetry(runtime)
 
-        assert runtime.parts.listeners.heard == ()
+        assert runtime.services.listeners.callbacks == ()
 
 
 async def test_a_provider_that_is_set_for_the_process_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -369,7 +369,7 @@ async def test_only_the_latest_outermost_calls_are_kept_but_totals_count_all() -
             await runtime.call("add", {"a": 1, "b": 2})
 
     assert [root.tool for root in t.roots] == ["research", "add"]
-    assert (t.dropped, len(t._known)) == (15, 6)
+    assert (t.dropped, len(t._nodes)) == (15, 6)
     assert (t.total["research"].calls, t.total["search"].calls, t.cost) == (4, 8, pytest.approx(0.064))
 
 
@@ -393,7 +393,7 @@ async def test_a_call_that_is_dropped_while_it_runs_still_counts() -> None:
 
     assert shape(t) == ["add"]
     assert (t.total["long"].calls, t.total["long"].cost, t.total["add"].calls) == (1, 1, 2)
-    assert (t.dropped, len(t._known)) == (2, 1)
+    assert (t.dropped, len(t._nodes)) == (2, 1)
 
 
 async def test_one_call_with_endless_nested_ones_is_bounded_too() -> None:
@@ -407,7 +407,7 @@ async def test_one_call_with_endless_nested_ones_is_bounded_too() -> None:
         with tree(runtime, calls=5) as t:
             await runtime.call("busy")
 
-    assert (len(t.roots[0].calls), t.dropped, len(t._known)) == (4, 16, 5)
+    assert (len(t.roots[0].calls), t.dropped, len(t._nodes)) == (4, 16, 5)
     assert t.total["search"].calls == 20
     assert t.roots[0].total_cost == pytest.approx(0.06)
 
@@ -428,7 +428,7 @@ async def test_watching_begins_at_once_and_ends_when_closed() -> None:
         t.close()
         await runtime.call("add", {"a": 1, "b": 2})
 
-        assert runtime.parts.listeners.heard == ()
+        assert runtime.services.listeners.callbacks == ()
     assert len(t.roots) == 1
     assert t.find(t.roots[0].id) is t.roots[0]
 

@@ -11,7 +11,7 @@ import pytest
 
 from surehand import Context, Done, Failed, Pending, Policy, Provider, Queue, Runtime, ToolError, tool
 from surehand.core.errors import DefinitionError
-from surehand.runtime.invocation import MAX_DEPTH
+from surehand.runtime.invocation import MAX_NESTING_DEPTH
 from surehand.testing import ManualClock, settle
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
@@ -73,7 +73,7 @@ async def nothing(arguments: dict[str, Any]) -> None:
 
 
 async def a_question() -> Pending:
-    return Pending("input", patience=60)
+    return Pending("input", reply_timeout=60)
 
 
 # Queues
@@ -119,7 +119,7 @@ async def test_a_nested_call_cancelled_in_the_moment_of_its_turn_frees_no_slot_t
         call = asyncio.create_task(runtime.call("whole"))
         await settle()
         clock._now += 1
-        runtime.parts.lines["narrow"]._wake()
+        runtime.services.queues["narrow"]._wake()
         inner[0].cancel()
         await settle()
         assert runtime.queues()["narrow"].in_use == 1
@@ -209,8 +209,8 @@ async def test_random_cancellations_leave_no_slot_task_or_flight_behind(seed):
 
         assert most <= 2
         assert (runtime.queues()["two"].in_use, runtime.queues()["two"].waiting) == (0, 0)
-        assert not runtime.parts.running
-        assert not runtime.parts.results.flights
+        assert not runtime.services.running_calls
+        assert not runtime.services.result_cache.in_flight
 
 
 # Waits
@@ -233,7 +233,7 @@ async def test_a_provider_that_asked_its_waiting_caller_goes_on_and_does_not_beg
 
 async def test_whoever_answers_is_not_kept_waiting_for_the_next_answer():
     async def again(answer: Any) -> Any:
-        return Pending("input", patience=60) if answer == "first" else "end"
+        return Pending("input", reply_timeout=60) if answer == "first" else "end"
 
     async with Runtime(Remote(a_question, again)) as runtime:
         call = asyncio.create_task(runtime.call("remote__ask"))
@@ -508,7 +508,7 @@ async def test_a_tool_that_calls_itself_ends_at_a_depth():
 
     async with Runtime(again) as runtime:
         assert (await runtime.call("again")).code == "limit_exceeded"
-    assert depth == MAX_DEPTH + 1
+    assert depth == MAX_NESTING_DEPTH + 1
 
 
 # Loops, threads, processes, ends
@@ -520,7 +520,7 @@ async def test_a_runtime_that_is_called_from_another_event_loop_says_so():
 
         assert (outcome.code, outcome.executed) == ("unavailable", False)
         assert "another event loop" in outcome.message
-        assert not runtime.parts.running
+        assert not runtime.services.running_calls
 
 
 async def await_it(runtime: Runtime) -> Any:
@@ -597,7 +597,7 @@ async def test_names_ids_and_limits_without_number_are_not_kept():
         for n in range(300):
             assert (await runtime.call(f"<|{n}|>pause<|{n}|>")).ok
             assert (await runtime.call("long", {"n": n})).ok
-        assert len(runtime.parts.table.get(runtime, recallable=False)) < 10
+        assert len(runtime.services.stack_table.get(runtime, is_recallable=False)) < 10
         timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]
         assert len(timers) < 100
 

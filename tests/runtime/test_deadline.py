@@ -247,7 +247,7 @@ async def test_a_handler_that_swallows_cancellation_does_not_keep_its_caller_wai
 
 
 async def test_a_handler_that_cleans_up_in_time_is_waited_for(monkeypatch):
-    monkeypatch.setattr(reaper, "GRACE", 20)  # however busy the machine is
+    monkeypatch.setattr(reaper, "CANCELLATION_GRACE_SECONDS", 20)  # however busy the machine is
     clock, cleaned = ManualClock(), []
 
     @tool(timeout=1)

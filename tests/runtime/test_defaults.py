@@ -3,7 +3,7 @@
 import pytest
 
 from surehand import DefinitionError, Runtime, tool
-from surehand.runtime.defaults import _READ, Defaults
+from surehand.runtime.defaults import _FIELD_PARSERS, Defaults
 
 NOTHING = object()
 
@@ -34,10 +34,10 @@ async def test_a_size_may_be_text():
 def test_what_people_write_is_read(given, read):
     [name] = given
 
-    assert getattr(Runtime(defaults=given).parts.defaults, name) == read
+    assert getattr(Runtime(defaults=given).services.defaults, name) == read
 
 
-@pytest.mark.parametrize("name", _READ)
+@pytest.mark.parametrize("name", _FIELD_PARSERS)
 @pytest.mark.parametrize("value", ["much", "", -1, True, float("nan"), [], {}, NOTHING, "1e9", "9" * 400])
 def test_what_means_nothing_is_refused_with_its_name_its_value_and_the_fix(name, value):
     with pytest.raises(DefinitionError) as refused:

@@ -21,7 +21,7 @@ from surehand.core.events import (
     Event,
     Missed,
 )
-from surehand.core.wire import wire
+from surehand.core.wire import format_event
 from surehand.testing import ManualClock
 
 
@@ -361,7 +361,7 @@ async def test_a_reader_gets_every_event_from_now_on() -> None:
         await runtime.call("add", {"a": 1}, call_id="after")
         first, second = await anext(events), await anext(events)
         await events.aclose()
-        listening = bool(runtime.parts.listeners.heard)
+        listening = bool(runtime.services.listeners.callbacks)
 
     assert names([first, second]) == ["CallStarted", "CallEnded"]
     assert isinstance(first, CallStarted)
@@ -372,12 +372,12 @@ async def test_a_reader_gets_every_event_from_now_on() -> None:
 async def test_a_reader_that_is_dropped_hears_no_more() -> None:
     async with Runtime(add) as runtime:
         events = runtime.events()
-        listening = len(runtime.parts.listeners.heard)
+        listening = len(runtime.services.listeners.callbacks)
         del events
         gc.collect()
 
         assert listening == 1
-        assert not runtime.parts.listeners.heard
+        assert not runtime.services.listeners.callbacks
 
 
 async def test_a_reader_waits_for_what_has_not_happened_yet() -> None:
@@ -520,7 +520,7 @@ async def test_leaving_a_stream_cancels_the_call() -> None:
 
         assert stopped.is_set()
         assert runtime.stats().running == 0
-        assert not runtime.parts.listeners.heard
+        assert not runtime.services.listeners.callbacks
 
 
 async def test_a_stream_of_more_events_than_it_buffers_still_ends_with_its_end() -> None:
@@ -589,7 +589,7 @@ async def a_real_run() -> list[Any]:
 
 
 async def told(family: str) -> list[dict[str, Any]]:
-    return [wired for event in await a_real_run() if (wired := wire(event, family)) is not None]
+    return [wired for event in await a_real_run() if (wired := format_event(event, family)) is not None]
 
 
 async def test_a_real_run_as_spaces_read_it() -> None:

@@ -12,7 +12,7 @@ class Remote(Provider):
     namespace, timeout = "remote", 5.0
 
     def __init__(self, lets_go: bool, **facets) -> None:
-        self.lets_go, self._facets = lets_go, facets
+        self.cancels_promptly, self._facets = lets_go, facets
         self.entered, self.answer = asyncio.Event(), asyncio.Event()
         self.at_end = lambda: None
         self.told: list[str] = []
@@ -48,7 +48,7 @@ async def test_it_runs_in_its_callers_task_only_if_it_lets_go(remote):
         outcome = await runtime.call("remote__work")
 
     assert outcome == Done("done")
-    assert (remote.tasks == [asyncio.current_task()]) is remote.lets_go
+    assert (remote.tasks == [asyncio.current_task()]) is remote.cancels_promptly
 
 
 async def test_when_the_time_is_up_the_caller_is_told_and_goes_on(remote):

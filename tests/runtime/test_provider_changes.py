@@ -20,7 +20,7 @@ class Server(Provider):
     """Offers what it is told to offer."""
 
     kind = "mcp"
-    comes_back = True
+    retries_start = True
     on_conflict = "rename"
 
     def __init__(self, *tools: Any, namespace: str = "server", up: bool = True) -> None:
@@ -57,7 +57,7 @@ async def told(runtime: Runtime, server: Server, *tools: Any) -> list[CatalogueC
 
     end = runtime.listen(listener)
     server.offered = tools
-    server.changed()
+    server.notify_changed()
     await taken.wait()
     end()
     return heard

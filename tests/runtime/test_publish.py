@@ -89,7 +89,7 @@ async def test_without_an_active_space_nothing_is_posted_and_a_warning_says_so(c
 
 async def test_an_invisible_tool_is_never_posted():
     wall = Wall()
-    quiet = add.evolve(name="quiet", face=add.face.__class__(visible=False))
+    quiet = add.evolve(name="quiet", face=add.presentation.__class__(visible=False))
     async with Runtime(quiet, spaces=wall) as runtime:
         await runtime.scope(space="lobby").call("quiet", {"a": 1, "b": 2})
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 import pytest
 
 from surehand import Context, Done, Failed, Provider, Queue, Runtime, ToolError, tool
-from surehand.core.errors import CODES, Denied, NotFound, RateLimited, TimedOut, Unavailable
+from surehand.core.errors import FAILURE_CODES, Denied, NotFound, RateLimited, TimedOut, Unavailable
 from surehand.testing import ManualClock, settle
 
 PASSING = {"unavailable", "rate_limited", "timed_out"}
@@ -20,7 +20,7 @@ def failing(clock: ManualClock, tries: list[float], code: str = "unavailable", *
     return flaky
 
 
-@pytest.mark.parametrize("code", sorted(CODES))
+@pytest.mark.parametrize("code", sorted(FAILURE_CODES))
 async def test_only_failures_that_may_pass_are_tried_again(code):
     clock, tries = ManualClock(), []
 

@@ -82,7 +82,7 @@ async def test_of_a_call_that_waits_for_another_such_a_question_is_counted_as_it
         call_id = (await runtime.call("clean_all")).call_id
         await runtime.approve(call_id, round=1)
         early = await runtime.settle(call_id, "yes", round=4)
-        standing = await runtime.standing(call_id)
+        standing = await runtime.status(call_id)
 
     assert is_conflict(early)
     assert standing is not None
@@ -138,7 +138,7 @@ async def test_of_those_who_answer_in_the_same_moment_one_counts_and_for_this_qu
         for round in range(1, len(files) + 1):
             given = [each.settle(call_id, f"yes {who}", round=round) for who in "ab" for each in (here, there)]
             outcomes = await asyncio.gather(*given)
-            standing = await here.standing(call_id)
+            standing = await here.status(call_id)
             assert standing.round == (round + 1 if round < len(files) else 0)
             assert any(map(is_conflict, outcomes))
 
@@ -161,15 +161,15 @@ async def test_the_questions_of_a_call_that_is_waited_for_count_on(store):
     disk = Cleaner("A", "B")
     async with Runtime(disk, clean_all, store=store) as runtime:
         call_id = (await runtime.call("clean_all")).call_id
-        stood = [await runtime.standing(call_id)]
+        stood = [await runtime.status(call_id)]
         for answer in (runtime.approve(call_id, round=1), runtime.settle(call_id, "no", round=2)):
             await answer
-            stood.append(await runtime.standing(call_id))
+            stood.append(await runtime.status(call_id))
         outcome = await runtime.settle(call_id, "yes", round=3)
 
     assert [each.round for each in stood] == [1, 2, 3]
     assert {each.outcome.call_id for each in stood} == {call_id}
-    assert [each.asked.tool for each in stood] == ["clean_all", "disk__clean", "disk__clean"]
+    assert [each.question.tool for each in stood] == ["clean_all", "disk__clean", "disk__clean"]
     assert [each.outcome.message for each in stood[1:]] == ["Delete A?", "Delete B?"]
     assert (outcome.data, disk.deleted) == (["B"], ["B"])
 

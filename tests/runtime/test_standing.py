@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from surehand import Done, Failed, Pending, Runtime, tool
-from surehand.runtime.standing import conclude, is_at_work
+from surehand.runtime.standing import is_runtime_alive, record_failed_call
 from surehand.testing import ManualClock
 
 
@@ -33,7 +33,7 @@ def store(request, tmp_path):
 async def test_nothing_is_known_of_an_id_that_was_never_used(store):
     async with Runtime(Work().tool, store=store) as runtime:
         for strange in ("none", "", "\x00", "x" * 10_000, "\ud800"):
-            assert await runtime.standing(strange) is None
+            assert await runtime.status(strange) is None
 
 
 @pytest.mark.parametrize("effects", ["read", "write"])
@@ -42,10 +42,10 @@ async def test_a_call_runs_and_then_has_ended(store, effects):
     async with Runtime(work.tool, store=store) as runtime:
         calling = asyncio.create_task(runtime.call("work", {"what": "more"}, call_id="c1"))
         await work.runs.wait()
-        running = await runtime.standing("c1")
+        running = await runtime.status("c1")
         work.may_end.set()
         await calling
-        ended = await runtime.standing("c1")
+        ended = await runtime.status("c1")
 
     assert (running.tool, running.arguments, running.outcome) == ("work", {"what": "more"}, None)
     assert running.state == ("idle" if effects == "read" else "running")
@@ -58,9 +58,9 @@ async def test_a_call_that_waits_stands_at_its_question(store):
     work.may_end.set()
     async with Runtime(work.tool, store=store) as runtime:
         pending = await runtime.call("work")
-        waiting = await runtime.standing(pending.call_id)
+        waiting = await runtime.status(pending.call_id)
         await runtime.approve(pending.call_id)
-        ended = await runtime.standing(pending.call_id)
+        ended = await runtime.status(pending.call_id)
 
     assert isinstance(waiting.outcome, Pending)
     assert (waiting.state, waiting.round, waiting.outcome.message) == ("waiting", 1, "Work?")
@@ -73,7 +73,7 @@ async def test_a_call_that_was_answered_goes_on(store):
         pending = await runtime.call("work")
         answering = asyncio.create_task(runtime.approve(pending.call_id))
         await work.runs.wait()
-        going = await runtime.standing(pending.call_id)
+        going = await runtime.status(pending.call_id)
         work.may_end.set()
         await answering
 
@@ -87,7 +87,7 @@ async def test_times_are_those_of_the_clock():
         pending = await runtime.call("work")
         await clock.advance(5)
         await runtime.approve(pending.call_id)
-        standing = await runtime.standing(pending.call_id)
+        standing = await runtime.status(pending.call_id)
 
     assert (standing.created_at, standing.changed_at) == (1000.0, 1005.0)
 
@@ -101,11 +101,11 @@ async def test_only_its_own_user_and_session_know_of_a_call(store):
         waits = (await ann.call("work")).call_id
         await ann.call("other", call_id="c1")
         for call_id in (waits, "c1"):
-            assert await ann.standing(call_id) is not None
-            assert await runtime.standing(call_id) is not None
-            assert await runtime.scope(user="ann").standing(call_id) is not None
-            assert await runtime.scope(user="bob").standing(call_id) is None
-            assert await runtime.scope(user="ann", session="s2").standing(call_id) is None
+            assert await ann.status(call_id) is not None
+            assert await runtime.status(call_id) is not None
+            assert await runtime.scope(user="ann").status(call_id) is not None
+            assert await runtime.scope(user="bob").status(call_id) is None
+            assert await runtime.scope(user="ann", session="s2").status(call_id) is None
 
 
 async def test_what_came_to_nothing_can_be_written_down_once(store):
@@ -115,11 +115,11 @@ async def test_what_came_to_nothing_can_be_written_down_once(store):
         await work.runs.wait()
         await runtime.cancel("c1")
         stopped = await calling
-        open_yet = await runtime.standing("c1")
-        await conclude(runtime.parts, "c1", stopped)
-        await conclude(runtime.parts, "c1", Failed("failed", "something else"))
-        await conclude(runtime.parts, "never used", Failed("failed", "something else"))
-        ended = await runtime.standing("c1")
+        open_yet = await runtime.status("c1")
+        await record_failed_call(runtime.services, "c1", stopped)
+        await record_failed_call(runtime.services, "c1", Failed("failed", "something else"))
+        await record_failed_call(runtime.services, "never used", Failed("failed", "something else"))
+        ended = await runtime.status("c1")
 
     assert (open_yet.state, open_yet.outcome) in (("idle", None), ("ended", stopped))
     assert (ended.state, ended.outcome.code) == ("ended", "cancelled")
@@ -128,14 +128,14 @@ async def test_what_came_to_nothing_can_be_written_down_once(store):
 async def test_a_runtime_is_at_work_until_it_leaves(tmp_path):
     async with Runtime(store=tmp_path / "calls.db") as one:
         async with Runtime(store=tmp_path / "calls.db") as two:
-            assert await is_at_work(one.parts, one.parts.owner)
-            assert await is_at_work(one.parts, two.parts.owner)
-        assert not await is_at_work(one.parts, two.parts.owner)
-        assert not await is_at_work(one.parts, "nobody")
-        assert not await is_at_work(one.parts, "")
+            assert await is_runtime_alive(one.services, one.services.owner_id)
+            assert await is_runtime_alive(one.services, two.services.owner_id)
+        assert not await is_runtime_alive(one.services, two.services.owner_id)
+        assert not await is_runtime_alive(one.services, "nobody")
+        assert not await is_runtime_alive(one.services, "")
     async with Runtime() as alone:
-        assert await is_at_work(alone.parts, alone.parts.owner)
-        assert not await is_at_work(alone.parts, one.parts.owner)
+        assert await is_runtime_alive(alone.services, alone.services.owner_id)
+        assert not await is_runtime_alive(alone.services, one.services.owner_id)
 
 
 async def test_without_a_store_what_was_promised_is_remembered_however_many_follow_and_then_forgotten(monkeypatch):
@@ -148,22 +148,22 @@ async def test_without_a_store_what_was_promised_is_remembered_however_many_foll
 
     weights: list[int] = []
     async with Runtime(note) as runtime:
-        ledger = runtime.parts.ledger
-        ledger.promised["promised"] = weigh = weights.append
+        ledger = runtime.services.ledger
+        ledger.retained_calls["promised"] = weigh = weights.append
         for call_id in ("promised", "not promised"):
             await runtime.call("note", {}, call_id=call_id)
         for number in range(30):
             await runtime.call("note", {}, call_id=f"c{number}")
-        await ledger.forget("promised", lambda _: None)  # which is another's promise
-        kept = [await runtime.standing(each) is not None for each in ("promised", "not promised", "c29")]
-        await ledger.forget("promised", weigh)
-        after = await runtime.standing("promised")
+        await ledger.forget_retained("promised", lambda _: None)  # which is another's promise
+        kept = [await runtime.status(each) is not None for each in ("promised", "not promised", "c29")]
+        await ledger.forget_retained("promised", weigh)
+        after = await runtime.status("promised")
 
     [weight] = weights
     assert weight >= len("noted")
     assert kept == [True, False, True]
     assert after is None
-    assert ledger.promised == {}
+    assert ledger.retained_calls == {}
 
 
 async def test_large_arguments_of_what_is_over_are_remembered_in_a_store_alone(store):
@@ -175,7 +175,7 @@ async def test_large_arguments_of_what_is_over_are_remembered_in_a_store_alone(s
     async with Runtime(note, store=store) as runtime:
         await runtime.call("note", {"what": "x" * 100_000}, call_id="large")
         await runtime.call("note", {"what": "x"}, call_id="small")
-        large, small = await runtime.standing("large"), await runtime.standing("small")
+        large, small = await runtime.status("large"), await runtime.status("small")
         again = await runtime.call("note", {"what": "x" * 100_000}, call_id="large")
         other = await runtime.call("note", {"what": "y" * 100_000}, call_id="large")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from surehand.sandbox.child import Child
+from surehand.sandbox.child import ChildProcess
 from tests.sandbox.conftest import Place
 
 
@@ -18,7 +18,7 @@ class Printed:
 
 async def inside(place: Place, command: str, **options: Any) -> Printed:
     """In the workspace, which can be written to."""
-    options = {"folders": place.workspace.folders, "cwd": place.root, **options}
-    async with await Child.start(["bash", "-c", "--", command], **options) as child:
+    options = {"folders": place.workspace.roots, "cwd": place.root, **options}
+    async with await ChildProcess.start(["bash", "-c", "--", command], **options) as child:
         out, err = await child.stdout.read(), await child.stderr.read()
         return Printed(await child.wait(), out.decode(errors="replace"), err.decode(errors="replace"))

@@ -17,7 +17,7 @@ import pytest
 
 from surehand import Unavailable
 from surehand.sandbox import bubblewrap
-from surehand.sandbox.child import Child
+from surehand.sandbox.child import ChildProcess
 from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from tests.needs import needs
 from tests.sandbox.inside import inside
@@ -30,7 +30,7 @@ both = pytest.mark.parametrize("sandbox", KINDS)
 
 
 async def started(place, command, sandbox, **options):
-    return await Child.start(
+    return await ChildProcess.start(
         ["bash", "-c", "--", command], cwd=place.root, folders=place.workspace.folders, sandbox=sandbox, **options
     )
 
@@ -226,7 +226,9 @@ def test_a_loop_in_another_thread_will_do(place, sandbox):
 
 @both
 async def test_a_program_that_is_not_there_is_told(place, sandbox):
-    child = await Child.start(["no-such-program"], cwd=place.root, folders=place.workspace.folders, sandbox=sandbox)
+    child = await ChildProcess.start(
+        ["no-such-program"], cwd=place.root, folders=place.workspace.folders, sandbox=sandbox
+    )
     async with child:
         assert b"no-such-program" in await child.stderr.read()
         assert await child.wait() in (126, 127)
@@ -298,7 +300,7 @@ async def test_either_supervisor_that_is_killed_leaves_nothing(place, which):
     word = marker()
     async with await started(place, HOSTILE.format(word=word), UNPROTECTED) as child:
         await child.stdout.readline()
-        first = psutil.Process(child._outer.pid)
+        first = psutil.Process(child._outer_process.pid)
 
         [first, *first.children()][which].kill()
 
@@ -311,7 +313,7 @@ async def test_either_supervisor_that_is_stopped_leaves_nothing(place, which):
     word = marker()
     child = await started(place, HOSTILE.format(word=word), UNPROTECTED)
     await child.stdout.readline()
-    first = psutil.Process(child._outer.pid)
+    first = psutil.Process(child._outer_process.pid)
 
     [first, *first.children()][which].suspend()
     await child.stop(grace=0)
@@ -331,7 +333,7 @@ async def test_the_end_of_a_command_is_told_to_a_program_that_ignores_the_ends_o
 @pytest.fixture
 def fresh_check():
     def forget():
-        for known in (bubblewrap.checked, bubblewrap.found, bubblewrap._help):
+        for known in (bubblewrap.check_bubblewrap, bubblewrap.find_bubblewrap, bubblewrap._help_text):
             known.cache_clear()
 
     forget()

@@ -7,13 +7,13 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from surehand.sandbox.pipes import CHUNK, Incoming, Outgoing
+from surehand.sandbox.pipes import CHUNK_BYTES, PipeReader, PipeWriter
 
 
 @contextmanager
-def outgoing() -> Iterator[tuple[Outgoing, int]]:
+def outgoing() -> Iterator[tuple[PipeWriter, int]]:
     theirs, ours = os.pipe()
-    made = Outgoing(os.fdopen(ours, "wb", buffering=0))
+    made = PipeWriter(os.fdopen(ours, "wb", buffering=0))
     try:
         yield made, theirs
     finally:
@@ -23,9 +23,9 @@ def outgoing() -> Iterator[tuple[Outgoing, int]]:
 
 
 @contextmanager
-def incoming() -> Iterator[tuple[Incoming, int]]:
+def incoming() -> Iterator[tuple[PipeReader, int]]:
     ours, theirs = os.pipe()
-    made = Incoming(os.fdopen(ours, "rb", buffering=0))
+    made = PipeReader(os.fdopen(ours, "rb", buffering=0))
     try:
         yield made, theirs
     finally:
@@ -37,7 +37,7 @@ def incoming() -> Iterator[tuple[Incoming, int]]:
 async def taken(theirs: int, count: int) -> bytes:
     data = b""
     while len(data) < count:
-        data += await asyncio.to_thread(os.read, theirs, CHUNK)
+        data += await asyncio.to_thread(os.read, theirs, CHUNK_BYTES)
     return data
 
 
@@ -45,38 +45,38 @@ async def test_what_fits_is_written_at_once():
     with outgoing() as (pipe, theirs):
         pipe.write(b"a")
         pipe.write(b"")
-        assert pipe.write_now(b"b")
+        assert pipe.try_write(b"b")
 
-        assert not pipe.waiting
+        assert not pipe.has_unsent
         assert os.read(theirs, 10) == b"ab"
 
 
 async def test_what_does_not_fit_is_kept_in_its_order_and_nothing_goes_past_it():
-    large = os.urandom(5 * CHUNK)
+    large = os.urandom(5 * CHUNK_BYTES)
 
     with outgoing() as (pipe, theirs):
         pipe.write(large)
-        assert pipe.waiting
-        assert not pipe.write_now(b"past")
+        assert pipe.has_unsent
+        assert not pipe.try_write(b"past")
         pipe.write(b"behind")
-        pipe.finish()
+        pipe.close_when_drained()
 
         assert await taken(theirs, len(large) + 6) == large + b"behind"
         await pipe.drain()
-        assert not pipe.waiting
+        assert not pipe.has_unsent
         assert os.read(theirs, 10) == b""
 
 
 async def test_a_piece_that_is_written_while_all_is_full_waits():
     with outgoing() as (pipe, theirs):
-        while not pipe.waiting:
+        while not pipe.has_unsent:
             pipe.write(b"x" * 4096)
         pipe.write(b"last")
 
         data = await taken(theirs, 4)
-        while pipe.waiting:
+        while pipe.has_unsent:
             data += await taken(theirs, 1)
-        assert (data + os.read(theirs, CHUNK)).endswith(b"xlast")
+        assert (data + os.read(theirs, CHUNK_BYTES)).endswith(b"xlast")
 
 
 async def test_whoever_reads_no_more_is_found_out_at_the_next_piece():
@@ -97,9 +97,9 @@ async def test_a_tap_sees_each_piece_first_and_leaves_what_is_to_be_read():
         return data.removeprefix(b"mine ")
 
     with incoming() as (pipe, theirs):
-        pipe.reader.tap = tap
+        pipe.reader.interceptor = tap
         os.write(theirs, b"mine ")
-        waiting = asyncio.create_task(pipe.reader.read(CHUNK))
+        waiting = asyncio.create_task(pipe.reader.read(CHUNK_BYTES))
         await came.wait()
         assert not waiting.done()
 

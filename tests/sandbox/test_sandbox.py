@@ -13,8 +13,8 @@ import pytest
 
 from surehand import DefinitionError, Unavailable
 from surehand.builtin.workspace import Workspace
-from surehand.sandbox.bubblewrap import Shown, sandboxed, start
-from surehand.sandbox.child import Child
+from surehand.sandbox.bubblewrap import PathMount, build_command_line, start_sandboxed
+from surehand.sandbox.child import ChildProcess
 from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from tests.needs import needs
 from tests.sandbox.inside import inside
@@ -40,7 +40,7 @@ async def test_a_folder_may_have_any_name(tmp_path):
     odd.mkdir()
     workspace = Workspace(odd)
 
-    async with await Child.start(["touch", "made"], cwd=odd, folders=workspace.folders) as child:
+    async with await ChildProcess.start(["touch", "made"], cwd=odd, folders=workspace.roots) as child:
         assert await child.wait() == 0
     assert os.listdir(odd) == ["made"]
 
@@ -102,7 +102,7 @@ async def test_a_folder_that_may_only_be_read_is_only_read(place, tmp_path):
     (tmp_path / "docs" / "page.txt").write_text("page")
     workspace = Workspace(place.root, read_only=[tmp_path / "docs"])
 
-    printed = await inside(place, f"cat {tmp_path}/docs/page.txt; touch {tmp_path}/docs/x", folders=workspace.folders)
+    printed = await inside(place, f"cat {tmp_path}/docs/page.txt; touch {tmp_path}/docs/x", folders=workspace.roots)
 
     assert printed.out == "page"
     assert "Read-only file system" in printed.err
@@ -112,7 +112,7 @@ async def test_a_folder_inside_another_keeps_its_own_right(place):
     (place.root / "docs").mkdir()
     workspace = Workspace(place.root, read_only=[place.root / "docs"])
 
-    printed = await inside(place, "touch docs/x; touch y; mv docs other; rmdir docs; ls", folders=workspace.folders)
+    printed = await inside(place, "touch docs/x; touch y; mv docs other; rmdir docs; ls", folders=workspace.roots)
 
     assert printed.out.split() == ["docs", "y"]
     assert printed.err.count("busy") == 2
@@ -136,7 +136,7 @@ async def test_a_folder_inside_that_was_moved_is_not_followed(place):
     (place.root / "docs").symlink_to(place.outside)
 
     with pytest.raises(Unavailable, match="not where it was"):
-        await inside(place, "cat docs/secret.txt", folders=workspace.folders)
+        await inside(place, "cat docs/secret.txt", folders=workspace.roots)
 
 
 async def test_a_path_inside_that_became_a_link_is_not_followed(place):
@@ -152,7 +152,7 @@ async def test_a_path_inside_that_became_a_link_is_not_followed(place):
 async def test_a_workspace_whose_writes_are_off_is_only_read(place):
     workspace = Workspace(place.root, writes=False)
 
-    printed = await inside(place, "touch x", folders=workspace.folders)
+    printed = await inside(place, "touch x", folders=workspace.roots)
 
     assert "Read-only file system" in printed.err
 
@@ -250,14 +250,14 @@ async def test_the_users_own_processes_do_not_count(place):
 async def test_too_many_processes_are_found_where_nothing_else_bounds_them(place, monkeypatch):
     from surehand.sandbox import child as module
 
-    monkeypatch.setattr(module.Group, "make", lambda processes: None)
-    async with await Child.start(
+    monkeypatch.setattr(module.ControlGroup, "try_create", lambda processes: None)
+    async with await ChildProcess.start(
         ["bash", "-c", "for i in $(seq 200); do sleep 60 & done; sleep 60"],
         cwd=place.root, folders=place.workspace.folders, sandbox=Sandbox(processes=150),
     ) as child:  # fmt: skip
         code = await child.wait()
 
-    assert (code, child.overgrown) == (137, True)
+    assert (code, child.exceeded_process_limit) == (137, True)
 
 
 @needs("python in /usr")
@@ -270,7 +270,7 @@ async def test_a_server_inside_is_reached_inside(place):
 
 
 def test_a_program_can_be_started_from_a_thread(place):
-    process = start(["cat", "own.txt"], cwd=place.root, folders=place.workspace.folders)
+    process = start_sandboxed(["cat", "own.txt"], cwd=place.root, folders=place.workspace.folders)
     with process:
         assert process.stdout.read() == b""
         assert b"own.txt" in process.stderr.read()
@@ -282,26 +282,26 @@ def test_a_program_outside_of_the_system_is_shown_with_it(place):
     program.write_text("#!/bin/sh\necho hello from $0\n")
     program.chmod(0o755)
 
-    with start([str(program)], cwd=place.root, folders=[Shown(place.root)]) as process:
+    with start_sandboxed([str(program)], cwd=place.root, folders=[PathMount(place.root)]) as process:
         assert process.stdout.read() == f"hello from {program}\n".encode()
 
 
 def test_a_command_line_can_be_built_and_started_by_itself(place):
-    with sandboxed(["pwd"], cwd=place.root, read=[place.root]) as jail:
+    with build_command_line(["pwd"], cwd=place.root, read=[place.root]) as jail:
         done = subprocess.run(jail.argv, pass_fds=jail.pass_fds, env={}, capture_output=True, check=True)
 
     assert done.stdout.decode().strip() == str(place.root)
 
 
 def test_what_a_command_line_holds_is_not_shown_to_other_users(place):
-    with sandboxed(["true"], cwd=place.root, sandbox=Sandbox(env={"TOKEN": "s3cret"})) as jail:
+    with build_command_line(["true"], cwd=place.root, sandbox=Sandbox(env={"TOKEN": "s3cret"})) as jail:
         assert "s3cret" not in " ".join(jail.argv)
 
 
 @pytest.mark.parametrize("path", ["/", "/proc", "/proc/1", "/sys", "/dev", "/dev/shm"])
 def test_the_whole_machine_cannot_be_shown(place, path):
     with pytest.raises(DefinitionError, match="cannot show"):
-        sandboxed(["true"], cwd="/", sandbox=Sandbox(read=[path]))
+        build_command_line(["true"], cwd="/", sandbox=Sandbox(read=[path]))
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_a_sandbox_that_cannot_be_is_a_definition_error(wrong):
 def test_limits_never_ask_for_more_than_this_process_has():
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
-    assert Sandbox(open_files=hard + 10).most["NOFILE"] == hard
+    assert Sandbox(open_files=hard + 10).rlimits["NOFILE"] == hard
 
 
 def test_values_say_what_they_are():

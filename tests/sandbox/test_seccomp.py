@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from surehand.sandbox.seccomp import ARCHITECTURES, REFUSED, program
+from surehand.sandbox.seccomp import ARCHITECTURES, REFUSED_SYSCALLS, build_filter
 
 ALLOWED, REFUSAL = 0x7FFF0000, 0x00050000
 CALLS = {"x86_64": {"read": 0, "clone": 56, "ioctl": 16, "socket": 41, "openat": 257, "execve": 59},
@@ -19,7 +19,7 @@ def answer(machine, number, *arguments, architecture=None, unix_sockets=True):
     filled = [*arguments, *[0] * (6 - len(arguments))]
     told = ARCHITECTURES[machine][0] if architecture is None else architecture
     data = struct.pack("=IIQ6Q", number, told, 0, *filled)
-    steps = list(struct.iter_unpack("=HBBI", program(unix_sockets=unix_sockets, machine=machine)))
+    steps = list(struct.iter_unpack("=HBBI", build_filter(unix_sockets=unix_sockets, machine=machine)))
     at, loaded = 0, 0
     while True:
         code, if_true, if_false, value = steps[at]
@@ -44,7 +44,7 @@ machines = pytest.mark.parametrize("machine", ARCHITECTURES)
 @machines
 def test_every_dangerous_call_is_refused_and_every_plain_one_allowed(machine):
     column = ARCHITECTURES[machine][1]
-    refused = {numbers[column] for numbers in REFUSED.values()} - {None}
+    refused = {numbers[column] for numbers in REFUSED_SYSCALLS.values()} - {None}
 
     assert {number for number in range(500) if answer(machine, number) == errno.EPERM} == refused
     assert answer(machine, CALLS[machine]["execve"]) == 0
@@ -120,4 +120,4 @@ def test_the_second_table_of_numbers_is_closed():
 
 
 def test_an_unknown_architecture_has_no_filter():
-    assert program(machine="riscv64") is None
+    assert build_filter(machine="riscv64") is None

@@ -24,13 +24,13 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server of the tests has only just started, and yet everybody is back."""
-    monkeypatch.setattr(driver, "SETTLING", 0.0)
+    monkeypatch.setattr(driver, "RECOVERY_GRACE_SECONDS", 0.0)
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine the last of a thousand who ask at once waits for long."""
-    monkeypatch.setattr(postgres_pool, "PATIENCE", 60.0)
+    monkeypatch.setattr(postgres_pool, "CONNECTION_TIMEOUT_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "SEAL", 0.05)
-    monkeypatch.setattr(keeper, "BEAT", 0.02)
+    monkeypatch.setattr(keeper, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(keeper, "MAINTENANCE_INTERVAL_SECONDS", 0.02)
 
 
 class Server(Provider):
@@ -49,7 +49,7 @@ async def rows(runtime: Runtime) -> list[dict[str, Any]]:
 
 
 def is_open(runtime: Runtime) -> bool:
-    return runtime.parts.shared_breakers["server"].open
+    return runtime.services.shared_breakers["server"].is_open
 
 
 async def opened(server: Server, *runtimes: Runtime) -> None:
@@ -64,7 +64,7 @@ async def opened(server: Server, *runtimes: Runtime) -> None:
 async def over(*runtimes: Runtime) -> None:
     """Let the pause be over, for all of them."""
     await write(runtimes[0], "UPDATE breakers SET open_until = {now} - 1")
-    await until(lambda: all(runtime.parts.shared_breakers["server"].due() for runtime in runtimes))
+    await until(lambda: all(runtime.services.shared_breakers["server"].is_probe_due() for runtime in runtimes))
 
 
 async def test_a_provider_that_is_down_for_one_runtime_is_down_for_all(address: str) -> None:
@@ -100,11 +100,11 @@ async def test_an_answer_in_one_runtime_starts_the_count_again_in_all(address: s
         server.up = False
         await here.call("server__ask")
         await here.call("server__ask")
-        await until(lambda: other.parts.shared_breakers["server"]._failures == 2)
+        await until(lambda: other.services.shared_breakers["server"]._failure_count == 2)
         server.up = True
         assert await other.call("server__ask") == Done("answer")
         await until(lambda: _forgotten(here))
-        await until(lambda: here.parts.shared_breakers["server"]._failures == 0)
+        await until(lambda: here.services.shared_breakers["server"]._failure_count == 0)
         server.up = False
         await here.call("server__ask")
 
@@ -152,7 +152,7 @@ async def test_a_try_that_fails_keeps_the_provider_down_for_all(address: str) ->
         await opened(server, here, other)
         await over(here, other)
         failed(await other.call("server__ask"), "unavailable")
-        await until(lambda: here.parts.shared_breakers["server"]._failures == 4)
+        await until(lambda: here.services.shared_breakers["server"]._failure_count == 4)
         [row] = await rows(here)
         failed(await here.call("server__ask"), "unavailable")
 
@@ -175,7 +175,7 @@ async def test_a_try_that_is_cancelled_lets_another_runtime_try(address: str) ->
         server.gate.set()
         await until(lambda: _answers(other))
 
-    assert row["probed_by"] == here.parts.owner
+    assert row["probed_by"] == here.services.owner_id
 
 
 async def _answers(runtime: Runtime) -> bool:

@@ -45,7 +45,7 @@ async def test_the_first_to_come_is_the_first_to_run(address: str, monkeypatch: 
     gate.open.set()
     async with Runtime(gate.tool, **narrow(address)) as runtime:
         await asyncio.gather(*(runtime.call("work", {"number": n}) for n in range(20)))
-        monkeypatch.setattr(shared_line, "HANDED_ON", 0.0)  # each of them by way of the store
+        monkeypatch.setattr(shared_line, "MAX_HANDOVER_SECONDS", 0.0)  # each of them by way of the store
         await asyncio.gather(*(runtime.call("work", {"number": n}) for n in range(20, 40)))
 
     assert gate.order == list(range(40))
@@ -68,7 +68,7 @@ def working(name: str, ran: list[str], seconds: float) -> Tool[..., Any]:
 async def test_of_two_who_are_equally_busy_nobody_is_left_far_behind(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_line, "HANDED_ON", 0.05)
+    monkeypatch.setattr(shared_line, "MAX_HANDOVER_SECONDS", 0.05)
     ran: list[str] = []
     options = narrow(address, 4)
     async with (
@@ -148,7 +148,7 @@ async def test_a_slot_that_arrives_for_one_who_left_goes_to_the_next(address: st
     async with Runtime(gate.tool, **narrow(address, 1)) as runtime:
         assert runtime.store is not None
         first, second = (asyncio.create_task(runtime.call("work", {"number": n})) for n in (1, 2))
-        turn = runtime.store.slots.turn
+        turn = runtime.store.slots.allocate
 
         async def slow(*args: Any, **options: Any) -> Any:
             given = await turn(*args, **options)
@@ -156,7 +156,7 @@ async def test_a_slot_that_arrives_for_one_who_left_goes_to_the_next(address: st
             await asyncio.sleep(0.01)
             return given
 
-        runtime.store.slots.turn = slow  # type: ignore[method-assign]
+        runtime.store.slots.allocate = slow  # type: ignore[method-assign]
         await until(lambda: gate.order)
         gate.open.set()
 
@@ -246,14 +246,14 @@ async def test_a_call_that_somebody_approved_goes_on_when_the_store_is_back(addr
     async with Runtime(pay, **narrow(address)) as runtime:
         asked = await runtime.call("pay", {"amount": 5}, call_id="c1")
         assert runtime.store is not None
-        turn = runtime.store.slots.turn
+        turn = runtime.store.slots.allocate
 
         async def away(*args: Any, **options: Any) -> Any:
             raise StoreUnavailable("Away.")
 
-        runtime.store.slots.turn = away  # type: ignore[method-assign]
+        runtime.store.slots.allocate = away  # type: ignore[method-assign]
         approved = await runtime.approve("c1")
-        runtime.store.slots.turn = turn  # type: ignore[method-assign]
+        runtime.store.slots.allocate = turn  # type: ignore[method-assign]
         recalled = await until(lambda: _ended(runtime))
 
     assert isinstance(asked, Pending)
@@ -306,7 +306,7 @@ async def test_a_shared_queue_needs_a_store(request: pytest.FixtureRequest) -> N
 async def test_a_clock_that_jumps_takes_nobodys_slot_away_and_stops_nobody(
     tmp_path: Path, days: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "SEAL", 0.05)
+    monkeypatch.setattr(keeper, "SEAL_INTERVAL_SECONDS", 0.05)
     gate, clock = Gate(), ManualClock()
     options = narrow(str(tmp_path / "store.db")) | {"clock": clock, "defaults": {"tool_timeout": None}}
     async with Runtime(gate.tool, **options) as here, Runtime(gate.tool, **options) as other:

@@ -112,7 +112,7 @@ async def _is_empty(store: Store) -> bool:
 async def test_a_process_that_is_stopped_beyond_its_lease_loses_its_slot_and_cannot_overwrite(
     address: str, child: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "SEAL", 0.05)
+    monkeypatch.setattr(keeper, "SEAL_INTERVAL_SECONDS", 0.05)
 
     @tool(queue="narrow", effects={"write"})
     async def pay(ctx: Context, amount: int) -> str:
@@ -124,7 +124,9 @@ async def test_a_process_that_is_stopped_beyond_its_lease_loses_its_slot_and_can
         await process.says()
         process.signal(signal.SIGSTOP)
         taken = await read(runtime, "SELECT owner FROM slots")
-        monkeypatch.setattr(owners, "LEASE", 0.4)  # until now it would have been waited for much longer than its lease
+        monkeypatch.setattr(
+            owners, "LEASE_SECONDS", 0.4
+        )  # until now it would have been waited for much longer than its lease
         came_back = await runtime.call("pay", {"amount": 6}, call_id="c2")
         await until(lambda: _is(runtime, "c1", "unknown"))
         unknown = await runtime.call("pay", {"amount": 5}, call_id="c1")
@@ -152,9 +154,9 @@ async def _is(runtime: Runtime, call_id: str, expected: str) -> bool:
 async def test_whoever_works_for_longer_than_a_lease_keeps_its_slot(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owners, "LEASE", 1.5)
-    monkeypatch.setattr(keeper, "SEAL", 0.05)
-    monkeypatch.setattr(keeper, "BEAT", 0.05)
+    monkeypatch.setattr(owners, "LEASE_SECONDS", 1.5)
+    monkeypatch.setattr(keeper, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(keeper, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
     started, gate = asyncio.Event(), asyncio.Event()
 
     @tool(queue="narrow", effects={"read"})
@@ -191,9 +193,9 @@ async def test_who_is_cut_off_in_the_middle_of_a_turn_holds_nobody_up_for_long(
 
     async with Runtime(work, store=address, queues={"narrow": Queue(concurrent=1, shared=True)}) as runtime:
         await runtime.call("work")
-        pool = postgres_pool.Pool(address, 1)
+        pool = postgres_pool.ConnectionPool(address, 1)
         with monkeypatch.context() as soon:
-            soon.setattr(postgres_pool, "PATIENCE", 0.3)
+            soon.setattr(postgres_pool, "CONNECTION_TIMEOUT_SECONDS", 0.3)
             await pool.open()
         async with pool.connection() as silent:
             await silent.execute("BEGIN; UPDATE queues SET turns = turns + 1")

@@ -11,7 +11,7 @@ from time import perf_counter
 
 from surehand import Store
 from surehand.store import postgres_pool
-from surehand.store.streams import of_space
+from surehand.store.streams import space_stream
 
 
 class Reader:
@@ -30,7 +30,7 @@ class Reader:
     async def _visit(self, until: int) -> None:
         self.visits += 1
         last = self.seen[-1] if self.seen else 0
-        async with aclosing(self._store.streams.follow(of_space("team"), last)) as stream:
+        async with aclosing(self._store.streams.follow(space_stream("team"), last)) as stream:
             async for event in stream:
                 self.seen.append(event.number)
                 self.contents.append((event.data["senderId"], event.data["content"]))
@@ -88,7 +88,7 @@ async def _started(address: str, sender: str, count: int) -> asyncio.subprocess.
 
 async def post(address: str, sender: str, count: int) -> None:
     """The story of a writer."""
-    postgres_pool.PATIENCE = 60.0
+    postgres_pool.CONNECTION_TIMEOUT_SECONDS = 60.0
     async with Store.open(address) as store:
         sys.stdout.write("ready\n")
         sys.stdout.flush()

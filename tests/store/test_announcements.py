@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from surehand.store.database import Statement, Unexpected
+from surehand.store.database import Statement, UnexpectedRowCount
 from surehand.store.opening import AnyDatabase, open_database
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
@@ -75,7 +75,7 @@ async def test_an_announcement_reaches_others_and_oneself(postgres_address):
 
 async def test_a_write_that_was_undone_announces_nothing(postgres_address):
     async with opened(postgres_address) as database, listening(database) as heard:
-        with pytest.raises(Unexpected):
+        with pytest.raises(UnexpectedRowCount):
             await database.write([ANNOUNCE, Statement("SELECT 1", expect=2)])
         await asyncio.sleep(0.05)
 
@@ -110,7 +110,7 @@ async def test_a_callback_that_fails_silences_nobody_else(postgres_address):
 
 async def test_locks_are_taken_while_listening(postgres_address):
     async with opened(postgres_address) as database, listening(database) as heard:
-        await database.hold("a11ce")
+        await database.acquire_owner_lock("a11ce")
         heard.clear()
         await database.write([ANNOUNCE])
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from surehand.store.artifacts import Artifact, Artifacts, Label
-from surehand.store.database import Statement, Unexpected, Unstorable
+from surehand.store.artifacts import Artifact, ArtifactInfo, ArtifactTable
+from surehand.store.database import Statement, UnexpectedRowCount, UnstorableValue
 from surehand.store.opening import open_database
 
 ABOUT: Any = {"tool": "echo", "reason": "size_limit_exceeded", "user": "ada", "session": "s", "lines": 1, "bytes": 10}
@@ -18,33 +18,33 @@ pytestmark = pytest.mark.timeout(30)
 
 
 @asynccontextmanager
-async def artifacts_at(address: str) -> AsyncIterator[Artifacts]:
+async def artifacts_at(address: str) -> AsyncIterator[ArtifactTable]:
     database = await open_database(address)
     try:
-        yield Artifacts(database)
+        yield ArtifactTable(database)
     finally:
         await database.close()
 
 
 @asynccontextmanager
-async def with_ages(address: str, *ages: float) -> AsyncIterator[Artifacts]:
+async def with_ages(address: str, *ages: float) -> AsyncIterator[ArtifactTable]:
     """Artifacts a0, a1, ... of ten bytes, so many seconds old."""
     async with artifacts_at(address) as artifacts:
         for number, age in enumerate(ages):
-            keep = artifacts.kept(f"a{number}", "x" * 10, **ABOUT)
+            keep = artifacts.save_statement(f"a{number}", "x" * 10, **ABOUT)
             grow_old = Statement("UPDATE artifacts SET created_at = created_at - :age WHERE handle = :handle",
                                  {"age": age, "handle": f"a{number}"})  # fmt: skip
             await artifacts._database.write([keep, grow_old])
         yield artifacts
 
 
-async def left(artifacts: Artifacts) -> list[str]:
+async def left(artifacts: ArtifactTable) -> list[str]:
     return [row["handle"] for row in await artifacts._database.read("SELECT handle FROM artifacts ORDER BY handle")]
 
 
 async def test_an_artifact_is_found_by_its_handle(address):
     async with artifacts_at(address) as artifacts:
-        await artifacts.keep("h1", "one\ntwo", **{**ABOUT, "lines": 2, "bytes": 7})
+        await artifacts.save("h1", "one\ntwo", **{**ABOUT, "lines": 2, "bytes": 7})
         found = await artifacts.find("h1", "ada", "s")
 
     assert found == Artifact("h1", "one\ntwo", "echo", "size_limit_exceeded", 7, 2, found.created_at)
@@ -55,7 +55,7 @@ async def test_any_text_comes_back_exactly(address):
     texts = ["", "a\0b", "\ud800", "\ud83d\ude00", "ünï 🎉 \r\n", "x" * 5_000_000]
     async with artifacts_at(address) as artifacts:
         for number, text in enumerate(texts):
-            await artifacts.keep(f"h{number}", text, **ABOUT)
+            await artifacts.save(f"h{number}", text, **ABOUT)
 
         assert [(await artifacts.find(f"h{n}", "ada", "s")).text for n in range(len(texts))] == texts
 
@@ -65,20 +65,20 @@ async def test_an_artifact_is_for_its_exact_owner_alone(address):
     owners = list(product(names, names))
     async with artifacts_at(address) as artifacts:
         for user, session in owners:
-            await artifacts.keep(f"{user}/{session}", "mine", **{**ABOUT, "user": user, "session": session})
+            await artifacts.save(f"{user}/{session}", "mine", **{**ABOUT, "user": user, "session": session})
 
         for (user, session), (somebody, somewhere) in product(owners, owners):
             is_owner = (user, session) == (somebody, somewhere)
             assert (await artifacts.find(f"{user}/{session}", somebody, somewhere) is not None) == is_owner
-            assert (await artifacts.label(f"{user}/{session}", somebody, somewhere) is not None) == is_owner
+            assert (await artifacts.find_info(f"{user}/{session}", somebody, somewhere) is not None) == is_owner
         for user, session in owners:
-            listed = await artifacts.newest(user, session, most=100)
+            listed = await artifacts.list_newest(user, session, limit=100)
             assert [label.handle for label in listed] == [f"{user}/{session}"]
 
 
 async def test_what_is_no_handle_finds_nothing(address):
     async with artifacts_at(address) as artifacts:
-        await artifacts.keep("h1", "text", **ABOUT)
+        await artifacts.save("h1", "text", **ABOUT)
 
         for handle in ("", "nobody", "a\0b", "\ud800", "' OR 1=1 --", "%"):
             assert await artifacts.find(handle, "ada", "s") is None
@@ -86,9 +86,9 @@ async def test_what_is_no_handle_finds_nothing(address):
 
 async def test_a_handle_is_used_once(address):
     async with artifacts_at(address) as artifacts:
-        await artifacts.keep("h1", "first", **ABOUT)
-        with pytest.raises(Unstorable):
-            await artifacts.keep("h1", "second", **ABOUT)
+        await artifacts.save("h1", "first", **ABOUT)
+        with pytest.raises(UnstorableValue):
+            await artifacts.save("h1", "second", **ABOUT)
 
         assert (await artifacts.find("h1", "ada", "s")).text == "first"
 
@@ -96,8 +96,8 @@ async def test_a_handle_is_used_once(address):
 async def test_an_artifact_is_part_of_the_transaction_that_it_is_put_in(address):
     async with artifacts_at(address) as artifacts:
         fails = Statement("UPDATE artifacts SET tool = '' WHERE handle = 'nobody'", expect=1)
-        with pytest.raises(Unexpected):
-            await artifacts._database.write([artifacts.kept("h1", "text", **ABOUT), fails])
+        with pytest.raises(UnexpectedRowCount):
+            await artifacts._database.write([artifacts.save_statement("h1", "text", **ABOUT), fails])
 
         assert await artifacts.count() == 0
 
@@ -138,17 +138,17 @@ async def test_without_limits_nothing_is_forgotten(address):
 
 async def test_the_label_of_an_artifact_says_all_but_its_text(address):
     async with artifacts_at(address) as artifacts:
-        await artifacts.keep("h1", "one\ntwo", **{**ABOUT, "lines": 2, "bytes": 7})
-        label = await artifacts.label("h1", "ada", "s")
+        await artifacts.save("h1", "one\ntwo", **{**ABOUT, "lines": 2, "bytes": 7})
+        label = await artifacts.find_info("h1", "ada", "s")
 
-        assert label == Label("h1", "echo", "size_limit_exceeded", 7, 2, label.created_at)
-        assert [await artifacts.label(handle, "ada", "s") for handle in ("", "a\0b", "\ud800")] == [None] * 3
+        assert label == ArtifactInfo("h1", "echo", "size_limit_exceeded", 7, 2, label.created_at)
+        assert [await artifacts.find_info(handle, "ada", "s") for handle in ("", "a\0b", "\ud800")] == [None] * 3
 
 
 async def test_artifacts_are_listed_newest_first_a_few_at_a_time(address):
     async with with_ages(address, 50, 10, 40, 20, 30) as artifacts:
         found, before = [], None
-        while page := await artifacts.newest("ada", "s", most=2, before=before):
+        while page := await artifacts.list_newest("ada", "s", limit=2, before=before):
             assert len(page) <= 2
             found += [label.handle for label in page]
             before = page[-1].created_at, page[-1].handle
@@ -158,8 +158,8 @@ async def test_artifacts_are_listed_newest_first_a_few_at_a_time(address):
 
 async def test_artifacts_of_one_moment_are_listed_once_each(address):
     async with artifacts_at(address) as artifacts:
-        await artifacts._database.write([artifacts.kept(f"h{number}", "x", **ABOUT) for number in range(5)])
-        first = await artifacts.newest("ada", "s", most=3)
-        rest = await artifacts.newest("ada", "s", most=3, before=(first[-1].created_at, first[-1].handle))
+        await artifacts._database.write([artifacts.save_statement(f"h{number}", "x", **ABOUT) for number in range(5)])
+        first = await artifacts.list_newest("ada", "s", limit=3)
+        rest = await artifacts.list_newest("ada", "s", limit=3, before=(first[-1].created_at, first[-1].handle))
 
     assert sorted(label.handle for label in [*first, *rest]) == [f"h{number}" for number in range(5)]

@@ -10,28 +10,31 @@ from typing import Any
 
 import pytest
 
-from surehand.store.audit import _ROWS, Audit
-from surehand.store.database import Statement, Unexpected, Unstorable
+from surehand.store.audit import _ROWS, AuditTable
+from surehand.store.database import Statement, UnexpectedRowCount, UnstorableValue
 from surehand.store.opening import open_database
 
 pytestmark = pytest.mark.timeout(30)
 
 
 @asynccontextmanager
-async def audit_at(address: str) -> AsyncIterator[Audit]:
+async def audit_at(address: str) -> AsyncIterator[AuditTable]:
     database = await open_database(address)
     try:
-        yield Audit(database)
+        yield AuditTable(database)
     finally:
         await database.close()
 
 
-async def add(audit: Audit, count: int, start: int = 0) -> None:
-    rows = [audit.row("outcome", f"c{n}", "echo", user="ada", detail={"n": n}) for n in range(start, start + count)]
+async def add(audit: AuditTable, count: int, start: int = 0) -> None:
+    rows = [
+        audit.row_statement("outcome", f"c{n}", "echo", user="ada", detail={"n": n})
+        for n in range(start, start + count)
+    ]
     await audit._database.write(rows)
 
 
-async def seal_three_times(audit: Audit) -> None:
+async def seal_three_times(audit: AuditTable) -> None:
     """Three seals over four rows each, two rows that are not sealed yet, and nothing else."""
     await audit._database.write([Statement("DELETE FROM seals"), Statement("DELETE FROM audit")])
     for start in (0, 4, 8):
@@ -41,20 +44,22 @@ async def seal_three_times(audit: Audit) -> None:
 
 
 @asynccontextmanager
-async def with_three_seals(address: str) -> AsyncIterator[Audit]:
+async def with_three_seals(address: str) -> AsyncIterator[AuditTable]:
     async with audit_at(address) as audit:
         await seal_three_times(audit)
         yield audit
 
 
-async def seals(audit: Audit) -> list[dict[str, Any]]:
+async def seals(audit: AuditTable) -> list[dict[str, Any]]:
     return await audit._database.read("SELECT * FROM seals ORDER BY position")
 
 
 async def test_a_row_says_who_did_what(address):
     async with audit_at(address) as audit:
         detail = {"code": "ok", "digest": "ab"}
-        await audit._database.write([audit.row("answer", "c1", "mail__send", user="ada", by="bob", detail=detail)])
+        await audit._database.write(
+            [audit.row_statement("answer", "c1", "mail__send", user="ada", by="bob", detail=detail)]
+        )
         [row] = await audit._database.read("SELECT * FROM audit")
 
     assert (row["kind"], row["call_id"], row["tool"]) == ("answer", "c1", "mail__send")
@@ -65,8 +70,8 @@ async def test_a_row_says_who_did_what(address):
 async def test_a_row_is_part_of_the_transaction_of_the_deed(address):
     async with audit_at(address) as audit:
         fails = Statement("UPDATE ledger SET state = 'ended' WHERE call_id = 'nobody'", expect=1)
-        with pytest.raises(Unexpected):
-            await audit._database.write([audit.row("intent", "c1", "echo", detail={}), fails])
+        with pytest.raises(UnexpectedRowCount):
+            await audit._database.write([audit.row_statement("intent", "c1", "echo", detail={}), fails])
 
         assert (await audit.verify()).rows == 0
 
@@ -220,7 +225,10 @@ async def test_rows_with_hostile_text_are_as_many_rows(address, rows):
             numbers = range(start, start + 500)
             texts = [(storable[n % len(storable)], HOSTILE[n % len(HOSTILE)]) for n in numbers]
             await audit._database.write(
-                [audit.row("refused", text, text, user=text, by=text, detail={wild: [wild]}) for text, wild in texts]
+                [
+                    audit.row_statement("refused", text, text, user=text, by=text, detail={wild: [wild]})
+                    for text, wild in texts
+                ]
             )
         sealed = await audit.seal()
         found = await audit.verify()
@@ -233,8 +241,8 @@ async def test_rows_with_hostile_text_are_as_many_rows(address, rows):
 async def test_a_name_that_cannot_be_stored_is_refused(address):
     async with audit_at(address) as audit:
         for text in ("a\0b", "\ud800"):
-            with pytest.raises(Unstorable):
-                await audit._database.write([audit.row("intent", "c1", text, detail={})])
+            with pytest.raises(UnstorableValue):
+                await audit._database.write([audit.row_statement("intent", "c1", text, detail={})])
 
 
 async def test_sealers_at_the_same_time_never_fork_the_chain(shared_address):

@@ -18,8 +18,8 @@ import pytest
 
 from surehand import Store
 from surehand.store import opening
-from surehand.store.database import Statement, StoreError, StoreUnavailable, Unexpected, Unstorable
-from surehand.store.opening import MIGRATIONS, AnyDatabase, migrate, open_database, schema_version
+from surehand.store.database import Statement, StoreError, StoreUnavailable, UnexpectedRowCount, UnstorableValue
+from surehand.store.opening import MIGRATION_FILES, AnyDatabase, apply_migrations, open_database, schema_version
 from tests.durable.conftest import fresh
 from tests.postgres import Schemas
 
@@ -78,7 +78,7 @@ async def test_what_is_written_can_be_read(address):
 
 async def test_a_write_is_all_or_nothing(address):
     async with with_table(address) as database:
-        with pytest.raises(Unexpected):
+        with pytest.raises(UnexpectedRowCount):
             await database.write(
                 [
                     Statement(ADD, {"name": "a", "number": 1}),
@@ -105,7 +105,7 @@ async def test_one_failing_write_takes_no_other_along(address):
         results = await asyncio.gather(*good, *bad, return_exceptions=True)
 
         assert len(await names(database)) == 51
-        assert sum(isinstance(result, Unstorable) for result in results) == 2
+        assert sum(isinstance(result, UnstorableValue) for result in results) == 2
 
 
 async def test_of_many_that_want_the_same_row_one_wins(address):
@@ -116,13 +116,13 @@ async def test_of_many_that_want_the_same_row_one_wins(address):
         results = await asyncio.gather(*tries, return_exceptions=True)
 
     assert sum(not isinstance(result, Exception) for result in results) == 1
-    assert all(isinstance(result, (list, Unexpected)) for result in results)
+    assert all(isinstance(result, (list, UnexpectedRowCount)) for result in results)
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800", "end\udfff"])
 async def test_text_that_one_database_refuses_both_refuse(address, text):
     async with with_table(address) as database:
-        with pytest.raises(Unstorable):
+        with pytest.raises(UnstorableValue):
             await database.write([Statement(ADD, {"name": text, "number": 1})])
 
         assert await names(database) == []
@@ -131,7 +131,7 @@ async def test_text_that_one_database_refuses_both_refuse(address, text):
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
 async def test_an_integer_that_does_not_fit_is_refused(address, number):
     async with with_table(address) as database:
-        with pytest.raises(Unstorable):
+        with pytest.raises(UnstorableValue):
             await database.write([Statement(ADD, {"name": "a", "number": number})])
 
 
@@ -171,13 +171,13 @@ async def test_a_second_opening_finds_everything_and_migrates_nothing(shared_add
 
     async with opened(shared_address) as again:
         assert await names(again) == ["a"]
-        assert await migrate(again) == 0
-        assert await schema_version(again) == len(MIGRATIONS)
+        assert await apply_migrations(again) == 0
+        assert await schema_version(again) == len(MIGRATION_FILES)
 
 
 async def test_a_store_of_an_older_version_is_brought_up_to_date_with_all_that_is_in_it(shared_address, monkeypatch):
     with monkeypatch.context() as older:
-        older.setattr(opening, "MIGRATIONS", MIGRATIONS[:1])
+        older.setattr(opening, "MIGRATION_FILES", MIGRATION_FILES[:1])
         async with Store.open(shared_address) as store:
             await store.spaces.create("team")
             assert await schema_version(store.database) == 1
@@ -185,14 +185,14 @@ async def test_a_store_of_an_older_version_is_brought_up_to_date_with_all_that_i
     async with Store.open(shared_address) as store:
         await store.spaces.join("team", "ann")
         message = await store.spaces.post("team", "Still here.", sender="ann")
-        assert await schema_version(store.database) == len(MIGRATIONS)
+        assert await schema_version(store.database) == len(MIGRATION_FILES)
     assert message.number == 1
 
 
 async def test_many_processes_may_open_an_empty_store_at_once(shared_address):
     databases = await asyncio.gather(*(open_database(shared_address) for _ in range(5)))
 
-    assert [await schema_version(database) for database in databases] == [len(MIGRATIONS)] * 5
+    assert [await schema_version(database) for database in databases] == [len(MIGRATION_FILES)] * 5
     await asyncio.gather(*(database.close() for database in databases))
 
 
@@ -222,7 +222,7 @@ async def test_a_store_that_cannot_be_opened_says_so(tmp_path):
 
 async def test_a_store_file_is_for_its_owner_alone(tmp_path):
     async with opened(str(tmp_path / "store.db")) as database:
-        await database.hold("abc")
+        await database.acquire_owner_lock("abc")
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in Path(tmp_path).iterdir()}
 
     assert modes == dict.fromkeys(["store.db", "store.db-wal", "store.db-shm", "store.db-owner-abc"], 0o600)
@@ -244,9 +244,9 @@ async def test_another_process_that_closes_a_file_leaves_the_log_to_those_who_ha
 async def test_writes_at_the_same_time_share_commits(tmp_path):
     async with with_table(str(tmp_path / "store.db")) as database:
         commits = 0
-        connection_commits = database.commits
+        connection_commits = database.commit_count
         await asyncio.gather(*(database.write([Statement(ADD, {"name": str(n), "number": n})]) for n in range(300)))
-        commits = database.commits - connection_commits
+        commits = database.commit_count - connection_commits
 
     assert 1 <= commits < 100
 
@@ -271,7 +271,7 @@ async def test_a_full_disk_is_a_clean_error_and_what_was_acknowledged_is_there(t
 
 async def test_a_database_in_memory_answers_at_once_on_the_callers_own_thread():
     database = await open_database(":memory:")
-    before, commits = set(threading.enumerate()), database.commits
+    before, commits = set(threading.enumerate()), database.commit_count
 
     with pytest.raises(StopIteration) as end:
         database.write([Statement("CREATE TABLE t (n)"), Statement("INSERT INTO t VALUES (1) RETURNING n")]).send(None)
@@ -280,7 +280,7 @@ async def test_a_database_in_memory_answers_at_once_on_the_callers_own_thread():
         database.read("SELECT n FROM t").send(None)
     assert end.value.value == [{"n": 1}]
 
-    assert database.commits == commits + 1
+    assert database.commit_count == commits + 1
     assert set(threading.enumerate()) <= before
     await database.close()
 
@@ -376,7 +376,7 @@ async def test_one_statement_that_changes_more_rows_than_expected_is_undone(addr
             return_exceptions=True,
         )
 
-        assert [type(result) for result in results] == [list] * 10 + [Unexpected] * 2 + [list] * 10
+        assert [type(result) for result in results] == [list] * 10 + [UnexpectedRowCount] * 2 + [list] * 10
         counts = await database.read("SELECT number, count(*) AS n FROM things GROUP BY number ORDER BY number")
         assert counts == [{"number": 0, "n": 2}, {"number": 5, "n": 20}]
 
@@ -398,7 +398,7 @@ async def test_writes_of_all_kinds_in_one_moment_are_each_answered(address):
         [counts] = await database.read("SELECT count(*) AS present, sum(number) AS sum FROM things")
 
     assert [each for each in told if isinstance(each, BaseException)] == [told[22]]
-    assert isinstance(told[22], Unstorable)
+    assert isinstance(told[22], UnstorableValue)
     assert told[-1] == []
     assert counts["present"] == 20
     assert 10 + 20 <= counts["sum"] <= 10 + 20 + 2
@@ -420,8 +420,8 @@ async def test_each_of_many_writes_is_told_its_own_outcome(address):
         )
 
         assert results[::5] == [[[{"number": number}]] for number in range(0, 100, 5)]
-        assert {type(result) for result in results[1::5] + results[2::5]} == {Unexpected}
-        assert {type(result) for result in results[3::5] + results[4::5]} == {Unstorable}
+        assert {type(result) for result in results[1::5] + results[2::5]} == {UnexpectedRowCount}
+        assert {type(result) for result in results[3::5] + results[4::5]} == {UnstorableValue}
         assert await names(database) == [f"{number:03}" for number in range(0, 100, 5)] + ["taken"]
 
 
@@ -457,7 +457,7 @@ async def test_a_write_that_finds_no_row_says_so_also_among_many_alike(address):
         writes = [database.write([Statement(change, {"call_id": str(n)}, None if n % 2 else 1)]) for n in range(10)]
         told = await asyncio.gather(*writes, return_exceptions=True)
 
-    assert [isinstance(each, Unexpected) for each in told] == [n % 2 == 0 for n in range(10)]
+    assert [isinstance(each, UnexpectedRowCount) for each in told] == [n % 2 == 0 for n in range(10)]
 
 
 async def test_closing_finishes_what_was_asked(shared_address):
@@ -525,11 +525,11 @@ async def test_a_vacuum_gives_space_back(address):
     async with with_table(address) as database:
         add = "INSERT INTO things (name, body) VALUES (:name, :body)"
         await database.write([Statement(add, {"name": str(n), "body": "x" * 100_000}) for n in range(20)])
-        full = await database.size()
+        full = await database.size_bytes()
         await database.write([Statement("DELETE FROM things")])
         await database.vacuum()
 
-        assert await database.size() < full if "postgres" not in address else await database.size() > 0
+        assert await database.size_bytes() < full if "postgres" not in address else await database.size_bytes() > 0
 
 
 async def test_a_new_file_can_be_vacuumed_bit_by_bit(tmp_path):

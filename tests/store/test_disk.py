@@ -136,11 +136,11 @@ def is_dead(process: Any) -> bool:
 
 @pytest.mark.timeout(80)
 async def test_a_killed_server_costs_no_acknowledged_write_and_comes_back(own_server, monkeypatch):
-    monkeypatch.setattr(postgres_session, "LONGEST", 0.2)
-    monkeypatch.setattr(postgres, "SETTLING", 60.0)
+    monkeypatch.setattr(postgres_session, "MAX_RECONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(postgres, "RECOVERY_GRACE_SECONDS", 60.0)
     database = await open_database(own_server.get_uri())
     await database.write([Statement("CREATE TABLE things (number INTEGER, body TEXT)")])
-    await database.hold("a11ce")
+    await database.acquire_owner_lock("a11ce")
     kept: list[int] = []
     lost: list[int] = []
     stop = asyncio.Event()
@@ -159,10 +159,10 @@ async def test_a_killed_server_costs_no_acknowledged_write_and_comes_back(own_se
         for writer in range(4):
             group.create_task(keep_writing(writer * 100_000))
         await until(lambda: len(kept) > 20)
-        monkeypatch.setattr(postgres_pool, "PATIENCE", 0.5)
+        monkeypatch.setattr(postgres_pool, "CONNECTION_TIMEOUT_SECONDS", 0.5)
         await kill_server(own_server)
         await until(lambda: bool(lost))
-        monkeypatch.setattr(postgres_pool, "PATIENCE", 20.0)
+        monkeypatch.setattr(postgres_pool, "CONNECTION_TIMEOUT_SECONDS", 20.0)
         before = len(kept)
         await asyncio.to_thread(own_server.ensure_postgres_running)
         await until(lambda: len(kept) > before + 20)
@@ -170,7 +170,7 @@ async def test_a_killed_server_costs_no_acknowledged_write_and_comes_back(own_se
 
     rows = await database.read("SELECT number FROM things")
     assert set(kept) <= {row["number"] for row in rows} <= set(kept) | set(lost)
-    assert await database.alive(["a11ce", "b0b"]) == {"a11ce", "b0b"}  # it has only just come back
+    assert await database.live_owners(["a11ce", "b0b"]) == {"a11ce", "b0b"}  # it has only just come back
     await until_held(database)
     await database.close()
 

@@ -9,28 +9,28 @@ from math import inf, nan
 
 import pytest
 
-from surehand.store.database import Statement, Unexpected, Unstorable
-from surehand.store.inbox import MOST_ATTEMPTS, Inbox, Item, tool_result
+from surehand.store.database import Statement, UnexpectedRowCount, UnstorableValue
+from surehand.store.inbox import MAX_ATTEMPTS, InboxItem, InboxTable, tool_result_event
 from surehand.store.opening import open_database
 
 pytestmark = pytest.mark.timeout(30)
 
 
 @asynccontextmanager
-async def inbox_at(address: str) -> AsyncIterator[Inbox]:
+async def inbox_at(address: str) -> AsyncIterator[InboxTable]:
     database = await open_database(address)
     try:
-        yield Inbox(database)
+        yield InboxTable(database)
     finally:
         await database.close()
 
 
-async def pushed(inbox: Inbox, *events: str, agent: str = "ada") -> None:
+async def pushed(inbox: InboxTable, *events: str, agent: str = "ada") -> None:
     for event in events:
         await inbox.push(agent, event, "service", {"event": event})
 
 
-def names(items: list[Item]) -> list[str]:
+def names(items: list[InboxItem]) -> list[str]:
     return [item.event_id for item in items]
 
 
@@ -62,7 +62,7 @@ async def test_the_same_event_is_delivered_once_however_often_it_is_pushed(addre
         assert not await inbox.push("ada", "e1", "service", 2)
         assert await inbox.push("bob", "e1", "service", 3)
         [item] = await inbox.take("ada")
-        await inbox.done([item.id])
+        await inbox.mark_done([item.id])
 
         assert not await inbox.push("ada", "e1", "service", 4)
         assert item.data == 1
@@ -72,11 +72,11 @@ async def test_the_same_event_is_delivered_once_however_often_it_is_pushed(addre
 async def test_an_event_is_part_of_the_transaction_that_it_is_put_in(address):
     async with inbox_at(address) as inbox:
         fails = Statement("UPDATE inbox SET state = 'failed' WHERE event_id = 'nobody'", expect=1)
-        with pytest.raises(Unexpected):
-            await inbox._database.write([inbox.pushed("ada", "e1", "service", {}), fails])
+        with pytest.raises(UnexpectedRowCount):
+            await inbox._database.write([inbox.push_statement("ada", "e1", "service", {}), fails])
         assert await inbox.count("ada") == 0
 
-        again = [inbox.pushed("ada", "e1", "service", {}), inbox.pushed("ada", "e1", "service", {})]
+        again = [inbox.push_statement("ada", "e1", "service", {}), inbox.push_statement("ada", "e1", "service", {})]
         await inbox._database.write(again)
 
         assert await inbox.count("ada") == 1
@@ -100,9 +100,9 @@ async def test_what_is_done_is_done_once(address):
         items = await inbox.take("ada", limit=2)
         [waiting] = await inbox.peek("ada")
 
-        assert await inbox.done([item.id for item in items]) == 2
-        assert await inbox.done([items[0].id, waiting.id, 999]) == 0
-        assert not await inbox.failed(items[0].id)
+        assert await inbox.mark_done([item.id for item in items]) == 2
+        assert await inbox.mark_done([items[0].id, waiting.id, 999]) == 0
+        assert not await inbox.mark_failed(items[0].id)
         assert names(await inbox.drain("ada")) == ["e3"]
 
 
@@ -110,12 +110,12 @@ async def test_a_failed_event_comes_back_at_its_old_place_until_it_was_tried_oft
     async with inbox_at(address) as inbox:
         await pushed(inbox, "bad", "good")
         again = []
-        for attempt in range(1, MOST_ATTEMPTS + 1):
+        for attempt in range(1, MAX_ATTEMPTS + 1):
             [item] = await inbox.take("ada", limit=1)
             assert (item.event_id, item.attempts) == ("bad", attempt)
-            again.append(await inbox.failed(item.id))
+            again.append(await inbox.mark_failed(item.id))
 
-        assert again == [True] * (MOST_ATTEMPTS - 1) + [False]
+        assert again == [True] * (MAX_ATTEMPTS - 1) + [False]
         assert names(await inbox.take("ada")) == ["good"]
 
 
@@ -126,7 +126,7 @@ async def test_draining_takes_all_and_leaves_nothing_to_do(address):
 
         assert names(await inbox.drain("ada")) == ["e2", "e3"]
         assert await inbox.drain("ada") == []
-        assert await inbox.done([taken.id]) == 1
+        assert await inbox.mark_done([taken.id]) == 1
 
 
 async def test_what_dead_owners_were_at_is_given_back_and_nothing_else(address):
@@ -135,20 +135,20 @@ async def test_what_dead_owners_were_at_is_given_back_and_nothing_else(address):
         await inbox.take("ada", limit=1, owner="dead")
         await inbox.take("ada", limit=1, owner="alive")
         [ended] = await inbox.take("ada", limit=1, owner="dead")
-        await inbox.done([ended.id])
+        await inbox.mark_done([ended.id])
 
-        assert await inbox.recover([]) == 0
-        assert await inbox.recover({"dead", "unknown"}) == 1
-        assert await inbox.recover(["dead"]) == 0
+        assert await inbox.return_from_dead_owners([]) == 0
+        assert await inbox.return_from_dead_owners({"dead", "unknown"}) == 1
+        assert await inbox.return_from_dead_owners(["dead"]) == 0
         assert names(await inbox.take("ada")) == ["e1", "e4"]
 
 
 async def test_an_event_that_kills_whoever_takes_it_is_not_taken_for_ever(address):
     async with inbox_at(address) as inbox:
         await pushed(inbox, "poison")
-        for _ in range(MOST_ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             assert len(await inbox.take("ada", owner="dead")) == 1
-            assert await inbox.recover(["dead"]) == 1
+            assert await inbox.return_from_dead_owners(["dead"]) == 1
 
         assert await inbox.take("ada") == []
 
@@ -165,15 +165,15 @@ async def test_takers_at_the_same_time_never_get_the_same_event_and_none_goes_wi
 
 async def test_takers_of_many_share_without_loss(shared_address):
     async with inbox_at(shared_address) as here, inbox_at(shared_address) as there:
-        push = [here.pushed("ada", f"e{n:03}", "service", n) for n in range(200)]
+        push = [here.push_statement("ada", f"e{n:03}", "service", n) for n in range(200)]
         await here._database.write(push)
-        got: list[Item] = []
+        got: list[InboxItem] = []
 
-        async def taker(inbox: Inbox, limit: int) -> None:
+        async def taker(inbox: InboxTable, limit: int) -> None:
             while items := await inbox.take("ada", limit=limit):
                 assert items == sorted(items, key=lambda item: item.id)
                 got.extend(items)
-                await inbox.done(item.id for item in items)
+                await inbox.mark_done(item.id for item in items)
 
         await asyncio.gather(*(taker(inbox, limit) for inbox in (here, there) for limit in (1, 3, 7, 13)))
 
@@ -201,14 +201,14 @@ async def test_a_number_that_is_not_finite_arrives_as_its_name(address):
 async def test_a_name_that_cannot_be_stored_is_refused(address):
     async with inbox_at(address) as inbox:
         for text in ("a\0b", "\ud800"):
-            with pytest.raises(Unstorable):
+            with pytest.raises(UnstorableValue):
                 await inbox.push("ada", text, "service", {})
 
         assert await inbox.count("ada") == 0
 
 
 def test_the_event_of_a_result_names_its_call():
-    assert tool_result("c1", "ui__ask", "r1", {"answer": 42}) == (
+    assert tool_result_event("c1", "ui__ask", "r1", {"answer": 42}) == (
         "tr:c1",
         "tool_result",
         {"toolCallId": "c1", "toolName": "ui__ask", "originRunId": "r1", "result": {"answer": 42}},
@@ -217,8 +217,8 @@ def test_the_event_of_a_result_names_its_call():
 
 async def test_the_result_of_a_call_is_delivered_once(address):
     async with inbox_at(address) as inbox:
-        assert await inbox.push("ada", *tool_result("c1", "ui__ask", None, "yes"))
-        assert not await inbox.push("ada", *tool_result("c1", "ui__ask", None, "no"))
+        assert await inbox.push("ada", *tool_result_event("c1", "ui__ask", None, "yes"))
+        assert not await inbox.push("ada", *tool_result_event("c1", "ui__ask", None, "no"))
 
         [item] = await inbox.drain("ada")
 

@@ -9,46 +9,46 @@ from typing import Any
 
 import pytest
 
-from surehand.store.database import Statement, Unexpected
-from surehand.store.journal import Entry, Journal
+from surehand.store.database import Statement, UnexpectedRowCount
+from surehand.store.journal import JournalRow, JournalTable
 from surehand.store.opening import open_database
 
 pytestmark = pytest.mark.timeout(30)
 
 
 @asynccontextmanager
-async def journal_at(address: str) -> AsyncIterator[Journal]:
+async def journal_at(address: str) -> AsyncIterator[JournalTable]:
     database = await open_database(address)
     try:
-        yield Journal(database)
+        yield JournalTable(database)
     finally:
         await database.close()
 
 
-async def ended(journal: Journal, *calls: str) -> None:
+async def ended(journal: JournalTable, *calls: str) -> None:
     for call in calls:
-        await journal.append(journal.entry("ended", call, "echo", "ok"))
+        await journal.append(journal.entry_statement("ended", call, "echo", "ok"))
 
 
-def calls(entries: list[Entry]) -> list[str]:
+def calls(entries: list[JournalRow]) -> list[str]:
     return [entry.call_id for entry in entries]
 
 
 async def test_an_entry_says_what_happened(address):
     async with journal_at(address) as journal:
         about = {"user": "ada", "session": "s", "parent": "c0", "latency_ms": 1.5}
-        await journal.append(journal.entry("ended", "c1", "mail__send", "timed_out", **about))
+        await journal.append(journal.entry_statement("ended", "c1", "mail__send", "timed_out", **about))
         [entry] = await journal.after()
 
-    assert entry == Entry(entry.cursor, entry.at, "ended", "c1", "mail__send", "timed_out", "ada", "s", "c0", 1.5)
+    assert entry == JournalRow(entry.cursor, entry.at, "ended", "c1", "mail__send", "timed_out", "ada", "s", "c0", 1.5)
     assert entry.at > 1_700_000_000
 
 
 async def test_entries_are_added_all_or_none(address):
     async with journal_at(address) as journal:
         wrong = Statement("UPDATE journal SET tool = '' WHERE call_id = 'nobody'", expect=1)
-        with pytest.raises(Unexpected):
-            await journal.append(journal.entry("ended", "c1", "echo", "ok"), wrong)
+        with pytest.raises(UnexpectedRowCount):
+            await journal.append(journal.entry_statement("ended", "c1", "echo", "ok"), wrong)
 
         assert await journal.after() == []
         assert (await journal.latest(), await journal.of_call("c1")) == ([], [])
@@ -78,10 +78,11 @@ async def test_the_latest_come_newest_first_and_can_be_read_on_from(address):
 
 async def test_the_story_of_one_call_is_told_in_order(address):
     async with journal_at(address) as journal:
-        await journal.append(journal.entry("pending", "c1", "echo", "approval"))
+        await journal.append(journal.entry_statement("pending", "c1", "echo", "approval"))
         await ended(journal, "c2")
         await journal.append(
-            journal.entry("settled", "c1", "echo", "approve"), journal.entry("ended", "c1", "echo", "ok")
+            journal.entry_statement("settled", "c1", "echo", "approve"),
+            journal.entry_statement("ended", "c1", "echo", "ok"),
         )
 
         story = await journal.of_call("c1")

@@ -8,7 +8,7 @@ import pytest
 
 from surehand import Store
 from surehand.store.database import StoreError
-from surehand.store.ledger import Known, begun
+from surehand.store.ledger import LedgerRow, start_statement
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 NOBODY, MIXED, ANN = (None, None), ("ann", None), ("ann", "ann")
@@ -21,7 +21,7 @@ async def test_each_row_says_what_it_was_given(address, users, count):
 
     async with Store.open(address) as store:
         lines = [
-            store.journal.entry("ended", call_id, "work", "ok", user=user, session=session, latency_ms=took)
+            store.journal.entry_statement("ended", call_id, "work", "ok", user=user, session=session, latency_ms=took)
             for call_id, (user, session, took) in given.items()
         ]
         await asyncio.gather(*[store.journal.append(line) for line in lines])
@@ -33,11 +33,11 @@ async def test_each_row_says_what_it_was_given(address, users, count):
 
 
 async def test_one_that_cannot_be_kept_takes_none_of_the_others_along(address):
-    calls = [Known(f"c{n:02}", "", "work", "", "{}") for n in range(24)]
+    calls = [LedgerRow(f"c{n:02}", "", "work", "", "{}") for n in range(24)]
 
     async with Store.open(address) as store:
-        await store.write([begun(calls[13])])
-        told = await asyncio.gather(*[store.write([begun(call)]) for call in calls], return_exceptions=True)
+        await store.write([start_statement(calls[13])])
+        told = await asyncio.gather(*[store.write([start_statement(call)]) for call in calls], return_exceptions=True)
         kept = await store.database.read("SELECT call_id FROM ledger ORDER BY call_id")
 
     assert [number for number, each in enumerate(told) if isinstance(each, StoreError)] == [13]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from surehand.store.notes import Notes
+from surehand.store.notes import NoteTable
 from surehand.store.opening import open_database
 
 pytestmark = pytest.mark.timeout(30)
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(30)
 
 async def test_notes_are_kept_by_agent_kind_and_key(address):
     database = await open_database(address)
-    notes = Notes(database)
+    notes = NoteTable(database)
     await notes.put("ada", "memory", {"tea": "green", "likes": ["maths", 1]})
     await notes.put("ada", "memory", {"tea": "black"})
     await notes.put("bob", "memory", {"tea": "none"})

@@ -47,7 +47,7 @@ time.sleep(60)
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server of the tests has only just started, and yet everybody is back."""
-    monkeypatch.setattr(postgres, "SETTLING", 0.0)
+    monkeypatch.setattr(postgres, "RECOVERY_GRACE_SECONDS", 0.0)
 
 
 @asynccontextmanager
@@ -76,49 +76,49 @@ async def runtime(address: str, owner: str) -> AsyncIterator[asyncio.subprocess.
 async def until_alive(database: AnyDatabase, *expected: str) -> None:
     """Give PostgreSQL the moment in which it hears that a socket was closed."""
     async with asyncio.timeout(20):
-        while await database.alive([ALICE, BOB]) != set(expected):  # noqa: ASYNC110 - the event is in another process
+        while await database.live_owners([ALICE, BOB]) != set(expected):  # noqa: ASYNC110 - the event is in another process
             await asyncio.sleep(0.005)
 
 
 async def test_whoever_holds_its_lock_is_alive_and_nobody_else(address):
     async with opened(address) as database:
-        await database.hold(ALICE)
+        await database.acquire_owner_lock(ALICE)
 
-        assert await database.alive([ALICE, BOB]) == {ALICE}
-        assert await database.alive([]) == set()
+        assert await database.live_owners([ALICE, BOB]) == {ALICE}
+        assert await database.live_owners([]) == set()
 
 
 async def test_whoever_lets_go_is_not_alive(address):
     async with opened(address) as database:
         for owner in (ALICE, BOB):
-            await database.hold(owner)
-        await database.let_go(ALICE)
-        await database.let_go(ALICE)
+            await database.acquire_owner_lock(owner)
+        await database.release_owner_lock(ALICE)
+        await database.release_owner_lock(ALICE)
 
-        assert await database.alive([ALICE, BOB]) == {BOB}
+        assert await database.live_owners([ALICE, BOB]) == {BOB}
 
 
 async def test_holding_twice_is_holding_once(address):
     async with opened(address) as database:
-        await database.hold(ALICE)
-        await database.hold(ALICE)
-        await database.let_go(ALICE)
+        await database.acquire_owner_lock(ALICE)
+        await database.acquire_owner_lock(ALICE)
+        await database.release_owner_lock(ALICE)
 
-        assert await database.alive([ALICE]) == set()
+        assert await database.live_owners([ALICE]) == set()
 
 
 async def test_several_see_each_other(shared_address):
     async with opened(shared_address) as first, opened(shared_address) as second:
-        await asyncio.gather(first.hold(ALICE), second.hold(BOB))
+        await asyncio.gather(first.acquire_owner_lock(ALICE), second.acquire_owner_lock(BOB))
 
-        assert await first.alive([ALICE, BOB]) == await second.alive([ALICE, BOB]) == {ALICE, BOB}
+        assert await first.live_owners([ALICE, BOB]) == await second.live_owners([ALICE, BOB]) == {ALICE, BOB}
 
 
 async def test_closing_lets_go_of_everything(shared_address):
     async with opened(shared_address) as watching:
         async with opened(shared_address) as database:
-            await database.hold(ALICE)
-            await database.hold(BOB)
+            await database.acquire_owner_lock(ALICE)
+            await database.acquire_owner_lock(BOB)
 
         await until_alive(watching)
 
@@ -128,13 +128,13 @@ async def test_a_closed_store_holds_nothing(address):
     await database.close()
 
     with pytest.raises(StoreUnavailable, match="closed"):
-        await database.hold(ALICE)
+        await database.acquire_owner_lock(ALICE)
 
 
 async def test_a_killed_process_is_dead_at_once(shared_address):
     async with opened(shared_address) as database, runtime(shared_address, ALICE) as process:
         assert await process.stdout.readline() == b"held\n"
-        assert await database.alive([ALICE]) == {ALICE}
+        assert await database.live_owners([ALICE]) == {ALICE}
         process.kill()
         await process.wait()
 
@@ -148,7 +148,7 @@ async def test_a_forked_child_does_not_keep_its_dead_parent_alive(tmp_path):
         with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as parent:
             lines = sorted([parent.stdout.readline(), parent.stdout.readline()])
             try:
-                assert await database.alive([ALICE]) == {ALICE}
+                assert await database.live_owners([ALICE]) == {ALICE}
                 parent.kill()
                 parent.wait()
                 await until_alive(database)
@@ -161,8 +161,8 @@ async def test_the_file_of_a_dead_owner_is_cleared_away(tmp_path):
     (tmp_path / f"store.db-owner-{ALICE}").touch()
 
     async with opened(str(tmp_path / "store.db")) as database:
-        assert await database.alive([ALICE]) == set()
-        await database.hold(BOB)
+        assert await database.live_owners([ALICE]) == set()
+        await database.acquire_owner_lock(BOB)
         assert {path.name for path in tmp_path.glob("*owner*")} == {f"store.db-owner-{BOB}"}
     assert list(Path(tmp_path).glob("*owner*")) == []
 
@@ -171,7 +171,7 @@ async def test_files_that_dead_owners_left_are_cleared_away_by_whoever_comes(tmp
     (tmp_path / f"store.db-owner-{ALICE}").touch()
 
     async with opened(str(tmp_path / "store.db")) as database:
-        await database.hold(BOB)
+        await database.acquire_owner_lock(BOB)
         assert {path.name for path in tmp_path.glob("*owner*")} == {f"store.db-owner-{BOB}"}
 
 
@@ -179,22 +179,22 @@ async def test_files_that_dead_owners_left_are_cleared_away_by_whoever_comes(tmp
 async def test_an_owner_is_hexadecimal(address, owner):
     async with opened(address) as database:
         with pytest.raises(ValueError, match="hexadecimal"):
-            await database.hold(owner)
+            await database.acquire_owner_lock(owner)
         if address != ":memory:":
             with pytest.raises(ValueError, match="hexadecimal"):
-                await database.alive([owner])
+                await database.live_owners([owner])
 
 
 async def test_while_the_server_is_young_everybody_counts_as_alive(postgres_address, monkeypatch):
-    monkeypatch.setattr(postgres, "SETTLING", 1e9)
+    monkeypatch.setattr(postgres, "RECOVERY_GRACE_SECONDS", 1e9)
     async with opened(postgres_address) as database:
-        assert await database.alive([ALICE, BOB]) == {ALICE, BOB}
+        assert await database.live_owners([ALICE, BOB]) == {ALICE, BOB}
 
 
 async def test_a_lost_connection_comes_back_with_its_locks(postgres_address, monkeypatch):
     async with opened(postgres_address) as database, opened(postgres_address) as other:
-        await database.hold(ALICE)
-        await database.hold(BOB)
+        await database.acquire_owner_lock(ALICE)
+        await database.acquire_owner_lock(BOB)
         await other.read("SELECT pg_sleep(5 - extract(epoch FROM now() - pg_postmaster_start_time()))")  # none if older
         [server] = await other.read("SELECT extract(epoch FROM now() - pg_postmaster_start_time())::float8 AS age")
         await other.read(
@@ -203,9 +203,11 @@ async def test_a_lost_connection_comes_back_with_its_locks(postgres_address, mon
         )
         await until_alive(other, ALICE, BOB)
 
-        monkeypatch.setattr(postgres, "SETTLING", server["age"])  # long enough ago for the server, not for the session
-        assert await other.alive(["dead"]) == set()
-        assert await database.alive(["dead"]) == {"dead"}  # others may have lost theirs with ours
+        monkeypatch.setattr(
+            postgres, "RECOVERY_GRACE_SECONDS", server["age"]
+        )  # long enough ago for the server, not for the session
+        assert await other.live_owners(["dead"]) == set()
+        assert await database.live_owners(["dead"]) == {"dead"}  # others may have lost theirs with ours
 
 
 @pytest.fixture

@@ -10,16 +10,16 @@ import pytest
 
 from surehand.store.database import Statement
 from surehand.store.opening import open_database
-from surehand.store.runs import Run, Runs
+from surehand.store.runs import RunRow, RunTable
 
 pytestmark = pytest.mark.timeout(30)
 
 
 @asynccontextmanager
-async def runs_at(address: str) -> AsyncIterator[Runs]:
+async def runs_at(address: str) -> AsyncIterator[RunTable]:
     database = await open_database(address)
     try:
-        yield Runs(database)
+        yield RunTable(database)
     finally:
         await database.close()
 
@@ -29,7 +29,7 @@ async def test_a_run_is_known_from_its_beginning(address):
         run_id = await runs.begin("ada", {"event": "a\0\ud800"}, owner="me")
         run = await runs.find(run_id)
 
-    assert run == Run(run_id, "ada", "running", {"event": "a\0\ud800"}, None, "me", run.started_at, None)
+    assert run == RunRow(run_id, "ada", "running", {"event": "a\0\ud800"}, None, "me", run.started_at, None)
     assert run.started_at > 1_700_000_000
 
 

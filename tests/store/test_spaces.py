@@ -11,8 +11,8 @@ import pytest
 from surehand import InvalidArguments, NotFound, Store
 from surehand.core.events import Missed
 from surehand.store.database import Statement, StoreUnavailable
-from surehand.store.messages import call_posted
-from surehand.store.streams import StreamEvent, of_space
+from surehand.store.messages import post_call_statements
+from surehand.store.streams import StreamEvent, space_stream
 from tests.durable.bank import until
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
@@ -30,7 +30,7 @@ async def team(store: Store) -> None:
 async def events(store: Store, count: int, *, after: int = 0, space: str = "team") -> list[Any]:
     """So many events of a space, waited for."""
     found: list[Any] = []
-    async with asyncio.timeout(25), aclosing(store.streams.follow(of_space(space), after)) as stream:
+    async with asyncio.timeout(25), aclosing(store.streams.follow(space_stream(space), after)) as stream:
         async for event in stream:
             found.append(event)
             if len(found) == count:
@@ -69,7 +69,7 @@ async def test_a_visible_call_wakes_nobody_and_cannot_be_replied_to(address):
     async with Store.open(address) as store:
         await team(store)
         shown = {"status": "running", "toolCallId": "c1"}
-        await store.write(call_posted("team", shown, message_id="m1", call_id="c1", agent="helper"))
+        await store.write(post_call_statements("team", shown, message_id="m1", call_id="c1", agent="helper"))
         assert await store.inbox.count("critic") == 0
         with pytest.raises(InvalidArguments, match="replied to"):
             await store.spaces.post("team", "why?", sender="ann", reply_to="m1")
@@ -101,7 +101,7 @@ async def test_whoever_is_not_a_member_posts_nothing(address):
             await store.spaces.post("team", "hello", sender="ann")
 
         assert await store.spaces.history("team") == []
-        assert await store.streams.last(of_space("team")) == 0
+        assert await store.streams.last(space_stream("team")) == 0
 
 
 async def _posted_elsewhere(store: Store) -> str:
@@ -116,7 +116,7 @@ async def test_members_and_spaces_know_of_each_other(address):
         await store.spaces.join("quiet", "ann")
         await store.spaces.join("team", "ann", name="Ann")
         members = await store.spaces.members("team")
-        spaces = await store.spaces.of("ann")
+        spaces = await store.spaces.of_member("ann")
 
     assert [(each.member_id, each.kind, each.name) for each in members] == [
         ("ann", "person", "Ann"), ("bob", "person", "bob"),
@@ -308,9 +308,9 @@ async def test_one_stream_that_cannot_be_read_stops_no_other(address, caplog):
         for number in range(3):
             await store.spaces.post("other", number, sender="ann")
             if number == 0:
-                await store.streams.add(of_space("team"), "message", {})
+                await store.streams.add(space_stream("team"), "message", {})
                 broken_event = "UPDATE events SET data = 'x' WHERE stream = :stream"
-                await store.write([Statement(broken_event, {"stream": of_space("team")})])
+                await store.write([Statement(broken_event, {"stream": space_stream("team")})])
 
         assert [event.data["content"] for event in await sound] == [0, 1, 2]
         broken.cancel()
@@ -327,10 +327,10 @@ async def test_events_that_are_forgotten_under_a_follower_come_neither_twice_nor
             async with reading:
                 return await store.streams.read(*which)
 
-        store.streams._tail._read = read
+        store.streams._tail._read_events = read
 
         async def follow() -> None:
-            async with aclosing(store.streams.follow(of_space("team"))) as stream:
+            async with aclosing(store.streams.follow(space_stream("team"))) as stream:
                 async for event in stream:
                     found.append(event)
                     if isinstance(event, StreamEvent) and event.number == 10:

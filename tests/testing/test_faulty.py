@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from surehand import Call, Context, DefinitionError, Done, Queue, Runtime, tool
-from surehand.core.errors import CODES, Code
+from surehand.core.errors import FAILURE_CODES, FailureCode
 from surehand.testing import (
     RecordingProvider,
     chance,
@@ -28,9 +28,9 @@ async def look(what: str = "it") -> str:
     return f"saw {what}"
 
 
-@pytest.mark.parametrize("code", sorted(CODES))
+@pytest.mark.parametrize("code", sorted(FAILURE_CODES))
 @pytest.mark.parametrize("executed", [True, False])
-async def test_every_failure_code_can_be_injected(code: Code, executed: bool) -> None:
+async def test_every_failure_code_can_be_injected(code: FailureCode, executed: bool) -> None:
     fault = error(code, f"no {code}", executed=executed, data={"why": code})
     async with runtime(faulty(look, {"look": fault})) as rt:
         outcome = await rt.call("look")
@@ -39,8 +39,8 @@ async def test_every_failure_code_can_be_injected(code: Code, executed: bool) ->
     assert outcome.data == {"why": code}
 
 
-@pytest.mark.parametrize("code", sorted(get_args(Code)))
-async def test_every_failure_code_can_be_injected_into_a_provider_too(code: Code) -> None:
+@pytest.mark.parametrize("code", sorted(get_args(FailureCode)))
+async def test_every_failure_code_can_be_injected_into_a_provider_too(code: FailureCode) -> None:
     git = RecordingProvider("git", ["push"])
     async with runtime(faulty(git, {"git__p*": error(code)})) as rt:
         outcome = await rt.call("git__push")

@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 from surehand import Done, Failed, Outcome, Pending
 from surehand.core.content import Audio, File, Image, Json, Resource, Text
-from surehand.core.errors import CODES
-from surehand.core.invoke import outcome_of
-from surehand.testing.notation import plainly, read, written
+from surehand.core.errors import FAILURE_CODES
+from surehand.core.invoke import outcome_from_value
+from surehand.testing.notation import json_converter, outcome_from_json, outcome_to_json
 
 
 class Person(BaseModel):
@@ -30,7 +30,7 @@ class Point:
 
 
 def again(outcome: Outcome) -> Outcome:
-    return read(json.loads(json.dumps(written(outcome, plainly()), allow_nan=False)))
+    return outcome_from_json(json.loads(json.dumps(outcome_to_json(outcome, json_converter()), allow_nan=False)))
 
 
 def shown(outcome: Done) -> list[tuple[str, str]]:
@@ -47,7 +47,7 @@ VALUES = [
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_a_value_keeps_its_text_and_its_blocks(value) -> None:
-    outcome = outcome_of("t", value)
+    outcome = outcome_from_value("t", value)
     same = again(outcome)
 
     assert same.text == outcome.text
@@ -58,7 +58,7 @@ def test_a_value_keeps_its_text_and_its_blocks(value) -> None:
 @given(st.lists(st.integers() | st.floats() | st.text()) | st.dictionaries(st.text(), st.floats()) | st.text())
 def test_any_json_value_keeps_its_text(value) -> None:
     try:
-        outcome = outcome_of("t", value)
+        outcome = outcome_from_value("t", value)
         outcome.text.encode()
     except UnicodeEncodeError:
         return
@@ -81,10 +81,10 @@ def test_everything_that_a_handler_may_add_comes_back() -> None:
 
     assert again(outcome) == outcome
     assert again(Done("x", content=[])).content == ()
-    assert again(Done([1]).clipped("short")).text == "short"
+    assert again(Done([1]).with_clipped_text("short")).text == "short"
 
 
-@pytest.mark.parametrize("code", sorted(CODES))
+@pytest.mark.parametrize("code", sorted(FAILURE_CODES))
 @pytest.mark.parametrize("executed", [True, False])
 @pytest.mark.parametrize("data", [None, 0, [], {"a": 1}])
 def test_a_failure_comes_back_whole(code, executed, data) -> None:
@@ -95,25 +95,27 @@ def test_a_failure_comes_back_whole(code, executed, data) -> None:
 
 
 def test_a_wait_comes_back_without_what_belongs_to_one_run() -> None:
-    pending = Pending("input", "c1", "Which?", {"schema": {}}, 5.0, state=object(), patience=3)
+    pending = Pending("input", "c1", "Which?", {"schema": {}}, 5.0, state=object(), reply_timeout=3)
 
     assert again(pending) == Pending("input", "", "Which?", {"schema": {}})
 
 
 def test_what_has_its_usual_value_is_left_out_and_lines_stay_lines() -> None:
-    assert written(Done(3), plainly()) == {"done": 3}
-    assert written(Done("a\nb\n"), plainly()) == {"lines": ["a", "b", ""]}
-    assert written(Failed("failed", "no"), plainly()) == {"failed": "failed", "message": "no"}
+    assert outcome_to_json(Done(3), json_converter()) == {"done": 3}
+    assert outcome_to_json(Done("a\nb\n"), json_converter()) == {"lines": ["a", "b", ""]}
+    assert outcome_to_json(Failed("failed", "no"), json_converter()) == {"failed": "failed", "message": "no"}
 
 
 def test_secrets_are_masked_in_keys_values_and_messages() -> None:
-    plain = plainly(["hunter2"])
+    plain = json_converter(["hunter2"])
     done = Done({"hunter2": ["a hunter2"]}, title="hunter2", metadata={"k": "hunter2"}, attachments=[Text("hunter2")])
 
-    assert "hunter2" not in json.dumps(written(done, plain))
-    assert "hunter2" not in json.dumps(written(Failed("failed", "hunter2", data="hunter2"), plain))
-    assert "hunter2" not in json.dumps(written(Pending("input", message="hunter2", request={"a": "hunter2"}), plain))
+    assert "hunter2" not in json.dumps(outcome_to_json(done, plain))
+    assert "hunter2" not in json.dumps(outcome_to_json(Failed("failed", "hunter2", data="hunter2"), plain))
+    assert "hunter2" not in json.dumps(
+        outcome_to_json(Pending("input", message="hunter2", request={"a": "hunter2"}), plain)
+    )
 
 
 def test_a_value_that_json_has_no_word_for_does_not_break_the_recording() -> None:
-    assert written(Done(1, metadata={"o": Exception("odd")}), plainly())["metadata"] == {"o": "odd"}
+    assert outcome_to_json(Done(1, metadata={"o": Exception("odd")}), json_converter())["metadata"] == {"o": "odd"}

@@ -31,7 +31,7 @@ def options() -> Namespace:
 @contextmanager
 def opening(way: str) -> Iterator[Grounds]:
     """Fresh grounds, and files that are opened that way."""
-    beneath._kernel_knows[0] = way == "kernel"
+    beneath._has_openat2[0] = way == "kernel"
     memory = Path("/dev/shm")
     with TemporaryDirectory(prefix="surehand-", dir=memory if os.access(memory, os.W_OK) else None) as folder:
         yield Grounds(Path(folder))

@@ -15,7 +15,7 @@ from typing import Any
 
 from surehand import Runtime, ToolError, Workspace
 from surehand.builtin.files import files
-from surehand.builtin.spot import Spot
+from surehand.builtin.spot import WorkspacePath
 from tests.traversal.attempts import leaked, outcome_of, yes
 from tests.traversal.grounds import CANARY, Grounds
 
@@ -79,7 +79,7 @@ def opens(grounds: Grounds, seconds: float) -> Race:
     found, folder = Race(), grounds.root / "race"
     _lay_out(grounds, folder)
     space = Workspace(grounds.root)
-    spots = [space.spot(f"race/{name}") for name in ("real/file.txt", "link/deep/file.txt", "file.txt", "file_link")]
+    spots = [space.resolve(f"race/{name}") for name in ("real/file.txt", "link/deep/file.txt", "file.txt", "file_link")]
     with _swapping(folder, found):
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -89,10 +89,10 @@ def opens(grounds: Grounds, seconds: float) -> Race:
     return found
 
 
-def _opened(spot: Spot) -> str:
+def _opened(spot: WorkspacePath) -> str:
     try:
-        with spot.reader() as file:
-            assert CANARY.encode() not in file.read(100), spot.shown
+        with spot.open_reader() as file:
+            assert CANARY.encode() not in file.read(100), spot.display_path
     except ToolError as error:
         return error.code
     return "done"

@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from surehand.assemble.builtin import built_in
-from surehand.assemble.sources import Found, SourceError, load
+from surehand.assemble.builtin import build_builtin_tools
+from surehand.assemble.sources import SourceItem, ToolSourceError, load_tool_source
 from surehand.config.config import Config
 from surehand.runtime.parts import Approver
 from surehand.runtime.policy import Policy
 from surehand.runtime.runtime import Runtime
-from surehand.runtime.sources import flatten
+from surehand.runtime.sources import flatten_sources
 
 
 def assemble(
@@ -30,35 +30,35 @@ def assemble(
     config = config or Config()
     environment = os.environ if environment is None else environment
     if store is None and config.store is not None:
-        store = config.store.text(environment)
+        store = config.store.resolve_address(environment)
     found = [
-        *built_in(config, environment, store),
-        *_configured(config),
-        *_servers(config, environment),
-        *flatten(sources),
+        *build_builtin_tools(config, environment, store),
+        *_load_tool_sources(config),
+        *_load_mcp_servers(config, environment),
+        *flatten_sources(sources),
     ]
     return Runtime(
         *{id(item): item for item in found}.values(),  # a tool that two sources import is still one tool
         store=store,
         policy=Policy.default() if config.policy is None else config.policy,
         queues=config.queues,
-        workspace=str(config.workspace.folder(environment)) if config.workspace else None,
+        workspace=str(config.workspace.resolve_root(environment)) if config.workspace else None,
         approver=approver,
         defaults=config.defaults,
     )
 
 
-def _servers(config: Config, environment: Mapping[str, str]) -> Iterable[Found]:
+def _load_mcp_servers(config: Config, environment: Mapping[str, str]) -> Iterable[SourceItem]:
     if config.mcp_servers is None:
         return []
-    from surehand.assemble.mcp import mcp_servers  # loaded by those alone who have any
+    from surehand.assemble.mcp import build_mcp_servers  # loaded by those alone who have any
 
-    return mcp_servers(config, environment)
+    return build_mcp_servers(config, environment)
 
 
-def _configured(config: Config) -> Iterable[Found]:
+def _load_tool_sources(config: Config) -> Iterable[SourceItem]:
     for source in config.tools:
         try:
-            yield from load(source.text, folder=config.folder)
-        except SourceError as error:
+            yield from load_tool_source(source.location, folder=config.base_folder)
+        except ToolSourceError as error:
             raise source.error(str(error)) from error

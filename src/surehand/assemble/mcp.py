@@ -7,68 +7,70 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from surehand.config.config import Config
-from surehand.config.mcp import McpServers
+from surehand.config.mcp import McpSection
 from surehand.core.errors import DefinitionError
 from surehand.providers.mcp.provider import Server
-from surehand.providers.mcp.written.entries import Block, inputs_of, server_of
-from surehand.providers.mcp.written.entry import Entry
+from surehand.providers.mcp.written.entries import ServerBlock, build_server, parse_inputs
+from surehand.providers.mcp.written.entry import ServerEntry
 from surehand.providers.mcp.written.variables import Variables
-from surehand.providers.mcp.written.written import Mistake, Written
+from surehand.providers.mcp.written.written import FileNode, FileNodeError
 
-LOCK = "surehand.lock"
+LOCK_FILE_NAME = "surehand.lock"
 """The file that pins the definitions of servers' tools, beside the configuration."""
 
 
-def mcp_servers(config: Config, environment: Mapping[str, str]) -> list[Server]:
+def build_mcp_servers(config: Config, environment: Mapping[str, str]) -> list[Server]:
     """Every server that is not switched off; nothing is started."""
     if config.mcp_servers is None:
         return []
-    variables = variables_of(config, environment)
-    return [server_for(config, entry, variables) for entry in entries(config.mcp_servers) if entry.enabled]
+    variables = config_variables(config, environment)
+    return [build_mcp_server(config, entry, variables) for entry in server_entries(config.mcp_servers) if entry.enabled]
 
 
-def server_for(config: Config, entry: Entry, variables: Variables) -> Server:
+def build_mcp_server(config: Config, entry: ServerEntry, variables: Variables) -> Server:
     """One of them; its definitions are pinned beside the configuration, unless it says otherwise."""
     assert config.mcp_servers is not None
     try:
-        return server_of(entry, variables, config.mcp_servers.where(entry.at), lock=config.folder / LOCK)
+        return build_server(
+            entry, variables, config.mcp_servers.location(entry.key_path), lock=config.base_folder / LOCK_FILE_NAME
+        )
     except DefinitionError as error:
-        raise config.mcp_servers.error(entry.at, error.problem, error.fix) from error
+        raise config.mcp_servers.error(entry.key_path, error.problem, error.fix) from error
 
 
-def variables_of(config: Config, environment: Mapping[str, str]) -> Variables:
+def config_variables(config: Config, environment: Mapping[str, str]) -> Variables:
     """What references in the entries stand for."""
     if config.inputs is None:
-        return Variables(environment, config.folder)
-    with _placed(config.inputs):
-        return Variables(environment, config.folder, inputs_of(_written(config.inputs)))
+        return Variables(environment, config.base_folder)
+    with _locate_mistakes(config.inputs):
+        return Variables(environment, config.base_folder, parse_inputs(_section_value(config.inputs)))
 
 
-def entries(section: McpServers) -> list[Entry]:
+def server_entries(section: McpSection) -> list[ServerEntry]:
     """Every server of a section, those too that are switched off."""
-    with _placed(section):
-        return Block(_written(section)).entries()
+    with _locate_mistakes(section):
+        return ServerBlock(_section_value(section)).entries()
 
 
-def run_here(config: Config) -> Iterator[Path]:
+def server_files(config: Config) -> Iterator[Path]:
     """Files that servers are started from, and that say which of their definitions are trusted."""
     if config.mcp_servers is None:
         return
-    yield config.folder / LOCK
-    for entry in entries(config.mcp_servers):
+    yield config.base_folder / LOCK_FILE_NAME
+    for entry in server_entries(config.mcp_servers):
         for text in (entry.command, *entry.args, entry.env_file or ""):
-            if text and not text.startswith("-") and (path := config.folder / (entry.cwd or "") / text).is_file():
+            if text and not text.startswith("-") and (path := config.base_folder / (entry.cwd or "") / text).is_file():
                 yield path
 
 
-def _written(section: McpServers) -> Written:
-    return Written(section.value, section.place.at)
+def _section_value(section: McpSection) -> FileNode:
+    return FileNode(section.value, section.node.key_path)
 
 
 @contextmanager
-def _placed(section: McpServers) -> Iterator[None]:
+def _locate_mistakes(section: McpSection) -> Iterator[None]:
     """Mistakes with their file and line."""
     try:
         yield
-    except Mistake as mistake:
-        raise section.error(mistake.at, mistake.problem, mistake.fix) from None
+    except FileNodeError as mistake:
+        raise section.error(mistake.key_path, mistake.problem, mistake.fix) from None

@@ -16,61 +16,61 @@ from typing import Any, TypeAlias
 
 from surehand.core.define import LazyTool
 from surehand.core.errors import DefinitionError
-from surehand.core.names import nearest
+from surehand.core.names import nearest_names
 from surehand.core.provider import Provider
 from surehand.core.tool import Tool
-from surehand.runtime.sources import flatten
+from surehand.runtime.sources import flatten_sources
 
-Found: TypeAlias = Tool[..., Any] | Provider | LazyTool
+SourceItem: TypeAlias = Tool[..., Any] | Provider | LazyTool
 
 
-class SourceError(Exception):
+class ToolSourceError(Exception):
     """A source of tools cannot be loaded: says which, where and why."""
 
 
-def load(source: str, *, folder: str | Path = ".") -> list[Found]:
+def load_tool_source(source: str, *, folder: str | Path = ".") -> list[SourceItem]:
     """The tools and providers of `file.py`, `package.module`, or `:object` in one of them."""
-    where, wanted = _parted(source)
-    module = _module(where, Path(folder))
-    value = _object(module, wanted, where) if wanted else module
+    where, wanted = _split_source(source)
+    module = _load_module(where, Path(folder))
+    value = _find_object(module, wanted, where) if wanted else module
     try:
-        found = flatten([value])
+        found = flatten_sources([value])
     except DefinitionError as error:
-        raise SourceError(f"{source}: {error.problem if not error.where else error}") from error
+        raise ToolSourceError(f"{source}: {error.problem if not error.where else error}") from error
     if not found:
-        raise SourceError(f"{source} holds no tools. Put @tool above a function in it.")
+        raise ToolSourceError(f"{source} holds no tools. Put @tool above a function in it.")
     return found
 
 
-def _parted(source: str) -> tuple[str, str]:
+def _split_source(source: str) -> tuple[str, str]:
     """The file or module, and the object in it; the colon of `C:\\tools.py` is neither."""
     where, colon, wanted = source.rpartition(":")
     return (where, wanted) if colon and wanted.replace(".", "_").isidentifier() and len(where) > 1 else (source, "")
 
 
-def _object(module: ModuleType, wanted: str, where: str) -> Any:
+def _find_object(module: ModuleType, object_path: str, module_name: str) -> Any:
     value: Any = module
-    for name in wanted.split("."):
+    for name in object_path.split("."):
         if not hasattr(value, name):
-            near = nearest(name, [known for known in dir(value) if not known.startswith("_")], 1)
-            raise SourceError(f"{where} has no {name!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
+            near = nearest_names(name, [known for known in dir(value) if not known.startswith("_")], 1)
+            raise ToolSourceError(f"{module_name} has no {name!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
         value = getattr(value, name)
     return value
 
 
-def _module(where: str, folder: Path) -> ModuleType:
+def _load_module(where: str, folder: Path) -> ModuleType:
     path = folder / Path(where).expanduser()
     is_file = where.endswith(".py") or path.is_file()
     if is_file and not path.is_file():
-        raise SourceError(f"There is no file {path}.")
+        raise ToolSourceError(f"There is no file {path}.")
     _add_to_path(path.parent if is_file else folder)
     try:
         with redirect_stdout(sys.stderr):  # what a module prints is no part of our output
-            return _from_file(path.resolve()) if is_file else importlib.import_module(where)
+            return _load_module_file(path.resolve()) if is_file else importlib.import_module(where)
     except DefinitionError as error:
-        raise SourceError(str(error)) from error
+        raise ToolSourceError(str(error)) from error
     except (Exception, SystemExit) as error:
-        raise SourceError(_explained(error, where)) from error
+        raise ToolSourceError(_describe_error(error, where)) from error
 
 
 def _add_to_path(folder: Path) -> None:
@@ -78,7 +78,7 @@ def _add_to_path(folder: Path) -> None:
         sys.path.insert(0, entry)
 
 
-def _from_file(path: Path) -> ModuleType:
+def _load_module_file(path: Path) -> ModuleType:
     known = sys.modules.get(path.stem)
     if known is not None and getattr(known, "__file__", None) == str(path):
         return known
@@ -89,7 +89,7 @@ def _from_file(path: Path) -> ModuleType:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise SourceError(f"{path} is no Python file.")
+        raise ToolSourceError(f"{path} is no Python file.")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -99,8 +99,8 @@ def _from_file(path: Path) -> ModuleType:
     return module
 
 
-def _explained(error: BaseException, where: str) -> str:
-    if isinstance(error, SourceError):
+def _describe_error(error: BaseException, where: str) -> str:
+    if isinstance(error, ToolSourceError):
         return str(error)
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: {error.msg}"
@@ -108,15 +108,15 @@ def _explained(error: BaseException, where: str) -> str:
         return f"There is no module {error.name!r}. A file is named with its ending, as in tools.py."
     told = next(iter(str(error).strip().splitlines()), "")
     problem = "it ends the program" if isinstance(error, SystemExit) else f"{type(error).__name__}: {told}".rstrip(": ")
-    return f"{_place(error) or where}: {problem}"
+    return f"{_user_code_location(error) or where}: {problem}"
 
 
-def _place(error: BaseException) -> str:
+def _user_code_location(error: BaseException) -> str:
     """The innermost line of the user's own code, and not of a library that it called."""
     frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    theirs = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+    theirs = [frame for frame in frames if not frame.filename.startswith(_LIBRARY_FOLDERS)]
     return f"{theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
 
 
-_LIBRARIES = (*{sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")},)
-_LIBRARIES += (str(Path(__file__).parents[1]) + os.sep,)
+_LIBRARY_FOLDERS = (*{sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")},)
+_LIBRARY_FOLDERS += (str(Path(__file__).parents[1]) + os.sep,)

@@ -11,81 +11,81 @@ from time import monotonic
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from surehand.builtin.shell_output import Kept
-from surehand.builtin.shell_run import Ending, ended
+from surehand.builtin.shell_output import HeadTailBuffer
+from surehand.builtin.shell_run import CommandEnding, describe_exit_code
 from surehand.core.context import Context
 from surehand.core.errors import NotFound, ToolError, Unavailable
-from surehand.sandbox.child import Child
+from surehand.sandbox.child import ChildProcess
 
-Owner: TypeAlias = tuple[str | None, str | None]
-MOST = 64
+OwnerKey: TypeAlias = tuple[str | None, str | None]
+MAX_RUNNING_COMMANDS = 64
 """Commands of all owners together."""
-REMEMBERED = 32
+MAX_ENDED_COMMANDS = 32
 """Commands that have ended and can still be looked at."""
-PAUSE = 0.01
+UNREAD_OUTPUT_PAUSE_SECONDS = 0.01
 """Seconds between two pieces of output that nobody looks at: a flood in the background takes no time from others."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class BackgroundLimits:
     """How many commands each owner may have, for how long, and how much of their output is kept."""
 
-    count: int = 8
-    life: float | None = 600.0
-    kept: int = 1 << 20
-    grace: float = 0.5
+    max_commands: int = 8
+    timeout_seconds: float | None = 600.0
+    max_unread_bytes: int = 1 << 20
+    grace_seconds: float = 0.5
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class BackgroundCommand:
     """One command in the background."""
 
     command: str
-    owner: Owner
-    bounds: Bounds
+    owner: OwnerKey
+    limits: BackgroundLimits
     id: str = field(default_factory=lambda: f"bg_{secrets.token_hex(6)}")
-    began: float = field(default_factory=monotonic)
-    code: int | None = None
-    ending: Ending | None = None
-    stopped: bool = False
-    seconds: float = 0.0
-    child: Child | None = None
+    started_at: float = field(default_factory=monotonic)
+    exit_code: int | None = None
+    ending: CommandEnding | None = None
+    was_stopped: bool = False
+    duration_seconds: float = 0.0
+    child: ChildProcess | None = None
     task: asyncio.Task[None] | None = None
     _unread: bytearray = field(default_factory=bytearray)
-    _lost: int = 0
+    _dropped_bytes: int = 0
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether it has not ended yet."""
         return self.ending is None
 
     @property
-    def state(self) -> str:
+    def state_text(self) -> str:
         """In words."""
-        if self.running:
-            return f"running for {monotonic() - self.began:.0f} s"
-        if self.stopped:
+        if self.is_running:
+            return f"running for {monotonic() - self.started_at:.0f} s"
+        if self.was_stopped:
             return "stopped"
         if self.ending == "timed out":
-            return f"stopped after {self.seconds:.0f} s, the longest that a command may run in the background"
-        return f"ended with {ended(self.code or 0)} after {self.seconds:.1f} s"
+            return f"stopped after {self.duration_seconds:.0f} s, the longest that a command may run in the background"
+        return f"ended with {describe_exit_code(self.exit_code or 0)} after {self.duration_seconds:.1f} s"
 
-    def add(self, data: bytes) -> bool:
+    def add_output(self, data: bytes) -> bool:
         """What it printed; the newest is kept. True if something was let go for it."""
         self._unread += data
-        if (over := len(self._unread) - self.bounds.kept) > 0:
+        if (over := len(self._unread) - self.limits.max_unread_bytes) > 0:
             del self._unread[:over]
-            self._lost += over
+            self._dropped_bytes += over
         return over > 0
 
-    def news(self) -> tuple[str, bool]:
+    def take_new_output(self) -> tuple[str, bool]:
         """What it printed since this was asked last, and whether something of that is missing."""
-        kept = Kept()
+        kept = HeadTailBuffer()
         kept.add(bytes(self._unread))
-        lost, self._lost = self._lost, 0
+        lost, self._dropped_bytes = self._dropped_bytes, 0
         self._unread.clear()
         note = f"[... {lost:,} earlier bytes were not kept ...]\n" if lost else ""
-        return note + kept.text, bool(lost or kept.left_out)
+        return note + kept.text, bool(lost or kept.omitted_bytes)
 
     async def stop(self) -> None:
         """End it, and wait until it has ended."""
@@ -95,18 +95,18 @@ class Job:
             await self.child.stop(0)  # a task that is cancelled before its first step has looked after nothing
             self.ending = self.ending or "ended"
 
-    async def finished(self, seconds: float) -> None:
+    async def wait_for_end(self, seconds: float) -> None:
         """Wait for its end, but no longer than this."""
         if self.task is not None and seconds > 0:
             await asyncio.wait({self.task}, timeout=seconds)
 
 
-class Background:
+class BackgroundCommands:
     """All commands in the background of one runtime."""
 
-    def __init__(self, bounds: Bounds) -> None:
-        self._bounds = bounds
-        self._jobs: dict[str, Job] = {}
+    def __init__(self, limits: BackgroundLimits) -> None:
+        self._limits = limits
+        self._commands: dict[str, BackgroundCommand] = {}
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -116,72 +116,74 @@ class Background:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closed = True
-        await asyncio.gather(*(job.stop() for job in self._jobs.values()))
-        self._jobs.clear()
+        await asyncio.gather(*(job.stop() for job in self._commands.values()))
+        self._commands.clear()
 
-    async def start(self, command: str, owner: Owner, begin: Callable[[], Awaitable[Child]]) -> Job:
+    async def start(
+        self, command: str, owner: OwnerKey, start_child: Callable[[], Awaitable[ChildProcess]]
+    ) -> BackgroundCommand:
         """Start a command, unless there are too many already."""
         self._refuse_too_many(owner)
-        job = Job(command, owner, self._bounds)
-        self._jobs[job.id] = job
+        job = BackgroundCommand(command, owner, self._limits)
+        self._commands[job.id] = job
         try:
-            job.child = await begin()
+            job.child = await start_child()
         except BaseException:
-            self._jobs.pop(job.id, None)
+            self._commands.pop(job.id, None)
             raise
         if self._closed:
             await job.child.stop(0)
             raise Unavailable("The runtime is closing, and its background with it.")
-        job.task = asyncio.get_running_loop().create_task(_look_after(job, job.child), name=f"surehand: {job.id}")
-        self._forget_oldest()
+        job.task = asyncio.get_running_loop().create_task(_supervise(job, job.child), name=f"surehand: {job.id}")
+        self._forget_oldest_ended()
         return job
 
-    def _refuse_too_many(self, owner: Owner) -> None:
-        running = [job for job in self._jobs.values() if job.running]
+    def _refuse_too_many(self, owner: OwnerKey) -> None:
+        running = [job for job in self._commands.values() if job.is_running]
         own = [job.id for job in running if job.owner == owner]
-        if len(own) >= self._bounds.count:
+        if len(own) >= self._limits.max_commands:
             problem = f"{len(own)} commands run in the background already: {', '.join(own)}. Stop one with bash_stop."
             raise ToolError(problem, code="limit_exceeded")
-        if len(running) >= MOST:
+        if len(running) >= MAX_RUNNING_COMMANDS:
             raise ToolError("Too many commands run in the background. Try again later.", code="limit_exceeded")
 
-    def _forget_oldest(self) -> None:
-        over = [job.id for job in self._jobs.values() if not job.running][:-REMEMBERED]
+    def _forget_oldest_ended(self) -> None:
+        over = [job.id for job in self._commands.values() if not job.is_running][:-MAX_ENDED_COMMANDS]
         for id in over:
-            del self._jobs[id]
+            del self._commands[id]
 
-    def find(self, id: str, owner: Owner) -> Job:
+    def find(self, id: str, owner: OwnerKey) -> BackgroundCommand:
         """A command by its id; somebody else's looks as if there were none."""
-        job = self._jobs.get(id)
+        job = self._commands.get(id)
         if job is None or job.owner != owner:
-            own = [job.id for job in self._jobs.values() if job.owner == owner]
+            own = [job.id for job in self._commands.values() if job.owner == owner]
             raise NotFound(f"No command {id[:100]!r} runs in the background. There are: {', '.join(own) or 'none'}.")
         return job
 
 
-async def _look_after(job: Job, child: Child) -> None:
-    ending: Ending = "ended"
+async def _supervise(command: BackgroundCommand, child: ChildProcess) -> None:
+    ending: CommandEnding = "ended"
     try:
-        async with asyncio.timeout(job.bounds.life):
-            await asyncio.gather(_keep(job, child.stdout), _keep(job, child.stderr))
-            job.code = await child.wait()
+        async with asyncio.timeout(command.limits.timeout_seconds):
+            await asyncio.gather(_collect_output(command, child.stdout), _collect_output(command, child.stderr))
+            command.exit_code = await child.wait()
     except TimeoutError:
         ending = "timed out"
     except asyncio.CancelledError:
         pass  # by `stop`, or by the end of the runtime: there is nobody else to tell
     finally:
         with suppress(asyncio.CancelledError):
-            await child.stop(job.bounds.grace)
-            job.add(await child.stdout.read() + await child.stderr.read())  # what it printed last
-        job.ending, job.seconds = ending, monotonic() - job.began
+            await child.stop(command.limits.grace_seconds)
+            command.add_output(await child.stdout.read() + await child.stderr.read())  # what it printed last
+        command.ending, command.duration_seconds = ending, monotonic() - command.started_at
 
 
-async def _keep(job: Job, stream: asyncio.StreamReader) -> None:
+async def _collect_output(command: BackgroundCommand, stream: asyncio.StreamReader) -> None:
     while data := await stream.read(1 << 16):
-        if job.add(data):
-            await asyncio.sleep(PAUSE)
+        if command.add_output(data):
+            await asyncio.sleep(UNREAD_OUTPUT_PAUSE_SECONDS)
 
 
-def owner_of(ctx: Context) -> Owner:
+def owner_key(ctx: Context) -> OwnerKey:
     """Whose commands a caller may see."""
     return ctx.user, ctx.session

@@ -9,28 +9,30 @@ import stat
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-_OPENAT2 = 437
-_BENEATH, _NO_MAGIC_LINKS, _NO_LINKS = 0x08, 0x02, 0x04
-_RACES = 16
+_OPENAT2_SYSCALL = 437
+_RESOLVE_BENEATH, _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS = 0x08, 0x02, 0x04
+_MAX_RACE_RETRIES = 16
 """How often the kernel may say "something moved while I looked" before we say so too."""
-_LINKS = 40
+_MAX_LINKS_FOLLOWED = 40
 """As many as the kernel itself follows for one path."""
-_ALWAYS = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO must not make us wait, nor a terminal become ours
+_COMMON_OPEN_FLAGS = (
+    os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+)  # a FIFO must not make us wait, nor a terminal become ours
 _O_PATH = getattr(os, "O_PATH", 0)
-_GONE = " (deleted)"
+_DELETED_SUFFIX = " (deleted)"
 
 
-class _How(ctypes.Structure):
+class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
 _libc = ctypes.CDLL(None, use_errno=True) if hasattr(ctypes, "CDLL") and os.name == "posix" else None
-_kernel_knows: list[bool | None] = [None if hasattr(os, "uname") and os.uname().sysname == "Linux" else False]
+_has_openat2: list[bool | None] = [None if hasattr(os, "uname") and os.uname().sysname == "Linux" else False]
 """Whether the kernel has `openat2`; None until it was tried."""
 
 
 def open_beneath(
-    folder: int, parts: Sequence[str], flags: int = os.O_RDONLY, mode: int = 0, *, links: bool = True
+    directory: int, parts: Sequence[str], flags: int = os.O_RDONLY, mode: int = 0, *, follow_links: bool = True
 ) -> int:
     """Open a path below a folder's descriptor; whatever leads outside raises `OSError(EXDEV)`.
 
@@ -38,31 +40,33 @@ def open_beneath(
     """
     if any("\0" in part for part in parts):
         raise OSError(errno.EINVAL, "a path cannot hold a NUL")
-    if _kernel_knows[0] is None:
-        _kernel_knows[0] = _is_known(folder)
-    open_ = _openat2 if _kernel_knows[0] else _step_by_step
-    return open_(folder, parts, flags | _ALWAYS, mode, links)
+    if _has_openat2[0] is None:
+        _has_openat2[0] = _probe_openat2(directory)
+    open_ = _openat2 if _has_openat2[0] else _open_step_by_step
+    return open_(directory, parts, flags | _COMMON_OPEN_FLAGS, mode, follow_links)
 
 
-def _is_known(folder: int) -> bool:
+def _probe_openat2(directory: int) -> bool:
     """Old kernels do not know the call, and some containers forbid what they do not know."""
     try:
-        os.close(_openat2(folder, (), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0, True))
+        os.close(_openat2(directory, (), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0, True))
     except OSError as error:
         return error.errno not in (errno.ENOSYS, errno.EPERM)
     return True
 
 
-def _openat2(folder: int, parts: Sequence[str], flags: int, mode: int, links: bool) -> int:
+def _openat2(directory: int, parts: Sequence[str], flags: int, mode: int, follow_links: bool) -> int:
     assert _libc is not None
     if not flags & os.O_CREAT:
         mode = 0  # the kernel refuses a mode that it would not use
     if flags & _O_PATH:
         flags &= ~(os.O_NONBLOCK | os.O_NOCTTY)
-    how = _How(flags, mode, _BENEATH | _NO_MAGIC_LINKS | (0 if links else _NO_LINKS))
+    how = _OpenHow(
+        flags, mode, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS | (0 if follow_links else _RESOLVE_NO_SYMLINKS)
+    )
     name = os.fsencode("/".join(parts) or ".")
-    for _ in range(_RACES):
-        opened: int = _libc.syscall(_OPENAT2, folder, name, ctypes.byref(how), ctypes.sizeof(how))
+    for _ in range(_MAX_RACE_RETRIES):
+        opened: int = _libc.syscall(_OPENAT2_SYSCALL, directory, name, ctypes.byref(how), ctypes.sizeof(how))
         if opened >= 0:
             return opened
         if (number := ctypes.get_errno()) not in (errno.EAGAIN, errno.EINTR):
@@ -70,12 +74,12 @@ def _openat2(folder: int, parts: Sequence[str], flags: int, mode: int, links: bo
     raise OSError(errno.EAGAIN, "the folders on this path keep moving")
 
 
-def _step_by_step(folder: int, parts: Sequence[str], flags: int, mode: int, links: bool) -> int:
+def _open_step_by_step(directory: int, parts: Sequence[str], flags: int, mode: int, follow_links: bool) -> int:
     """The same for kernels without `openat2`: one component at a time, and links by hand."""
     with ExitStack() as opened:
-        trail = [folder]
+        trail = [directory]
         ahead = [part for part in parts if part not in ("", ".")]
-        left = _LINKS if links else 0
+        left = _MAX_LINKS_FOLLOWED if follow_links else 0
         while ahead:
             name, last = ahead.pop(0), not ahead
             if name == "..":
@@ -83,7 +87,7 @@ def _step_by_step(folder: int, parts: Sequence[str], flags: int, mode: int, link
                     raise OSError(errno.EXDEV, "the path leads outside")
                 trail.pop()
                 continue
-            link = None if last and flags & os.O_NOFOLLOW else _link(trail[-1], name)
+            link = None if last and flags & os.O_NOFOLLOW else _read_link(trail[-1], name)
             if link is not None:
                 if not left:
                     raise OSError(errno.ELOOP, "there are too many links")
@@ -101,28 +105,28 @@ def _step_by_step(folder: int, parts: Sequence[str], flags: int, mode: int, link
         return os.open(".", flags & ~(os.O_CREAT | os.O_EXCL), mode, dir_fd=trail[-1])
 
 
-def _link(folder: int, name: str) -> str | None:
+def _read_link(directory: int, name: str) -> str | None:
     """Where a link points, or None for what is none."""
     try:
-        if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            return os.readlink(name, dir_fd=folder)
+        if stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+            return os.readlink(name, dir_fd=directory)
     except FileNotFoundError:
         pass
     return None
 
 
-def path_of(descriptor: int) -> str | None:
+def descriptor_path(descriptor: int) -> str | None:
     """Where an open file lies now, links resolved; None where the system does not say."""
     try:
         path = os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:
         return _path_by_fcntl(descriptor)
-    if path.endswith(_GONE) and not _is_at(descriptor, path):
-        return path.removesuffix(_GONE)  # where it lay, until somebody put another in its place
+    if path.endswith(_DELETED_SUFFIX) and not _descriptor_is_at(descriptor, path):
+        return path.removesuffix(_DELETED_SUFFIX)  # where it lay, until somebody put another in its place
     return path
 
 
-def _is_at(descriptor: int, path: str) -> bool:
+def _descriptor_is_at(descriptor: int, path: str) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
     except OSError:
@@ -139,7 +143,7 @@ def _path_by_fcntl(descriptor: int) -> str | None:
     return os.fsdecode(told.rstrip(b"\0"))
 
 
-def rename_new(old: str, new: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+def rename_without_replacing(old: str, new: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
     """Rename, and raise `FileExistsError` rather than replace anything."""
     exclusive = getattr(_libc, "renameat2", None)
     if exclusive is not None:

@@ -7,30 +7,30 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from surehand.builtin.zones import zone
+from surehand.builtin.zones import find_time_zone
 from surehand.core.clock import Clock
 from surehand.core.define import tool
-from surehand.core.durations import seconds
+from surehand.core.durations import parse_duration
 from surehand.core.errors import DefinitionError
 from surehand.core.tool import Tool
 
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_MONTHS = (
+_DAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MONTH_NAMES = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
     "December",
 )  # fmt: skip
-_GRACE = 5.0
+_SLEEP_GRACE_SECONDS = 5.0
 """Seconds beyond the sleep itself: a busy loop wakes late, and that is no failure."""
 
 
-def clock(source: Clock | None = None, *, longest: float | str = "5m") -> list[Tool[..., Any]]:
+def clock(source: Clock | None = None, *, max_sleep: float | str = "5m") -> list[Tool[..., Any]]:
     """Tools that tell the time and wait.
 
     Args:
         source: the clock they go by; a test gives the one of its runtime.
         longest: the most that one call may sleep.
     """
-    clock, most = source or Clock(), _most(longest)
+    clock, most = source or Clock(), _parse_max_sleep(max_sleep)
 
     @tool(category="system", effects={"read"}, visible=False, toolsets=("all_task_tools", "main_agent_tools"),
           examples=[{"timezone": "Europe/Berlin"}])  # fmt: skip
@@ -39,16 +39,16 @@ def clock(source: Clock | None = None, *, longest: float | str = "5m") -> list[T
     ) -> dict[str, Any]:
         """Tell the current date and time in a time zone, as Unix milliseconds, ISO 8601 and words."""
         moment = clock.time()
-        local = datetime.fromtimestamp(moment, zone(timezone))
+        local = datetime.fromtimestamp(moment, find_time_zone(timezone))
         return {
             "timestamp": int(moment * 1000),
             "iso": local.isoformat(timespec="milliseconds"),
             "timezone": getattr(local.tzinfo, "key", "UTC"),
-            "formatted": _in_words(local),
+            "formatted": _format_in_words(local),
         }
 
     @tool(category="system", effects={"read"}, visible=False, toolsets="all_task_tools", examples=[{"duration": 2.5}],
-          timeout=lambda arguments: min(arguments["duration"], most) + _GRACE)  # fmt: skip
+          timeout=lambda arguments: min(arguments["duration"], most) + _SLEEP_GRACE_SECONDS)  # fmt: skip
     async def sleep(
         duration: Annotated[float, Field(description=f"Seconds to wait, at most {most:g}.", gt=0, le=most)],
     ) -> dict[str, float]:
@@ -59,16 +59,16 @@ def clock(source: Clock | None = None, *, longest: float | str = "5m") -> list[T
     return [current_time, sleep]
 
 
-def _most(longest: float | str) -> float:
+def _parse_max_sleep(max_sleep: float | str) -> float:
     try:
-        most = seconds(longest)
+        most = parse_duration(max_sleep)
     except ValueError as error:
         raise DefinitionError(f"longest: {error}", fix="write 300, '30s' or '5m'.") from None
     if most is None or not 0 < most <= 86_400:
-        raise DefinitionError(f"longest={longest!r} is no time to sleep.", fix="give at most a day, such as '5m'.")
+        raise DefinitionError(f"longest={max_sleep!r} is no time to sleep.", fix="give at most a day, such as '5m'.")
     return most
 
 
-def _in_words(moment: datetime) -> str:
-    day, month = _DAYS[moment.weekday()], _MONTHS[moment.month - 1]
-    return f"{day}, {moment.day} {month} {moment.year}, {moment:%H:%M:%S} {moment.tzname()}"
+def _format_in_words(local_time: datetime) -> str:
+    day, month = _DAY_NAMES[local_time.weekday()], _MONTH_NAMES[local_time.month - 1]
+    return f"{day}, {local_time.day} {month} {local_time.year}, {local_time:%H:%M:%S} {local_time.tzname()}"

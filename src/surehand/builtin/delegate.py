@@ -11,9 +11,9 @@ from surehand.core.define import tool
 from surehand.core.outcome import Done
 from surehand.core.tool import Tool
 
-ASSIST = "LLM_ASSIST_REQUIRED"
+ASSIST_REQUIRED = "LLM_ASSIST_REQUIRED"
 """Marks an outcome that a model, and no tool, has to complete."""
-_LONGEST = 200_000
+_MAX_TEXT_LENGTH = 200_000
 
 
 def delegate() -> list[Tool[..., Any]]:
@@ -22,7 +22,7 @@ def delegate() -> list[Tool[..., Any]]:
     @tool(category="system", effects={"execute"}, repeatable=True, visible=False, toolsets="main_agent_tools")
     async def spawn_task(
         description: Annotated[str, Field(description="A few words on the task.", min_length=1, max_length=500)],
-        input: Annotated[str, Field(description="All that the task needs to know.", max_length=_LONGEST)],
+        input: Annotated[str, Field(description="All that the task needs to know.", max_length=_MAX_TEXT_LENGTH)],
     ) -> dict[str, Any]:
         """Hand a piece of work to a background task. It knows only the input, and its result comes later."""
         return {"action": "spawn_task", "description": description, "input": input}
@@ -30,14 +30,16 @@ def delegate() -> list[Tool[..., Any]]:
     @tool(category="system", effects={"execute"}, repeatable=True, visible=False)
     async def resume_task(
         task_id: Annotated[str, Field(description="Id of the waiting task.", min_length=1, max_length=200)],
-        input: Annotated[str, Field(description="What it asked for.", max_length=_LONGEST)],
+        input: Annotated[str, Field(description="What it asked for.", max_length=_MAX_TEXT_LENGTH)],
     ) -> dict[str, Any]:
         """Let a task go on that waits for more information, and give it that."""
         return {"action": "resume_task", "task_id": task_id, "input": input}
 
     @tool(category="system", effects={"read"}, repeatable=True, visible=False, toolsets="main_agent_tools")
     async def reply(
-        text: Annotated[str, Field(description="What to say to the person.", min_length=1, max_length=_LONGEST)],
+        text: Annotated[
+            str, Field(description="What to say to the person.", min_length=1, max_length=_MAX_TEXT_LENGTH)
+        ],
         channel_id: Annotated[
             str, Field(alias="channelId", description="Channel the person wrote in.", max_length=200)
         ],
@@ -53,7 +55,7 @@ def delegate() -> list[Tool[..., Any]]:
         description: Annotated[
             str, Field(description="The task in three to five words.", min_length=1, max_length=500)
         ],
-        prompt: Annotated[str, Field(description="All that the sub-agent needs to know.", max_length=_LONGEST)],
+        prompt: Annotated[str, Field(description="All that the sub-agent needs to know.", max_length=_MAX_TEXT_LENGTH)],
         ctx: Context,
         subagent_type: Annotated[
             Literal["general", "code-review", "research", "planning"],
@@ -66,11 +68,11 @@ def delegate() -> list[Tool[..., Any]]:
         """Ask for a sub-agent to work on a self-contained task and report back. It sees only the prompt."""
         session = session_id or f"task-{ctx.call_id}"
         wanted = {
-            "action": ASSIST, "taskType": "subagent_delegation", "sessionID": session, "subagentType": subagent_type,
+            "action": ASSIST_REQUIRED, "taskType": "subagent_delegation", "sessionID": session, "subagentType": subagent_type,
             "description": description, "prompt": prompt,
             "message": f"A {subagent_type} sub-agent has to do this; its answer comes from the host.",
         }  # fmt: skip
-        metadata = {"error": ASSIST, "sessionID": session, "subagentType": subagent_type, "status": "pending"}
+        metadata = {"error": ASSIST_REQUIRED, "sessionID": session, "subagentType": subagent_type, "status": "pending"}
         return Done(wanted, title=description, metadata=metadata)
 
     return [spawn_task, resume_task, reply, task]

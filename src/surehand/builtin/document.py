@@ -7,19 +7,19 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from surehand.builtin.encoding import HEAD, Encoding, encoding_of
-from surehand.builtin.kind import image_type, is_document, kind_of
-from surehand.builtin.sizes import size
-from surehand.builtin.spot import Spot
-from surehand.builtin.trouble import told
+from surehand.builtin.encoding import HEAD_BYTES, TextEncoding, detect_encoding
+from surehand.builtin.kind import describe_file_type, detect_image_type, is_pdf
+from surehand.builtin.sizes import format_byte_count
+from surehand.builtin.spot import WorkspacePath
+from surehand.builtin.trouble import path_for_message
 from surehand.core.errors import InvalidArguments, ToolError
 
-MOST = 10 << 20
+MAX_EDITABLE_BYTES = 10 << 20
 """Bytes of the largest file that is edited or written."""
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TextReplacement:
     """A piece of a text, and what takes its place."""
 
     start: int
@@ -27,69 +27,77 @@ class Span:
     content: str
 
 
-class Document:
+class TextDocument:
     """A file's text with plain newlines, and how it is written in the file."""
 
-    def __init__(self, data: bytes, encoding: Encoding) -> None:
+    def __init__(self, data: bytes, encoding: TextEncoding) -> None:
         self.encoding, self._data = encoding, data
-        self._raw = encoding.decode(data)
-        self.text = self._raw.replace("\r\n", "\n") if "\r" in self._raw else self._raw
-        found = re.finditer("\r\n", self._raw) if len(self.text) != len(self._raw) else ()
-        self._returns = [match.start() - number for number, match in enumerate(found)]
+        self._raw_text = encoding.decode(data)
+        self.text = self._raw_text.replace("\r\n", "\n") if "\r" in self._raw_text else self._raw_text
+        found = re.finditer("\r\n", self._raw_text) if len(self.text) != len(self._raw_text) else ()
+        self._crlf_positions = [match.start() - number for number, match in enumerate(found)]
         """Where in the text the newlines are that are two characters in the file."""
 
     @classmethod
-    def of(cls, spot: Spot, data: bytes) -> Document:
+    def from_bytes(cls, path: WorkspacePath, data: bytes) -> TextDocument:
         """A file's content; raises for what is no text."""
-        head = data[:HEAD]
-        encoding = None if image_type(head) or is_document(head) else encoding_of(head)
+        head = data[:HEAD_BYTES]
+        encoding = None if detect_image_type(head) or is_pdf(head) else detect_encoding(head)
         if encoding is None:
-            what = f"{kind_of(head, spot.name)}, {size(len(data))}"
-            raise InvalidArguments(f"{told(spot)} cannot be edited as text: it is {what}.")
+            what = f"{describe_file_type(head, path.name)}, {format_byte_count(len(data))}"
+            raise InvalidArguments(f"{path_for_message(path)} cannot be edited as text: it is {what}.")
         try:
             return cls(data, encoding)
         except UnicodeDecodeError:
-            raise InvalidArguments(f"{told(spot)} cannot be edited: it is no valid {encoding.name}.") from None
+            raise InvalidArguments(
+                f"{path_for_message(path)} cannot be edited: it is no valid {encoding.name}."
+            ) from None
 
-    def edited(self, spot: Spot, spans: Iterable[Span]) -> bytes:
+    def apply(self, path: WorkspacePath, replacements: Iterable[TextReplacement]) -> bytes:
         """The file with the spans, which are in order and apart, in place."""
-        spans = list(spans)
-        grown = len(self._raw) + sum(len(span.content) - (span.end - span.start) for span in spans)
-        if grown > MOST:
-            raise ToolError(f"{told(spot)} would grow beyond {size(MOST)}. Nothing was changed.", code="too_large")
-        pieces: list[bytes | memoryview] = [self.encoding.mark]
+        replacements = list(replacements)
+        grown = len(self._raw_text) + sum(len(span.content) - (span.end - span.start) for span in replacements)
+        if grown > MAX_EDITABLE_BYTES:
+            raise ToolError(
+                f"{path_for_message(path)} would grow beyond {format_byte_count(MAX_EDITABLE_BYTES)}. Nothing was changed.",
+                code="too_large",
+            )
+        pieces: list[bytes | memoryview] = [self.encoding.byte_order_mark]
         at = 0
-        for span in spans:
-            pieces += self._kept(at, self._place(span.start)), self._encoded(spot, self._as_here(span))
-            at = self._place(span.end)
-        return b"".join([*pieces, self._kept(at, len(self._raw))])
+        for span in replacements:
+            pieces += (
+                self._original_bytes(at, self._raw_position(span.start)),
+                self._encode(path, self._with_local_line_ends(span)),
+            )
+            at = self._raw_position(span.end)
+        return b"".join([*pieces, self._original_bytes(at, len(self._raw_text))])
 
-    def _kept(self, start: int, end: int) -> bytes | memoryview:
+    def _original_bytes(self, start: int, end: int) -> bytes | memoryview:
         """A piece of the file as it is; where every character is a byte, it need not be copied."""
-        mark = len(self.encoding.mark)
-        if len(self._raw) == len(self._data) - mark:
+        mark = len(self.encoding.byte_order_mark)
+        if len(self._raw_text) == len(self._data) - mark:
             return memoryview(self._data)[mark + start : mark + end]
-        return self.encoding.encode(self._raw[start:end])
+        return self.encoding.encode(self._raw_text[start:end])
 
-    def _place(self, position: int) -> int:
+    def _raw_position(self, position: int) -> int:
         """Where a position in the text is in the file."""
-        return position + bisect_left(self._returns, position)
+        return position + bisect_left(self._crlf_positions, position)
 
-    def _as_here(self, span: Span) -> str:
+    def _with_local_line_ends(self, replacement: TextReplacement) -> str:
         """New lines end as those around them do."""
-        if not self._returns or "\n" not in span.content:
-            return span.content
-        newline = self.text.find("\n", span.start)
-        newline = self.text.rfind("\n", 0, span.start) if newline < 0 else newline
-        index = bisect_left(self._returns, newline)
-        is_return = index < len(self._returns) and self._returns[index] == newline
-        return span.content.replace("\n", "\r\n") if is_return else span.content
+        if not self._crlf_positions or "\n" not in replacement.content:
+            return replacement.content
+        newline = self.text.find("\n", replacement.start)
+        newline = self.text.rfind("\n", 0, replacement.start) if newline < 0 else newline
+        index = bisect_left(self._crlf_positions, newline)
+        is_return = index < len(self._crlf_positions) and self._crlf_positions[index] == newline
+        return replacement.content.replace("\n", "\r\n") if is_return else replacement.content
 
-    def _encoded(self, spot: Spot, text: str) -> bytes:
+    def _encode(self, path: WorkspacePath, text: str) -> bytes:
         try:
             return self.encoding.encode(text)
         except UnicodeEncodeError as error:
             character = text[error.start]
             raise InvalidArguments(
-                f"{told(spot)} is in {self.encoding.name}, which has no {character!r}. Use other characters."
+                f"{path_for_message(path)} is in {self.encoding.name}, which has no {character!r}. Use other characters."
             ) from None

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from surehand.core.errors import InvalidArguments
 
-HEAD = 8192
+HEAD_BYTES = 8192
 """As much of a file is looked at; a NUL in it makes the file binary."""
-_MARKS = (
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16: it begins like that
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_UNUSED = b"\x81\x8d\x8f\x90\x9d"  # in cp1252
-_PLAIN = (
+_UNUSED_IN_CP1252 = b"\x81\x8d\x8f\x90\x9d"  # in cp1252
+_FILE_CODEC_PREFIXES = (
     "utf-8",
     "utf-16",
     "utf-32",
@@ -32,20 +32,20 @@ _PLAIN = (
     "euc",
     "shift",
 )
-_OTHERWISE = {"binary": "latin-1", "ucs2": "utf-16-le", "ucs-2": "utf-16-le", "utf16le": "utf-16-le"}
+_CODEC_ALIASES = {"binary": "latin-1", "ucs2": "utf-16-le", "ucs-2": "utf-16-le", "utf16le": "utf-16-le"}
 
 
 @dataclass(frozen=True, slots=True)
-class Encoding:
+class TextEncoding:
     """A codec, and the mark that a file in it begins with."""
 
     codec: str
-    mark: bytes = b""
+    byte_order_mark: bytes = b""
 
     @property
     def name(self) -> str:
         """As people know it."""
-        return f"{self.codec}-sig" if self.mark and self.codec == "utf-8" else self.codec
+        return f"{self.codec}-sig" if self.byte_order_mark and self.codec == "utf-8" else self.codec
 
     @property
     def is_wide(self) -> bool:
@@ -54,44 +54,44 @@ class Encoding:
 
     def decode(self, data: bytes) -> str:
         """The text, such that `encode` gives the same bytes again; raises `UnicodeDecodeError`."""
-        return data[len(self.mark) :].decode(self.codec, "strict" if self.is_wide else "surrogateescape")
+        return data[len(self.byte_order_mark) :].decode(self.codec, "strict" if self.is_wide else "surrogateescape")
 
     def encode(self, text: str) -> bytes:
         """The bytes, without the mark; raises `UnicodeEncodeError`."""
         return text.encode(self.codec, "strict" if self.is_wide else "surrogateescape")
 
 
-def encoding_of(head: bytes) -> Encoding | None:
+def detect_encoding(head: bytes) -> TextEncoding | None:
     """The encoding of a file that begins so; None for what is no text."""
-    for mark, codec in _MARKS:
+    for mark, codec in _BYTE_ORDER_MARKS:
         if head.startswith(mark):
-            return Encoding(codec, mark)
-    if b"\0" in head[:HEAD]:
+            return TextEncoding(codec, mark)
+    if b"\0" in head[:HEAD_BYTES]:
         return None
-    return Encoding("utf-8" if _is_utf8(head) else "latin-1" if set(head) & set(_UNUSED) else "cp1252")
+    return TextEncoding("utf-8" if _is_utf8(head) else "latin-1" if set(head) & set(_UNUSED_IN_CP1252) else "cp1252")
 
 
 def _is_utf8(head: bytes) -> bool:
     """Its last character may be cut off."""
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(head, final=len(head) < HEAD)
+        codecs.getincrementaldecoder("utf-8")().decode(head, final=len(head) < HEAD_BYTES)
     except UnicodeDecodeError:
         return False
     return True
 
 
-def named(name: str) -> Encoding:
+def encoding_from_name(name: str) -> TextEncoding:
     """An encoding that somebody asks for; raises `InvalidArguments`."""
-    wanted = _OTHERWISE.get(name.lower(), name)
+    wanted = _CODEC_ALIASES.get(name.lower(), name)
     try:
         codec = codecs.lookup(wanted).name if wanted.isascii() and wanted.isprintable() and len(wanted) < 40 else ""
     except (LookupError, ValueError):
         codec = ""
     codec = {"iso8859-1": "latin-1"}.get(codec, codec)
-    if not codec.startswith(_PLAIN):  # Python also knows encodings that are no encodings of files
+    if not codec.startswith(_FILE_CODEC_PREFIXES):  # Python also knows encodings that are no encodings of files
         raise InvalidArguments(f"There is no encoding {name[:40]!r}. Use utf-8, utf-16, latin-1, cp1252 or base64.")
     if codec == "utf-8-sig":
-        return Encoding("utf-8", codecs.BOM_UTF8)
+        return TextEncoding("utf-8", codecs.BOM_UTF8)
     if codec in ("utf-16", "utf-32"):
-        return Encoding(f"{codec}-le", codecs.BOM_UTF16_LE if codec == "utf-16" else codecs.BOM_UTF32_LE)
-    return Encoding(codec)
+        return TextEncoding(f"{codec}-le", codecs.BOM_UTF16_LE if codec == "utf-16" else codecs.BOM_UTF32_LE)
+    return TextEncoding(codec)

@@ -7,21 +7,21 @@ from typing import Any
 
 from surehand.builtin.edit import edit_tools
 from surehand.builtin.listing import list_tools
-from surehand.builtin.moves import move_tools
-from surehand.builtin.paths import Names
+from surehand.builtin.moves import file_operation_tools
+from surehand.builtin.paths import ToolNaming
 from surehand.builtin.read import read_tools
-from surehand.builtin.workspace import Folder, Workspace
+from surehand.builtin.workspace import DirectoryLike, Workspace
 from surehand.builtin.write import write_tools
 from surehand.core.errors import DefinitionError
 from surehand.core.tool import Tool
 
 
 def files(
-    workspace: Folder | Workspace | None = None,
+    workspace: DirectoryLike | Workspace | None = None,
     *,
-    names: Names = "short",
-    extra: Folder | Iterable[Folder] = (),
-    read_only: Folder | Iterable[Folder] = (),
+    names: ToolNaming = "short",
+    extra: DirectoryLike | Iterable[DirectoryLike] = (),
+    read_only: DirectoryLike | Iterable[DirectoryLike] = (),
     writes: bool = True,
     sensitive: str | Iterable[str] | None = None,
 ) -> list[Tool[..., Any]]:
@@ -41,6 +41,6 @@ def files(
         raise DefinitionError(f"files(names={names!r}) cannot be used.", fix="use 'short' or 'long'.")
     given = {"extra": extra, "read_only": read_only, "writes": writes, "sensitive": sensitive}
     usual: dict[str, Any] = {"extra": (), "read_only": (), "writes": True, "sensitive": None}
-    space = Workspace.of(workspace, **{name: value for name, value in given.items() if value != usual[name]})
+    space = Workspace.coerce(workspace, **{name: value for name, value in given.items() if value != usual[name]})
     tools = [*read_tools(space, names), *write_tools(space, names), *edit_tools(space, names)]
-    return [*tools, *list_tools(space, names), *search_tools(space, names), *move_tools(space)]
+    return [*tools, *list_tools(space, names), *search_tools(space, names), *file_operation_tools(space)]

@@ -5,83 +5,83 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-Mode: TypeAlias = Literal["content", "files", "count"]
+OutputMode: TypeAlias = Literal["content", "files", "count"]
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class ResultFormat:
     """What form of an answer is wanted, and how much of it."""
 
-    mode: Mode
-    most: int
+    mode: OutputMode
+    limit: int
     """Matches, or files where only those are named."""
-    context: int = 0
+    context_lines: int = 0
     """Lines around each match."""
 
 
-class Line(NamedTuple):
+class ResultLine(NamedTuple):
     """A line to show."""
 
-    number: int
+    line_number: int
     text: str
-    match: str | None = None
+    matched_text: str | None = None
     """The text that was found in it; None for a line around one."""
 
 
 @dataclass(slots=True)
-class InFile:
+class FileMatches:
     """What was found in one file."""
 
     parts: tuple[str, ...]
-    count: int = 0
+    match_count: int = 0
     """Lines with a match; or matches, where they may go over several lines."""
-    lines: list[Line] = field(default_factory=list)
+    lines: list[ResultLine] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class Found:
+class SearchResults:
     """What was found in all files, by path."""
 
-    files: list[InFile] = field(default_factory=list)
-    searched: int = 0
-    left_out: int = 0
+    files: list[FileMatches] = field(default_factory=list)
+    searched_files: int = 0
+    skipped_sensitive: int = 0
     """Files that look like keys or credentials."""
     truncated: bool = False
     slow_lines: int = 0
-    count: int = 0
+    match_count: int = 0
     """Matches in all files."""
 
-    def add(self, file: InFile, want: Want) -> None:
+    def add(self, file: FileMatches, result_format: ResultFormat) -> None:
         """Take what fits; in `count` mode everything does."""
-        if want.mode == "content":
-            self._add_lines(file, want.most - self.count)
-        elif want.mode == "files" and len(self.files) >= want.most:
+        if result_format.mode == "content":
+            self._add_lines(file, result_format.limit - self.match_count)
+        elif result_format.mode == "files" and len(self.files) >= result_format.limit:
             self.truncated = True
         else:
             self._append(file)
 
-    def by_path(self) -> None:
+    def sort_by_path(self) -> None:
         """Put the files in order."""
         self.files.sort(key=lambda file: file.parts)
 
-    def _append(self, file: InFile) -> None:
+    def _append(self, file: FileMatches) -> None:
         self.files.append(file)
-        self.count += file.count
+        self.match_count += file.match_count
 
-    def _add_lines(self, file: InFile, room: int) -> None:
-        if file.count > room:
+    def _add_lines(self, file: FileMatches, remaining: int) -> None:
+        if file.match_count > remaining:
             self.truncated = True
-            file.lines, file.count = _first(file.lines, room), room
-        if file.count:
+            file.lines, file.match_count = _first_matches(file.lines, remaining), remaining
+        if file.match_count:
             self._append(file)
 
 
-def _first(lines: list[Line], most: int) -> list[Line]:
+def _first_matches(lines: list[ResultLine], limit: int) -> list[ResultLine]:
     """Up to the last match that there is room for."""
-    kept: list[Line] = []
+    kept: list[ResultLine] = []
     for line in lines:
-        most -= line.match is not None
-        if most < 0:
+        limit -= line.matched_text is not None
+        if limit < 0:
             break
         kept.append(line)
     return kept

@@ -9,15 +9,15 @@ from itertools import pairwise
 from surehand.core.errors import Denied, InvalidArguments
 from surehand.core.sanitize import escape_line
 
-MOST, LONGEST = 256, 20_000
+MAX_EXPANDED_PATTERNS, MAX_EXPANDED_LENGTH = 256, 20_000
 """Patterns that the braces of one may stand for, and their letters all together."""
-_VISIBLE = r"(?!\.)"
-_SIMPLE = re.compile(r"[A-Za-z0-9_.*?@+=~-]+")
-_SPECIAL = frozenset("*?[]{}\\")
-_IN_CLASS = frozenset("\\]^-[&~|")
+_NOT_HIDDEN_REGEX = r"(?!\.)"
+_SIMPLE_NAME_GLOB = re.compile(r"[A-Za-z0-9_.*?@+=~-]+")
+_GLOB_CHARACTERS = frozenset("*?[]{}\\")
+_ESCAPED_IN_CLASS = frozenset("\\]^-[&~|")
 
 
-class Glob:
+class GlobPattern:
     """A pattern for paths below a folder. One without a slash fits names in any folder.
 
     A name that begins with a dot is matched only by a pattern that has the dot.
@@ -25,20 +25,24 @@ class Glob:
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
-        self._ways = [_segments(way) for way in _expanded(pattern)]
-        self.base = _common([_literal_folders(way) for way in self._ways])
+        self._expansions = [_split_segments(way) for way in _expand_braces(pattern)]
+        self.base_parts = _common_prefix([_literal_directories(way) for way in self._expansions])
         """The folders that every match lies in."""
-        rest = [way[len(self.base) :] for way in self._ways]
-        self.hidden = any(segment.startswith((".", "\\.")) for way in rest for segment in way)
+        rest = [way[len(self.base_parts) :] for way in self._expansions]
+        self.matches_hidden = any(segment.startswith((".", "\\.")) for way in rest for segment in way)
         """Whether it asks for names that begin with a dot."""
         self._match = re.compile("|".join(f"(?:{path_regex(way)})" for way in rest), re.DOTALL).fullmatch
-        self.names = sorted({way[-1] for way in rest})
+        self.name_globs = sorted({way[-1] for way in rest})
         """Globs over the last names alone."""
-        self.simple = not {"*", "**"} & set(self.names) and all(map(_SIMPLE.fullmatch, self.names))
+        self.has_simple_names = not {"*", "**"} & set(self.name_globs) and all(
+            map(_SIMPLE_NAME_GLOB.fullmatch, self.name_globs)
+        )
         """Whether those mean the same to everybody, and tell files apart."""
-        self.by_name = self.simple and not self.hidden and all(len(way) == 2 and way[0] == "**" for way in rest)
+        self.is_name_only = (
+            self.has_simple_names and not self.matches_hidden and all(len(way) == 2 and way[0] == "**" for way in rest)
+        )
         """Whether they alone decide."""
-        self.everything = any(way in (["**"], ["**", "*"]) for way in rest)
+        self.matches_everything = any(way in (["**"], ["**", "*"]) for way in rest)
         """Whether every path fits that has no hidden name in it."""
 
     def __call__(self, path: str) -> bool:
@@ -46,7 +50,7 @@ class Glob:
         return self._match(path) is not None
 
 
-def _segments(pattern: str) -> list[str]:
+def _split_segments(pattern: str) -> list[str]:
     bare = "/" not in pattern
     segments = [segment for segment in pattern.split("/") if segment not in ("", ".")]
     if ".." in segments:
@@ -62,18 +66,18 @@ def _segments(pattern: str) -> list[str]:
     ]
 
 
-def _literal_folders(segments: list[str]) -> list[str]:
+def _literal_directories(segments: list[str]) -> list[str]:
     folders: list[str] = []
     for segment in segments[:-1]:
-        if _SPECIAL & set(segment):
+        if _GLOB_CHARACTERS & set(segment):
             break
         folders.append(segment)
     return folders
 
 
-def _common(ways: list[list[str]]) -> tuple[str, ...]:
+def _common_prefix(paths: list[list[str]]) -> tuple[str, ...]:
     shared: list[str] = []
-    for names in zip(*ways, strict=False):
+    for names in zip(*paths, strict=False):
         if len(set(names)) > 1:
             break
         shared.append(names[0])
@@ -83,25 +87,28 @@ def _common(ways: list[list[str]]) -> tuple[str, ...]:
 # Braces
 
 
-def _expanded(pattern: str) -> list[str]:
+def _expand_braces(pattern: str) -> list[str]:
     """All patterns that one with braces stands for."""
     done, todo = list[str](), [pattern]
     while todo:
         way = todo.pop()
-        if (pieces := _first_braces(way)) is None:
+        if (pieces := _split_first_braces(way)) is None:
             done.append(way)
         else:
             before, choices, after = pieces
             todo += [f"{before}{choice}{after}" for choice in reversed(choices)]
-        if len(todo) + len(done) > MOST or sum(map(len, todo)) + sum(map(len, done)) > LONGEST:
+        if (
+            len(todo) + len(done) > MAX_EXPANDED_PATTERNS
+            or sum(map(len, todo)) + sum(map(len, done)) > MAX_EXPANDED_LENGTH
+        ):
             raise InvalidArguments(f"The braces in '{escape_line(pattern, 200)}' stand for too many patterns.")
     return done
 
 
-def _first_braces(pattern: str) -> tuple[str, list[str], str] | None:
+def _split_first_braces(pattern: str) -> tuple[str, list[str], str] | None:
     """What stands before the first braces, the choices in them, and what stands behind."""
     depth, start, cuts = 0, 0, list[int]()
-    for at, letter in _plain(pattern):
+    for at, letter in _unescaped_characters(pattern):
         if letter == "{":
             depth += 1
             start, cuts = (at, []) if depth == 1 else (start, cuts)
@@ -120,7 +127,7 @@ def _first_braces(pattern: str) -> tuple[str, list[str], str] | None:
     return None
 
 
-def _plain(pattern: str) -> Iterator[tuple[int, str]]:
+def _unescaped_characters(pattern: str) -> Iterator[tuple[int, str]]:
     """Letters that are neither escaped nor in a class."""
     at = 0
     while at < len(pattern):
@@ -136,15 +143,15 @@ def _plain(pattern: str) -> Iterator[tuple[int, str]]:
 # Regular expressions
 
 
-def path_regex(segments: list[str], *, dots: bool = False) -> str:
+def path_regex(segments: list[str], *, match_hidden: bool = False) -> str:
     """What matches a whole path. Groups that are never entered again keep it from trying the same thing twice."""
-    visible = "" if dots else _VISIBLE
+    visible = "" if match_hidden else _NOT_HIDDEN_REGEX
     runs: list[list[str]] = [[]]
     for segment in segments:
         if segment == "**":
             runs.append([])
         else:
-            runs[-1].append(segment_regex(segment, dots=dots))
+            runs[-1].append(segment_regex(segment, match_hidden=match_hidden))
     any_folders = f"(?:{visible}[^/]+/)*"
     first, *others = runs
     regex = "".join(f"{segment}/" for segment in first) if others else "/".join(first)
@@ -155,10 +162,10 @@ def path_regex(segments: list[str], *, dots: bool = False) -> str:
     return regex
 
 
-def segment_regex(segment: str, *, dots: bool = False) -> str:
+def segment_regex(segment: str, *, match_hidden: bool = False) -> str:
     """What matches one name."""
-    pieces = _pieces(segment)
-    visible = "" if dots or segment.startswith((".", "\\.")) else _VISIBLE
+    pieces = _split_at_stars(segment)
+    visible = "" if match_hidden or segment.startswith((".", "\\.")) else _NOT_HIDDEN_REGEX
     if len(pieces) == 1:
         return visible + pieces[0]
     middle = "".join(f"(?>[^/]*?{piece})" for piece in pieces[1:-1] if piece)
@@ -167,7 +174,7 @@ def segment_regex(segment: str, *, dots: bool = False) -> str:
     )
 
 
-def _pieces(segment: str) -> list[str]:
+def _split_at_stars(segment: str) -> list[str]:
     """The parts between the stars: each matches text of one length only."""
     pieces, at = [""], 0
     while at < len(segment):
@@ -183,7 +190,7 @@ def _pieces(segment: str) -> list[str]:
                 raise InvalidArguments(
                     f"A '[' in '{escape_line(segment, 200)}' is never closed. Write '\\[' for the letter itself."
                 )
-            pieces[-1] += _class(segment[at : end - 1], segment)
+            pieces[-1] += _character_class(segment[at : end - 1], segment)
             at = end
         elif letter == "\\" and at < len(segment):
             pieces[-1] += re.escape(segment[at])
@@ -203,7 +210,7 @@ def class_end(pattern: str, start: int) -> int:
     return at + 1 if pattern[at : at + 1] == "]" else -1
 
 
-def _class(inside: str, segment: str) -> str:
+def _character_class(inside: str, segment: str) -> str:
     negated = inside[:1] in ("!", "^")
     letters = re.findall(r"\\.|.", inside[negated:], re.DOTALL)
     ranges, at = "", 0
@@ -211,13 +218,17 @@ def _class(inside: str, segment: str) -> str:
         first, last = letters[at], None
         if at + 2 < len(letters) and letters[at + 1] == "-":
             last = letters[at + 2]
-        ranges += _letter(first) if last is None else f"{_letter(first)}-{_letter(last)}"
+        ranges += (
+            _escape_class_letter(first)
+            if last is None
+            else f"{_escape_class_letter(first)}-{_escape_class_letter(last)}"
+        )
         if last is not None and first[-1] > last[-1]:
             raise InvalidArguments(f"'{first}-{last}' in '{escape_line(segment, 200)}' is no range: it runs backwards.")
         at += 1 if last is None else 3
     return f"(?!/)[{'^' if negated else ''}{ranges}]"
 
 
-def _letter(letter: str) -> str:
+def _escape_class_letter(letter: str) -> str:
     plain = letter[-1]
-    return f"\\{plain}" if plain in _IN_CLASS else plain
+    return f"\\{plain}" if plain in _ESCAPED_IN_CLASS else plain

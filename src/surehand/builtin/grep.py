@@ -10,13 +10,13 @@ from itertools import pairwise
 from typing import Any
 
 from surehand.builtin import places, ripgrep, walker
-from surehand.builtin.found import Found, InFile, Want
-from surehand.builtin.globs import Glob
-from surehand.builtin.needle import Needle
-from surehand.builtin.scope import LARGEST, Scope, is_folder, scope
-from surehand.builtin.sizes import size
-from surehand.builtin.spot import Spot
-from surehand.builtin.trouble import told
+from surehand.builtin.found import FileMatches, ResultFormat, SearchResults
+from surehand.builtin.globs import GlobPattern
+from surehand.builtin.needle import SearchPattern
+from surehand.builtin.scope import MAX_FILE_BYTES, SearchScope, build_search_scope, is_directory
+from surehand.builtin.sizes import format_byte_count
+from surehand.builtin.spot import WorkspacePath
+from surehand.builtin.trouble import path_for_message
 from surehand.builtin.workspace import Workspace
 from surehand.core.errors import InvalidArguments, ToolError, Unavailable
 from surehand.core.sanitize import escape_line
@@ -25,154 +25,169 @@ log = logging.getLogger("surehand")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ContentQuery:
     """What is looked for, where, and how much of it."""
 
     pattern: str
     path: str
     include: str
-    regex: bool
+    is_regex: bool
     case_sensitive: bool
     multiline: bool
-    want: Want
+    result_format: ResultFormat
 
 
 @dataclass(frozen=True, slots=True)
-class Hits:
+class SearchReport:
     """What was found, to be shown."""
 
-    asked: Asked
-    where: Spot
-    found: Found
+    query: ContentQuery
+    base_path: WorkspacePath
+    results: SearchResults
 
     @property
-    def shown_files(self) -> list[InFile]:
+    def listed_files(self) -> list[FileMatches]:
         """At most as many as asked for."""
-        return self.found.files if self.asked.want.mode == "content" else self.found.files[: self.asked.want.most]
+        return (
+            self.results.files
+            if self.query.result_format.mode == "content"
+            else self.results.files[: self.query.result_format.limit]
+        )
 
     @property
-    def truncated(self) -> bool:
+    def is_truncated(self) -> bool:
         """Whether there is more."""
-        return self.found.truncated or len(self.shown_files) < len(self.found.files)
+        return self.results.truncated or len(self.listed_files) < len(self.results.files)
 
-    def name(self, file: InFile) -> str:
+    def file_path(self, file: FileMatches) -> str:
         """A file's path, as models are shown it."""
-        return Spot(self.where.workspace, self.where.root, file.parts).shown
+        return WorkspacePath(self.base_path.workspace, self.base_path.root, file.parts).display_path
 
     def metadata(self) -> dict[str, Any]:
         """In numbers."""
-        found = self.found
+        found = self.results
         return {
-            "pattern": self.asked.pattern, "filesSearched": found.searched, "matchCount": found.count,
-            "truncated": self.truncated,
+            "pattern": self.query.pattern, "filesSearched": found.searched_files, "matchCount": found.match_count,
+            "truncated": self.is_truncated,
         }  # fmt: skip
 
     def data(self) -> dict[str, Any]:
         """For programs."""
-        files, total = self.shown_files, self.found.count
-        told = {"leftOut": self.found.left_out, "slowLines": self.found.slow_lines}
-        rest = {"truncated": self.truncated, **{name: number for name, number in told.items() if number}}
-        match self.asked.want.mode:
+        files, total = self.listed_files, self.results.match_count
+        told = {"leftOut": self.results.skipped_sensitive, "slowLines": self.results.slow_lines}
+        rest = {"truncated": self.is_truncated, **{name: number for name, number in told.items() if number}}
+        match self.query.result_format.mode:
             case "files":
-                return {"files": [self.name(file) for file in files], "totalFiles": len(self.found.files), **rest}
+                return {
+                    "files": [self.file_path(file) for file in files],
+                    "totalFiles": len(self.results.files),
+                    **rest,
+                }
             case "count":
-                counts = [{"file": self.name(file), "count": file.count} for file in files]
+                counts = [{"file": self.file_path(file), "count": file.match_count} for file in files]
                 return {"counts": counts, "totalMatches": total, **rest}
             case "content":
                 return {
-                    "matches": [match for file in files for match in self._matches(file)],
+                    "matches": [match for file in files for match in self._match_records(file)],
                     "totalMatches": total,
                     **rest,
                 }
 
-    def _matches(self, file: InFile) -> Iterator[dict[str, Any]]:
-        name, context = self.name(file), self.asked.want.context
+    def _match_records(self, file: FileMatches) -> Iterator[dict[str, Any]]:
+        name, context = self.file_path(file), self.query.result_format.context_lines
         for line in file.lines:
-            if line.match is None:
+            if line.matched_text is None:
                 continue
-            match = {"file": name, "line": line.text, "lineNumber": line.number, "match": line.match}
+            match = {"file": name, "line": line.text, "lineNumber": line.line_number, "match": line.matched_text}
             if context:
-                near = [other for other in file.lines if 0 < abs(other.number - line.number) <= context]
-                match["before"] = [other.text for other in near if other.number < line.number]
-                match["after"] = [other.text for other in near if other.number > line.number]
+                near = [other for other in file.lines if 0 < abs(other.line_number - line.line_number) <= context]
+                match["before"] = [other.text for other in near if other.line_number < line.line_number]
+                match["after"] = [other.text for other in near if other.line_number > line.line_number]
             yield match
 
-    def lines(self) -> list[str]:
+    def render_lines(self) -> list[str]:
         """For models."""
-        files = self.shown_files
+        files = self.listed_files
         if not files:
-            pattern, place = escape_line(self.asked.pattern, 200), told(self.where)
-            searched = "1 file" if self.found.searched == 1 else f"{self.found.searched:,} files"
+            pattern, place = escape_line(self.query.pattern, 200), path_for_message(self.base_path)
+            searched = "1 file" if self.results.searched_files == 1 else f"{self.results.searched_files:,} files"
             return [f"No matches for '{pattern}' in {place} ({searched} searched)."]
-        if self.asked.want.mode == "files":
-            return [self.name(file) for file in files]
-        if self.asked.want.mode == "count":
-            return [f"{self.name(file)}: {file.count}" for file in files]
-        groups = [self._group(file) for file in files]
-        return [line for group in groups for line in ([*group, "--"] if self.asked.want.context else group)][
-            : -1 if self.asked.want.context else None
-        ]
+        if self.query.result_format.mode == "files":
+            return [self.file_path(file) for file in files]
+        if self.query.result_format.mode == "count":
+            return [f"{self.file_path(file)}: {file.match_count}" for file in files]
+        groups = [self._render_file_lines(file) for file in files]
+        return [
+            line for group in groups for line in ([*group, "--"] if self.query.result_format.context_lines else group)
+        ][: -1 if self.query.result_format.context_lines else None]
 
-    def _group(self, file: InFile) -> list[str]:
-        name, numbers, lines = self.name(file), [line.number for line in file.lines], list[str]()
-        gaps = {other for one, other in pairwise(numbers) if other > one + 1} if self.asked.want.context else set()
+    def _render_file_lines(self, file: FileMatches) -> list[str]:
+        name, numbers, lines = self.file_path(file), [line.line_number for line in file.lines], list[str]()
+        gaps = (
+            {other for one, other in pairwise(numbers) if other > one + 1}
+            if self.query.result_format.context_lines
+            else set()
+        )
         for line in file.lines:
-            lines += ["--"] if line.number in gaps else []
-            mark = "-" if line.match is None else ":"
-            lines.append(f"{name}{mark}{line.number}{mark} {line.text}")
+            lines += ["--"] if line.line_number in gaps else []
+            mark = "-" if line.matched_text is None else ":"
+            lines.append(f"{name}{mark}{line.line_number}{mark} {line.text}")
         return lines
 
     def notes(self) -> list[str]:
         """What a model should know besides."""
         notes = list[str]()
-        if self.truncated and self.asked.want.mode == "content":
+        if self.is_truncated and self.query.result_format.mode == "content":
             notes.append(
-                f"{self.found.count:,} matches shown, and there are more. Narrow the search with path or include."
+                f"{self.results.match_count:,} matches shown, and there are more. Narrow the search with path or include."
             )
-        elif self.truncated:
+        elif self.is_truncated:
             notes.append(
-                f"{len(self.shown_files):,} files shown, and there are more. Narrow the search with path or include."
+                f"{len(self.listed_files):,} files shown, and there are more. Narrow the search with path or include."
             )
-        if self.found.slow_lines:
+        if self.results.slow_lines:
             notes.append("Very long lines were not searched: the pattern is too slow for them.")
         return notes
 
 
-def grepped(workspace: Workspace, asked: Asked, stop: Callable[[], bool]) -> Hits:
+def search_content(workspace: Workspace, query: ContentQuery, is_cancelled: Callable[[], bool]) -> SearchReport:
     """Search as asked."""
-    needle = Needle(asked.pattern, asked.regex, asked.case_sensitive, asked.multiline)
-    spot = workspace.spot(asked.path)
-    if not is_folder(spot):
-        return Hits(asked, spot, _in_one(spot, needle, asked, stop))
-    where = scope(workspace, asked.path, asked.include, stop)
-    return Hits(asked, where.start, _in_many(where, needle, asked))
+    needle = SearchPattern(query.pattern, query.is_regex, query.case_sensitive, query.multiline)
+    spot = workspace.resolve(query.path)
+    if not is_directory(spot):
+        return SearchReport(query, spot, _search_file(spot, needle, query, is_cancelled))
+    where = build_search_scope(workspace, query.path, query.include, is_cancelled)
+    return SearchReport(query, where.base_path, _search_directory(where, needle, query))
 
 
-def _in_many(where: Scope, needle: Needle, asked: Asked) -> Found:
-    if ripgrep.works() and not where.empty:
+def _search_directory(search_scope: SearchScope, pattern: SearchPattern, query: ContentQuery) -> SearchResults:
+    if ripgrep.is_available() and not search_scope.is_empty:
         try:
-            return places.search(where, needle, asked.want)
-        except ripgrep.NotRun as error:
+            return places.search(search_scope, pattern, query.result_format)
+        except ripgrep.RipgrepUnavailable as error:
             log.warning("Files are searched without ripgrep: %s", error)
-    return walker.search(where, needle, asked.want)
+    return walker.search(search_scope, pattern, query.result_format)
 
 
-def _in_one(spot: Spot, needle: Needle, asked: Asked, stop: Callable[[], bool]) -> Found:
+def _search_file(
+    path: WorkspacePath, pattern: SearchPattern, query: ContentQuery, is_cancelled: Callable[[], bool]
+) -> SearchResults:
     """One file needs no other process, unless that is the only one that knows regular expressions."""
-    with spot.reader() as file:
+    with path.open_reader() as file:
         length = os.fstat(file.fileno()).st_size
-        if length > LARGEST:
+        if length > MAX_FILE_BYTES:
             raise ToolError(
-                f"{told(spot)} has {size(length)}; files of up to {size(LARGEST)} are searched.", code="too_large"
+                f"{path_for_message(path)} has {format_byte_count(length)}; files of up to {format_byte_count(MAX_FILE_BYTES)} are searched.",
+                code="too_large",
             )
         try:
-            matcher = needle.matcher(stop)
+            matcher = pattern.build_matcher(is_cancelled)
         except Unavailable:
-            if not ripgrep.works():
+            if not ripgrep.is_available():
                 raise
-            return _in_many(Scope(spot, Glob("**/*"), True, stop), needle, asked)
-        found = Found()
-        if not walker.search_in(found, spot.parts, file.fileno(), matcher, needle, asked.want):
-            raise InvalidArguments(f"{told(spot)} is binary: there is no text to search.")
+            return _search_directory(SearchScope(path, GlobPattern("**/*"), True, is_cancelled), pattern, query)
+        found = SearchResults()
+        if not walker.search_file(found, path.parts, file.fileno(), matcher, pattern, query.result_format):
+            raise InvalidArguments(f"{path_for_message(path)} is binary: there is no text to search.")
     found.slow_lines = matcher.slow_lines
     return found

@@ -13,70 +13,70 @@ from stat import S_ISREG
 from surehand.builtin.globs import path_regex, segment_regex
 from surehand.core.errors import ToolError
 
-NAME = ".gitignore"
-_LARGEST = 1 << 20
+GITIGNORE_NAME = ".gitignore"
+_MAX_GITIGNORE_BYTES = 1 << 20
 _PLAIN_NAME = re.compile(r"[^*?\[\]\\/]+")
-_SUFFIX = re.compile(r"\*\.([^*?\[\]\\/.]+)")
+_SUFFIX_GLOB = re.compile(r"\*\.([^*?\[\]\\/.]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
-    number: int
-    keeps: bool
-    folders_only: bool
-    anchored: bool = False
+class _IgnoreRule:
+    line_number: int
+    is_negated: bool
+    directories_only: bool
+    is_anchored: bool = False
     regex: re.Pattern[str] | None = None
 
-    def fits(self, name: str, path: str, is_folder: bool) -> bool:
-        if self.folders_only and not is_folder:
+    def matches(self, name: str, path: str, is_directory: bool) -> bool:
+        if self.directories_only and not is_directory:
             return False
-        return self.regex is None or self.regex.fullmatch(path if self.anchored else name) is not None
+        return self.regex is None or self.regex.fullmatch(path if self.is_anchored else name) is not None
 
 
-class Ignore:
+class IgnoreRules:
     """The rules of one folder and of those around it. Later lines win, and so do inner folders."""
 
-    def __init__(self, text: str = "", depth: int = 0, outer: Ignore | None = None) -> None:
+    def __init__(self, text: str = "", depth: int = 0, outer: IgnoreRules | None = None) -> None:
         self._depth, self.outer = depth, outer
-        self._names: dict[str, list[_Rule]] = defaultdict(list)
-        self._suffixes: dict[str, list[_Rule]] = defaultdict(list)
-        self._others: list[_Rule] = []
+        self._rules_by_name: dict[str, list[_IgnoreRule]] = defaultdict(list)
+        self._rules_by_suffix: dict[str, list[_IgnoreRule]] = defaultdict(list)
+        self._other_rules: list[_IgnoreRule] = []
         for number, line in enumerate(text.removeprefix("\ufeff").split("\n")):
             with suppress(ToolError, re.error):  # a line that makes no sense is as good as none
-                self._add(number, line.removesuffix("\r"))
+                self._add_line(number, line.removesuffix("\r"))
 
-    def inside(self, folder: int, depth: int) -> Ignore:
+    def for_directory(self, directory: int, depth: int) -> IgnoreRules:
         """The rules within a folder, whose own file may add some."""
-        text = _read(folder)
-        return Ignore(text, depth, self) if text else self
+        text = _read_gitignore(directory)
+        return IgnoreRules(text, depth, self) if text else self
 
-    def ignores(self, folder: tuple[str, ...], name: str, is_folder: bool) -> bool:
+    def ignores(self, directory_parts: tuple[str, ...], name: str, is_directory: bool) -> bool:
         """Whether an entry of a folder, itself not ignored, is left out."""
-        rules: Ignore | None = self
+        rules: IgnoreRules | None = self
         while rules is not None:
-            if (verdict := rules.own_verdict(folder, name, is_folder)) is not None:
+            if (verdict := rules.own_decision(directory_parts, name, is_directory)) is not None:
                 return verdict
             rules = rules.outer
         return False
 
-    def own_verdict(self, folder: tuple[str, ...], name: str, is_folder: bool) -> bool | None:
+    def own_decision(self, directory_parts: tuple[str, ...], name: str, is_directory: bool) -> bool | None:
         """What the rules of this folder alone say: ignored, kept, or nothing."""
         last, path = None, ""
         for rule in self._candidates(name):
-            if rule.anchored and not path:
-                path = "/".join((*folder[self._depth :], name))
-            if (last is None or rule.number > last.number) and rule.fits(name, path, is_folder):
+            if rule.is_anchored and not path:
+                path = "/".join((*directory_parts[self._depth :], name))
+            if (last is None or rule.line_number > last.line_number) and rule.matches(name, path, is_directory):
                 last = rule
-        return None if last is None else not last.keeps
+        return None if last is None else not last.is_negated
 
-    def _candidates(self, name: str) -> Iterator[_Rule]:
-        if self._names:
-            yield from self._names.get(name, ())
-        if self._suffixes and "." in name:
-            yield from self._suffixes.get(name.rpartition(".")[2], ())
-        yield from self._others
+    def _candidates(self, name: str) -> Iterator[_IgnoreRule]:
+        if self._rules_by_name:
+            yield from self._rules_by_name.get(name, ())
+        if self._rules_by_suffix and "." in name:
+            yield from self._rules_by_suffix.get(name.rpartition(".")[2], ())
+        yield from self._other_rules
 
-    def _add(self, number: int, line: str) -> None:
+    def _add_line(self, line_number: int, line: str) -> None:
         line = _without_trailing_spaces(line)
         keeps = line.startswith("!")
         if not line or line.startswith("#"):
@@ -90,19 +90,21 @@ class Ignore:
         if not line:
             return
         if not anchored:
-            self._add_name(_Rule(number, keeps, folders_only), segments[0])
+            self._add_name(_IgnoreRule(line_number, keeps, folders_only), segments[0])
         else:
-            regex = re.compile(path_regex(segments, dots=True), re.DOTALL)
-            self._others.append(_Rule(number, keeps, folders_only, True, regex))
+            regex = re.compile(path_regex(segments, match_hidden=True), re.DOTALL)
+            self._other_rules.append(_IgnoreRule(line_number, keeps, folders_only, True, regex))
 
-    def _add_name(self, rule: _Rule, glob: str) -> None:
+    def _add_name(self, rule: _IgnoreRule, glob: str) -> None:
         if _PLAIN_NAME.fullmatch(glob):
-            self._names[glob].append(rule)
-        elif suffix := _SUFFIX.fullmatch(glob):
-            self._suffixes[suffix[1]].append(rule)
+            self._rules_by_name[glob].append(rule)
+        elif suffix := _SUFFIX_GLOB.fullmatch(glob):
+            self._rules_by_suffix[suffix[1]].append(rule)
         else:
-            regex = re.compile(segment_regex(glob, dots=True), re.DOTALL)
-            self._others.append(_Rule(rule.number, rule.keeps, rule.folders_only, False, regex))
+            regex = re.compile(segment_regex(glob, match_hidden=True), re.DOTALL)
+            self._other_rules.append(
+                _IgnoreRule(rule.line_number, rule.is_negated, rule.directories_only, False, regex)
+            )
 
 
 def _without_trailing_spaces(line: str) -> str:
@@ -110,14 +112,18 @@ def _without_trailing_spaces(line: str) -> str:
     return f"{bare} " if bare.endswith("\\") and bare != line else bare
 
 
-def _read(folder: int) -> str:
+def _read_gitignore(directory: int) -> str:
     """The folder's own file; nothing where there is none, or it is a link or a FIFO."""
     try:
-        file = os.open(NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        file = os.open(GITIGNORE_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
     except OSError:
         return ""
     try:
-        return os.read(file, _LARGEST).decode("utf-8", "surrogateescape") if S_ISREG(os.fstat(file).st_mode) else ""
+        return (
+            os.read(file, _MAX_GITIGNORE_BYTES).decode("utf-8", "surrogateescape")
+            if S_ISREG(os.fstat(file).st_mode)
+            else ""
+        )
     except OSError:
         return ""
     finally:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from surehand.builtin.kept import kept
+from surehand.builtin.kept import runtime_store
 from surehand.core.context import Context
 from surehand.core.define import tool
 from surehand.core.errors import ToolError
@@ -17,13 +17,15 @@ from surehand.core.tool import Tool
 if TYPE_CHECKING:
     from surehand.store.store import Store
 
-_EVENT = "id, event_id, type, data, created_at"
+_EVENT_COLUMNS = "id, event_id, type, data, created_at"
 # The call is written beside what it took: run again after a crash, it gets the same events and loses none.
-_TAKEN = f"SELECT {_EVENT} FROM inbox WHERE agent = :agent AND state = 'processed' AND owner = :call"
-_TAKE = f"""UPDATE inbox SET state = 'processed', owner = :call, attempts = attempts + 1, taken_at = {{now}},
+_SELECT_TAKEN_EVENTS_SQL = (
+    f"SELECT {_EVENT_COLUMNS} FROM inbox WHERE agent = :agent AND state = 'processed' AND owner = :call"
+)
+_TAKE_EVENTS_SQL = f"""UPDATE inbox SET state = 'processed', owner = :call, attempts = attempts + 1, taken_at = {{now}},
     ended_at = {{now}} WHERE agent = :agent AND state = 'pending' AND id IN (SELECT id FROM inbox
         WHERE agent = :agent AND state = 'pending' AND (CAST(:type AS TEXT) IS NULL OR type = :type)
-        ORDER BY id LIMIT :count) RETURNING {_EVENT}"""
+        ORDER BY id LIMIT :count) RETURNING {_EVENT_COLUMNS}"""
 
 
 def inbox() -> list[Tool[..., Any]]:
@@ -39,9 +41,9 @@ def inbox() -> list[Tool[..., Any]]:
         ] = None,
     ) -> dict[str, Any]:
         """Take the oldest waiting events out of your inbox, in full, to deal with them now."""
-        async with kept(ctx) as store:
-            taken = await _take(store, _agent(ctx), ctx.call_id, count, filter)
-            return {"events": taken, "remaining": await store.inbox.count(_agent(ctx))}
+        async with runtime_store(ctx) as store:
+            taken = await _take_events(store, _require_agent(ctx), ctx.call_id, count, filter)
+            return {"events": taken, "remaining": await store.inbox.count(_require_agent(ctx))}
 
     @tool(category="system", effects={"read"}, repeatable=True, visible=False)
     async def skip(
@@ -53,22 +55,24 @@ def inbox() -> list[Tool[..., Any]]:
     return [peek_inbox, skip]
 
 
-def _agent(ctx: Context) -> str:
+def _require_agent(ctx: Context) -> str:
     if not ctx.agent:  # what has no agent is in one inbox, whosever it is
         raise ToolError("Only an agent has an inbox, and this call is made for none.", code="not_found")
     return ctx.agent
 
 
-async def _take(store: Store, agent: str, call: str, count: int, type: str | None) -> list[dict[str, Any]]:
+async def _take_events(
+    store: Store, agent: str, call_id: str, count: int, event_type: str | None
+) -> list[dict[str, Any]]:
     from surehand.store.database import Statement
 
-    rows = await store.database.read(_TAKEN, {"agent": agent, "call": call})
+    rows = await store.database.read(_SELECT_TAKEN_EVENTS_SQL, {"agent": agent, "call": call_id})
     if not rows:
-        take = Statement(_TAKE, {"agent": agent, "call": call, "count": count, "type": type})
+        take = Statement(_TAKE_EVENTS_SQL, {"agent": agent, "call": call_id, "count": count, "type": event_type})
         [rows] = await store.write([take])
-    return [_event(row) for row in sorted(rows, key=lambda row: int(row["id"]))]
+    return [_render_event(row) for row in sorted(rows, key=lambda row: int(row["id"]))]
 
 
-def _event(row: dict[str, Any]) -> dict[str, Any]:
+def _render_event(row: dict[str, Any]) -> dict[str, Any]:
     at = datetime.fromtimestamp(row["created_at"], UTC).isoformat(timespec="milliseconds")
     return {"eventId": row["event_id"], "type": row["type"], "timestamp": at, "data": json.loads(row["data"])}

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from surehand.core.context import Context
 from surehand.core.errors import InvalidArguments, Unavailable
-from surehand.store.errors import StoreUnavailable, Unstorable
+from surehand.store.errors import StoreUnavailable, UnstorableValue
 
 if TYPE_CHECKING:
     from surehand.store.store import Store
 
 
 @asynccontextmanager
-async def kept(ctx: Context) -> AsyncIterator[Store]:
+async def runtime_store(ctx: Context) -> AsyncIterator[Store]:
     """The store of the runtime that makes this call."""
     try:
         yield await ctx.store()
     except StoreUnavailable as error:
         raise Unavailable("What is to be remembered cannot be reached now. Try again later.") from error
-    except Unstorable as error:
+    except UnstorableValue as error:
         raise InvalidArguments(f"{error} Leave it out.") from None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from mimetypes import guess_type
 
-_IMAGES = (
+_IMAGE_SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
-_KINDS = (
+_FILE_SIGNATURES = (
     (b"%PDF-", "a PDF document"),
     (b"PK\x03\x04", "a ZIP archive, or a document that is one"),
     (b"\x1f\x8b", "a gzip archive"),
@@ -34,26 +34,26 @@ _KINDS = (
 )
 
 
-def image_type(head: bytes) -> str | None:
+def detect_image_type(head: bytes) -> str | None:
     """The MIME type of an image that models can be shown; a text that begins like one is none."""
     if b"\0" not in head:
         return None
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
-    return next((mime for magic, mime in _IMAGES if head.startswith(magic)), None)
+    return next((mime for magic, mime in _IMAGE_SIGNATURES if head.startswith(magic)), None)
 
 
-def is_document(head: bytes) -> bool:
+def is_pdf(head: bytes) -> bool:
     """Whether it is no text though it may hold no NUL."""
     return head.startswith(b"%PDF-")
 
 
-def kind_of(head: bytes, name: str) -> str:
+def describe_file_type(head: bytes, name: str) -> str:
     """What a file is, in words."""
-    for magic, words in _KINDS:
+    for magic, words in _FILE_SIGNATURES:
         if head.startswith(magic):
             return words
     if head[4:8] == b"ftyp":
         return "a video"
-    guessed = image_type(head) or guess_type(name)[0]
-    return f"binary, {guessed} by its name" if guessed and not image_type(head) else guessed or "binary"
+    guessed = detect_image_type(head) or guess_type(name)[0]
+    return f"binary, {guessed} by its name" if guessed and not detect_image_type(head) else guessed or "binary"

@@ -11,11 +11,11 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
-from surehand.builtin.globs import Glob
-from surehand.builtin.paths import FolderPath, Names, facets
-from surehand.builtin.sizes import size
-from surehand.builtin.spot import Entry, Spot
-from surehand.builtin.trouble import told
+from surehand.builtin.globs import GlobPattern
+from surehand.builtin.paths import DirectoryPath, ToolNaming, path_tool_options
+from surehand.builtin.sizes import format_byte_count
+from surehand.builtin.spot import DirectoryEntry, WorkspacePath
+from surehand.builtin.trouble import path_for_message
 from surehand.builtin.workspace import Workspace
 from surehand.core.context import Context
 from surehand.core.define import tool
@@ -24,100 +24,130 @@ from surehand.core.outcome import Done
 from surehand.core.sanitize import escape_line
 from surehand.core.tool import Tool
 
-Found: TypeAlias = tuple[Spot, Entry]
-_ENTRIES, _MOST_ENTRIES = 200, 500
-_FILES, _MOST_FILES = 200, 2000
-_LOOKED_AT = 200_000
+FoundEntry: TypeAlias = tuple[WorkspacePath, DirectoryEntry]
+_DEFAULT_ENTRIES, _MAX_ENTRIES = 200, 500
+_DEFAULT_FILES, _MAX_FILES = 200, 2000
+_MAX_ENTRIES_MATCHED = 200_000
 """Entries that are compared with a pattern."""
 
 
-def list_tools(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
+def list_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]]:
     """`list` and `list_files`."""
 
-    @tool(name="list", **facets(workspace, "read", "path", listed=names == "short", examples=[{"path": "src"}]))
+    @tool(
+        name="list",
+        **path_tool_options(workspace, "read", "path", listed=naming == "short", examples=[{"path": "src"}]),
+    )
     def list_(
         ctx: Context,
-        path: FolderPath = ".",
+        path: DirectoryPath = ".",
         recursive: Annotated[bool, Field(description="The folders below, too.")] = False,
         include_hidden: Annotated[bool, Field(description="Names that begin with a dot, too.")] = False,
-        max_entries: Annotated[int, Field(ge=1, description=f"At most {_MOST_ENTRIES}.")] = _ENTRIES,
+        max_entries: Annotated[int, Field(ge=1, description=f"At most {_MAX_ENTRIES}.")] = _DEFAULT_ENTRIES,
     ) -> Done:
         """List what is in a folder: folders first, then files with their sizes."""
-        spot, most = workspace.spot(path or "."), min(max_entries, _MOST_ENTRIES)
-        found = _below(spot, most + 1, recursive, lambda entry: True, include_hidden, lambda: ctx.cancelled)
+        spot, most = workspace.resolve(path or "."), min(max_entries, _MAX_ENTRIES)
+        found = _walk_breadth_first(
+            spot, most + 1, recursive, lambda entry: True, include_hidden, lambda: ctx.cancelled
+        )
         some = list(islice(found, most + 1))
-        text = "\n".join(_line(spot, *one) for one in some[:most]) or "(the folder is empty)"
+        text = "\n".join(_render_entry(spot, *one) for one in some[:most]) or "(the folder is empty)"
         if len(some) > most:
             text += f"\n\n(cut after {most} entries. List a folder below, or look for names with `glob`.)"
-        metadata = {"path": spot.shown, "entryCount": len(some[:most]), "truncated": len(some) > most}
-        return Done(text, title=f"Listed {spot.shown}", metadata=metadata)
+        metadata = {"path": spot.display_path, "entryCount": len(some[:most]), "truncated": len(some) > most}
+        return Done(text, title=f"Listed {spot.display_path}", metadata=metadata)
 
-    @tool(**facets(workspace, "read", "path", listed=names == "long", examples=[{"path": "src", "pattern": "*.py"}]))
+    @tool(
+        **path_tool_options(
+            workspace, "read", "path", listed=naming == "long", examples=[{"path": "src", "pattern": "*.py"}]
+        )
+    )
     def list_files(
         ctx: Context,
-        path: FolderPath = ".",
+        path: DirectoryPath = ".",
         recursive: Annotated[bool, Field(description="The folders below too, but not hidden ones.")] = False,
         pattern: Annotated[str | None, Field(description="Only what fits a glob, such as *.py or src/**/*.py.")] = None,
-        limit: Annotated[int, Field(ge=1, description=f"At most {_MOST_FILES}.")] = _FILES,
+        limit: Annotated[int, Field(ge=1, description=f"At most {_MAX_FILES}.")] = _DEFAULT_FILES,
     ) -> dict[str, Any]:
         """List the files and folders in a folder, as records with their sizes."""
-        spot, most = workspace.spot(path or "."), min(limit, _MOST_FILES)
-        room = (_LOOKED_AT if pattern else most) + 1
-        found = _below(spot, room, recursive, _is_open, True, lambda: ctx.cancelled)
-        glob = Glob(pattern) if pattern else None
-        fitting = (one for one in islice(found, _LOOKED_AT) if glob is None or _fits(glob, _from(spot, one[0])))
+        spot, most = workspace.resolve(path or "."), min(limit, _MAX_FILES)
+        room = (_MAX_ENTRIES_MATCHED if pattern else most) + 1
+        found = _walk_breadth_first(spot, room, recursive, _is_not_hidden, True, lambda: ctx.cancelled)
+        glob = GlobPattern(pattern) if pattern else None
+        fitting = (
+            one
+            for one in islice(found, _MAX_ENTRIES_MATCHED)
+            if glob is None or _matches_glob(glob, _relative_parts(spot, one[0]))
+        )
         some = list(islice(fitting, most + 1))
-        files = [_record(*one) for one in some[:most]]
-        where = {"path": spot.shown, "recursive": recursive, "count": len(files)}
+        files = [_entry_record(*one) for one in some[:most]]
+        where = {"path": spot.display_path, "recursive": recursive, "count": len(files)}
         return {"files": files, **where, "truncated": len(some) > most or next(found, None) is not None}
 
     return [list_, list_files]
 
 
-def _is_open(entry: Entry) -> bool:
+def _is_not_hidden(entry: DirectoryEntry) -> bool:
     return not entry.name.startswith(".")
 
 
-def _below(
-    spot: Spot, most: int, recursive: bool, enter: Callable[[Entry], bool], hidden: bool, stop: Callable[[], bool]
-) -> Iterator[Found]:
+def _walk_breadth_first(
+    path: WorkspacePath,
+    limit: int,
+    recursive: bool,
+    should_enter: Callable[[DirectoryEntry], bool],
+    include_hidden: bool,
+    is_cancelled: Callable[[], bool],
+) -> Iterator[FoundEntry]:
     """What is in a folder, and then in the folders in it: what is near comes first."""
-    folders = deque([spot])
+    folders = deque([path])
     while folders:
         folder = folders.popleft()
-        for entry in _scanned(folder, most, hidden, is_first=folder is spot):
+        for entry in _scan_directory(folder, limit, include_hidden, is_first=folder is path):
             yield folder / entry.name, entry
-            if recursive and entry.is_folder and enter(entry):
+            if recursive and entry.is_directory and should_enter(entry):
                 folders.append(folder / entry.name)
-        if stop():
+        if is_cancelled():
             raise ToolError("Nobody waits for this any more.", code="cancelled")
 
 
-def _scanned(folder: Spot, most: int, hidden: bool, *, is_first: bool) -> list[Entry]:
+def _scan_directory(
+    directory: WorkspacePath, limit: int, include_hidden: bool, *, is_first: bool
+) -> list[DirectoryEntry]:
     try:
         flags = 0 if is_first else os.O_NOFOLLOW
-        return folder.scan(most=most, folders_first=True, hidden=hidden, flags=flags)
+        return directory.scan_directory(
+            limit=limit, directories_first=True, include_hidden=include_hidden, extra_flags=flags
+        )
     except ToolError:
         if not is_first:
             return []  # gone, or not to be entered
-        if not stat.S_ISDIR(folder.stat().st_mode):
-            raise InvalidArguments(f"{told(folder)} is a file, not a folder. Read it, or name a folder.") from None
+        if not stat.S_ISDIR(directory.stat().st_mode):
+            raise InvalidArguments(
+                f"{path_for_message(directory)} is a file, not a folder. Read it, or name a folder."
+            ) from None
         raise
 
 
-def _from(spot: Spot, found: Spot) -> tuple[str, ...]:
-    return found.parts[len(spot.parts) :]
+def _relative_parts(base: WorkspacePath, path: WorkspacePath) -> tuple[str, ...]:
+    return path.parts[len(base.parts) :]
 
 
-def _fits(glob: Glob, path: tuple[str, ...]) -> bool:
-    base = len(glob.base)
-    return path[:base] == glob.base and glob("/".join(path[base:]))
+def _matches_glob(glob: GlobPattern, parts: tuple[str, ...]) -> bool:
+    base = len(glob.base_parts)
+    return parts[:base] == glob.base_parts and glob("/".join(parts[base:]))
 
 
-def _line(spot: Spot, found: Spot, entry: Entry) -> str:
-    name = escape_line("/".join(_from(spot, found)))
-    return f"{name}/" if entry.is_folder else f"{name}  (link)" if entry.is_link else f"{name}  {size(entry.size)}"
+def _render_entry(base: WorkspacePath, path: WorkspacePath, entry: DirectoryEntry) -> str:
+    name = escape_line("/".join(_relative_parts(base, path)))
+    return (
+        f"{name}/"
+        if entry.is_directory
+        else f"{name}  (link)"
+        if entry.is_link
+        else f"{name}  {format_byte_count(entry.size)}"
+    )
 
 
-def _record(found: Spot, entry: Entry) -> dict[str, Any]:
-    return {"name": escape_line(entry.name), "path": found.shown, "isDir": entry.is_folder, "size": entry.size}
+def _entry_record(path: WorkspacePath, entry: DirectoryEntry) -> dict[str, Any]:
+    return {"name": escape_line(entry.name), "path": path.display_path, "isDir": entry.is_directory, "size": entry.size}

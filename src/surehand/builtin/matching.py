@@ -15,40 +15,40 @@ from os.path import commonprefix
 from surehand.core.errors import InvalidArguments, ToolError
 from surehand.core.sanitize import replace_surrogates
 
-_TOLD = 10
+_MAX_LISTED_LINES = 10
 """Lines that an error lists."""
-_COMPARED = 20_000
+_MAX_COMPARED_LINES = 20_000
 """Lines that are compared with one that was not found."""
-_TOLERANT = 1 << 20
+_MAX_TOLERANT_TEXT_LENGTH = 1 << 20
 """Characters of the largest text in which whitespace is overlooked, or what is near is looked for."""
-_CHECKED = 1_000_000
+_MAX_CHECKED_LINES = 1_000_000
 """Lines that are compared with indented ones, all places together."""
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class TextMatch:
     """Where something was found, and what else than in the wanted text its lines are indented by."""
 
     start: int
     end: int
-    wanted: str = ""
-    found: str = ""
+    wanted_indent: str = ""
+    found_indent: str = ""
 
-    def indented(self, text: str) -> str:
-        """Text that was written for the wanted place, as it stands in the found one."""
-        if self.wanted == self.found:
+    def reindent(self, text: str) -> str:
+        "SearchableTextxt that was written for the wanted place, as it stands in the found one."
+        if self.wanted_indent == self.found_indent:
             return text
-        return "\n".join(self._line(line) if line.strip() else line for line in text.split("\n"))
+        return "\n".join(self._reindent_line(line) if line.strip() else line for line in text.split("\n"))
 
-    def _line(self, line: str) -> str:
-        own = _indent(line)
-        if own.startswith(self.wanted):
-            return self.found + line[len(self.wanted) :]
-        less = len(self.wanted) - len(own) if self.wanted.startswith(own) else 0
-        return self.found[: max(len(self.found) - less, 0)] + line[len(own) :]
+    def _reindent_line(self, line: str) -> str:
+        own = _leading_whitespace(line)
+        if own.startswith(self.wanted_indent):
+            return self.found_indent + line[len(self.wanted_indent) :]
+        less = len(self.wanted_indent) - len(own) if self.wanted_indent.startswith(own) else 0
+        return self.found_indent[: max(len(self.found_indent) - less, 0)] + line[len(own) :]
 
 
-class Text:
+class SearchableText:
     """A text in which pieces are looked for."""
 
     def __init__(self, text: str) -> None:
@@ -60,109 +60,121 @@ class Text:
         return self.text.split("\n")
 
     @cached_property
-    def starts(self) -> array[int]:
+    def line_starts(self) -> array[int]:
         """Where the lines begin."""
         starts = array("I", [0])
         starts.extend(found.end() for found in re.finditer("\n", self.text))
         return starts
 
-    def line_at(self, position: int) -> int:
+    def line_number_at(self, position: int) -> int:
         """The number of the line, counted from 1."""
-        return bisect_right(self.starts, position)
+        return bisect_right(self.line_starts, position)
 
-    def every(self, wanted: str, *, overlapping: bool = False, start: int = 0) -> Iterator[Match]:
+    def find_all(self, wanted: str, *, overlapping: bool = False, start: int = 0) -> Iterator[TextMatch]:
         """All places where it stands exactly so."""
         at = self.text.find(wanted, start)
         while at >= 0:
-            yield Match(at, at + len(wanted))
+            yield TextMatch(at, at + len(wanted))
             at = self.text.find(wanted, at + (1 if overlapping else len(wanted)))
 
-    def one(self, wanted: str, name: str, *, tolerant: bool = False, start: int = 0) -> Match:
+    def find_unique(self, wanted: str, label: str, *, whitespace_tolerant: bool = False, start: int = 0) -> TextMatch:
         """The one place where it stands; raises `InvalidArguments` for none or several."""
-        found: list[Match] = []
-        for places in self._ways(wanted, tolerant):
-            found = found or self._some(places(wanted, start))
+        found: list[TextMatch] = []
+        for places in self._match_strategies(wanted, whitespace_tolerant):
+            found = found or self._first_matches(places(wanted, start))
         if len(found) > 1:
-            raise InvalidArguments(self._several(name, found))
+            raise InvalidArguments(self._ambiguous_message(label, found))
         if not found:
-            raise InvalidArguments(f"{name} was not found in the file. {self._nearest(wanted)}")
+            raise InvalidArguments(f"{label} was not found in the file. {self._not_found_hint(wanted)}")
         return found[0]
 
-    def first(self, wanted: str, name: str, *, tolerant: bool, start: int) -> Match:
+    def find_first(self, wanted: str, label: str, *, whitespace_tolerant: bool, start: int) -> TextMatch:
         """The first place from a position on; raises `InvalidArguments` for none."""
-        for some in self._ways(wanted, tolerant):
+        for some in self._match_strategies(wanted, whitespace_tolerant):
             if (match := next(some(wanted, start), None)) is not None:
                 return match
-        raise InvalidArguments(f"{name} was not found after `from`. {self._nearest(wanted)}")
+        raise InvalidArguments(f"{label} was not found after `from`. {self._not_found_hint(wanted)}")
 
-    def _ways(self, wanted: str, tolerant: bool) -> list[Callable[[str, int], Iterator[Match]]]:
+    def _match_strategies(
+        self, wanted: str, whitespace_tolerant: bool
+    ) -> list[Callable[[str, int], Iterator[TextMatch]]]:
         """How to look for it, the strictest first."""
-        if not tolerant or not wanted.strip():
-            return [self._exactly]
-        if len(self.text) > _TOLERANT:
+        if not whitespace_tolerant or not wanted.strip():
+            return [self._find_exact]
+        if len(self.text) > _MAX_TOLERANT_TEXT_LENGTH:
             raise ToolError("The file is too large for whitespace to be overlooked. Copy it exactly.", code="too_large")
-        return [self._exactly, self._ignoring_trailing, self._ignoring_indent]
+        return [self._find_exact, self._find_ignoring_trailing_whitespace, self._find_ignoring_indentation]
 
-    def _exactly(self, wanted: str, start: int) -> Iterator[Match]:
-        return self.every(wanted, overlapping=True, start=start)
+    def _find_exact(self, wanted: str, start: int) -> Iterator[TextMatch]:
+        return self.find_all(wanted, overlapping=True, start=start)
 
     @staticmethod
-    def _some(matches: Iterator[Match]) -> list[Match]:
-        return [match for match, _ in zip(matches, range(_TOLD + 1), strict=False)]
+    def _first_matches(matches: Iterator[TextMatch]) -> list[TextMatch]:
+        return [match for match, _ in zip(matches, range(_MAX_LISTED_LINES + 1), strict=False)]
 
     # But for whitespace
 
-    def _ignoring_trailing(self, wanted: str, start: int) -> Iterator[Match]:
-        for first, count in _windows(self._without_trailing, [line.rstrip() for line in _body(wanted)]):
-            yield from self._match(wanted, first, count, start)
+    def _find_ignoring_trailing_whitespace(self, wanted: str, start: int) -> Iterator[TextMatch]:
+        for first, count in _find_line_windows(
+            self._text_without_trailing_whitespace, [line.rstrip() for line in _split_wanted_lines(wanted)]
+        ):
+            yield from self._match_lines(wanted, first, count, start)
 
-    def _ignoring_indent(self, wanted: str, start: int) -> Iterator[Match]:
-        body = _body(wanted)
-        indent, shape = _dedented(body)
-        for first, count in _windows(self._without_indent, [line.strip() for line in body]):
-            found, other = _dedented(self.lines[first : first + count])
+    def _find_ignoring_indentation(self, wanted: str, start: int) -> Iterator[TextMatch]:
+        body = _split_wanted_lines(wanted)
+        indent, shape = _dedent(body)
+        for first, count in _find_line_windows(self._text_without_indentation, [line.strip() for line in body]):
+            found, other = _dedent(self.lines[first : first + count])
             if other == shape:
-                yield from self._match(wanted, first, count, start, indent, found)
+                yield from self._match_lines(wanted, first, count, start, indent, found)
 
     @cached_property
-    def _without_trailing(self) -> str:
+    def _text_without_trailing_whitespace(self) -> str:
         return "\n".join(["", *(line.rstrip() for line in self.lines), ""])
 
     @cached_property
-    def _without_indent(self) -> str:
+    def _text_without_indentation(self) -> str:
         return "\n".join(["", *(line.strip() for line in self.lines), ""])
 
-    def _match(self, wanted: str, first: int, count: int, start: int, *indents: str) -> Iterator[Match]:
-        begin, last = self.starts[first], first + count - 1
-        end = self.starts[last] + len(self.lines[last]) + wanted.endswith("\n")
+    def _match_lines(
+        self, wanted: str, first_line: int, line_count: int, start: int, *indents: str
+    ) -> Iterator[TextMatch]:
+        begin, last = self.line_starts[first_line], first_line + line_count - 1
+        end = self.line_starts[last] + len(self.lines[last]) + wanted.endswith("\n")
         if begin >= start:
-            yield Match(begin, min(end, len(self.text)), *indents)
+            yield TextMatch(begin, min(end, len(self.text)), *indents)
 
     # What to say instead
 
-    def _several(self, name: str, found: list[Match]) -> str:
-        numbers = [str(self.line_at(match.start)) for match in found[:_TOLD]]
-        more, times = (" and more", f"more than {_TOLD}") if len(found) > _TOLD else ("", str(len(found)))
+    def _ambiguous_message(self, label: str, matches: list[TextMatch]) -> str:
+        numbers = [str(self.line_number_at(match.start)) for match in matches[:_MAX_LISTED_LINES]]
+        more, times = (
+            (" and more", f"more than {_MAX_LISTED_LINES}")
+            if len(matches) > _MAX_LISTED_LINES
+            else ("", str(len(matches)))
+        )
         lines = f"lines {', '.join(numbers)}{more}"
-        return f"{name} was found {times} times, on {lines}. Add lines around it to make it unique, or replace all."
+        return f"{label} was found {times} times, on {lines}. Add lines around it to make it unique, or replace all."
 
-    def _nearest(self, wanted: str) -> str:
+    def _not_found_hint(self, wanted: str) -> str:
         if re.match(r"\s*\d+\t", wanted) and not re.match(r"\s*\d+\t", self.text):
             return "It begins with a line number, which is not part of the file: leave it out."
-        if len(self.text) > _TOLERANT:
+        if len(self.text) > _MAX_TOLERANT_TEXT_LENGTH:
             return "Read the file again and copy the text exactly."
-        if next(self._ignoring_indent(wanted, 0), None) or _squeezed(wanted) in _squeezed(self.text):
+        if next(self._find_ignoring_indentation(wanted, 0), None) or _remove_whitespace(wanted) in _remove_whitespace(
+            self.text
+        ):
             hint = "It differs in whitespace only: copy it exactly as it stands in the file."
         elif wanted.casefold() in self.text.casefold():
             hint = "It differs in upper and lower case only."
         else:
             hint = "Read the file again and copy the text exactly."
-        return f"{hint}{self._context(wanted)}"
+        return f"{hint}{self._nearest_line_context(wanted)}"
 
-    def _context(self, wanted: str) -> str:
+    def _nearest_line_context(self, wanted: str) -> str:
         line = next((line.strip() for line in wanted.split("\n") if line.strip()), "")[:200]
-        lines = [known.strip()[:200] for known in self.lines[:_COMPARED]]
-        rough = nlargest(20, range(len(lines)), key=lambda at: _alike(line, lines[at]))
+        lines = [known.strip()[:200] for known in self.lines[:_MAX_COMPARED_LINES]]
+        rough = nlargest(20, range(len(lines)), key=lambda at: _rough_similarity(line, lines[at]))
         best = max(rough, key=lambda at: SequenceMatcher(None, line, lines[at]).ratio(), default=0)
         if not line or SequenceMatcher(None, line, lines[best]).ratio() < 0.5:
             return ""
@@ -172,37 +184,37 @@ class Text:
         return f" The nearest line is {best + 1}:\n{shown}"
 
 
-def _windows(text: str, wanted: list[str]) -> Iterator[tuple[int, int]]:
+def _find_line_windows(text: str, wanted_lines: list[str]) -> Iterator[tuple[int, int]]:
     """Where the wanted lines stand among those of a text: as one string, which is searched in linear time."""
-    piece = "\n".join(["", *wanted, ""])
+    piece = "\n".join(["", *wanted_lines, ""])
     at, line, counted = text.find(piece), 0, 0
-    for _ in range(max(_CHECKED // len(wanted), 1)):
+    for _ in range(max(_MAX_CHECKED_LINES // len(wanted_lines), 1)):
         if at < 0:
             return
         line, counted = line + text.count("\n", counted, at), at
-        yield line, len(wanted)
+        yield line, len(wanted_lines)
         at = text.find(piece, at + 1)
 
 
-def _body(wanted: str) -> list[str]:
+def _split_wanted_lines(wanted: str) -> list[str]:
     return wanted.removesuffix("\n").split("\n")
 
 
-def _indent(line: str) -> str:
+def _leading_whitespace(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
-def _dedented(lines: list[str]) -> tuple[str, list[str]]:
+def _dedent(lines: list[str]) -> tuple[str, list[str]]:
     """What all lines are indented by, and the lines without it."""
-    common = commonprefix([_indent(line) for line in lines if line.strip()])  # noqa: RUF071 - not of paths
+    common = commonprefix([_leading_whitespace(line) for line in lines if line.strip()])  # noqa: RUF071 - not of paths
     return common, [line[len(common) :].rstrip() if line.strip() else "" for line in lines]
 
 
-def _squeezed(text: str) -> str:
+def _remove_whitespace(text: str) -> str:
     return "".join(text.split())
 
 
-def _alike(one: str, other: str) -> float:
+def _rough_similarity(one: str, other: str) -> float:
     """A cheap guess: letters in common."""
     if one == other:
         return 2.0

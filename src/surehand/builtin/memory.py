@@ -8,14 +8,14 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from surehand.builtin.memory_folder import MemoryFolder
-from surehand.builtin.summary import MARK, with_summary
+from surehand.builtin.summary import SUMMARY_PREFIX, set_summary
 from surehand.core.context import Context
 from surehand.core.define import tool
 from surehand.core.errors import InvalidArguments, NotFound
 from surehand.core.tool import Tool
 
-Path = Annotated[str, Field(description="Path of the Markdown file, such as facts/people.md.", max_length=400)]
-_LONGEST = 500_000
+MemoryPath = Annotated[str, Field(description="Path of the Markdown file, such as facts/people.md.", max_length=400)]
+_MAX_TEXT_LENGTH = 500_000
 
 
 def memory(folder: str | PathLike[str]) -> list[Tool[..., Any]]:
@@ -29,52 +29,59 @@ def memory(folder: str | PathLike[str]) -> list[Tool[..., Any]]:
     @tool(category="memory", effects={"read"}, visible=False, toolsets=("all_task_tools", "main_agent_tools"))
     def memory_list(ctx: Context) -> list[dict[str, Any]]:
         """List the memory files with their summaries and sizes. Look here before reading or writing one."""
-        return kept.listed(lambda: ctx.cancelled)
+        return kept.list_files(lambda: ctx.cancelled)
 
     @tool(category="memory", effects={"read"}, visible=False,
           toolsets=("all_task_tools", "main_agent_tools", "reflection_tools"))  # fmt: skip
-    def memory_read(path: Path) -> str:
+    def memory_read(path: MemoryPath) -> str:
         """Read a memory file, its Markdown text as it was written. memory_list shows which there are."""
         return kept.read(path)
 
     @tool(category="memory", effects={"write"}, visible=False, toolsets=("all_task_tools", "reflection_tools"),
-          verify=lambda args, ctx: kept.verified(args["path"], lambda text: text == args["content"]))  # fmt: skip
+          verify=lambda args, ctx: kept.verify_change(args["path"], lambda text: text == args["content"]))  # fmt: skip
     def memory_write(
-        path: Path,
+        path: MemoryPath,
         content: Annotated[
-            str, Field(description="The whole text; a line '> Summary: ...' is shown in lists.", max_length=_LONGEST)
+            str,
+            Field(
+                description="The whole text; a line '> Summary: ...' is shown in lists.", max_length=_MAX_TEXT_LENGTH
+            ),
         ],
     ) -> dict[str, Any]:
         """Write a memory file, replacing what it held. Begin with a heading and a line '> Summary: ...'."""
         return kept.write(path, content)
 
     @tool(category="memory", effects={"write"}, visible=False, toolsets=("all_task_tools", "reflection_tools"),
-          verify=lambda args, ctx: kept.verified(args["path"], lambda text: _was_patched(text, **args)))  # fmt: skip
+          verify=lambda args, ctx: kept.verify_change(args["path"], lambda text: _was_patched(text, **args)))  # fmt: skip
     def memory_patch(
-        path: Path,
-        old_str: Annotated[str, Field(description="Text that occurs exactly once.", min_length=1, max_length=_LONGEST)],
-        new_str: Annotated[str, Field(description="What to put in its place.", max_length=_LONGEST)],
+        path: MemoryPath,
+        old_str: Annotated[
+            str, Field(description="Text that occurs exactly once.", min_length=1, max_length=_MAX_TEXT_LENGTH)
+        ],
+        new_str: Annotated[str, Field(description="What to put in its place.", max_length=_MAX_TEXT_LENGTH)],
     ) -> dict[str, Any]:
         """Replace one passage of a memory file. The old text must occur exactly once, so quote enough of it."""
-        return kept.change(path, lambda text: _patched(path, text, old_str, new_str))
+        return kept.edit(path, lambda text: _apply_patch(path, text, old_str, new_str))
 
     @tool(category="memory", effects={"write"}, visible=False, toolsets=("all_task_tools", "reflection_tools"),
-          verify=lambda args, ctx: kept.verified(args["path"], lambda text: _was_appended(text, args["entry"])),
+          verify=lambda args, ctx: kept.verify_change(args["path"], lambda text: _was_appended(text, args["entry"])),
           examples=[{"path": "episodes/2027-03.md", "entry": "- Moved the site to the new host."}])  # fmt: skip
     def memory_append(
-        path: Path,
-        entry: Annotated[str, Field(description="Markdown to add at the end.", min_length=1, max_length=_LONGEST)],
+        path: MemoryPath,
+        entry: Annotated[
+            str, Field(description="Markdown to add at the end.", min_length=1, max_length=_MAX_TEXT_LENGTH)
+        ],
         summary: Annotated[
             str | None, Field(description="New summary of the whole file, one line.", max_length=1_000)
         ] = None,
     ) -> dict[str, Any]:
         """Add an entry at the end of a memory file, made if it is missing, and renew its summary if given."""
-        return kept.change(path, lambda text: _appended(text or "", entry, summary))
+        return kept.edit(path, lambda text: _append_entry(text or "", entry, summary))
 
     return [memory_list, memory_read, memory_write, memory_patch, memory_append]
 
 
-def _patched(path: str, text: str | None, old: str, new: str) -> str:
+def _apply_patch(path: str, text: str | None, old: str, new: str) -> str:
     if text is None:
         raise NotFound(path)
     if (at := text.find(old)) < 0:
@@ -84,11 +91,11 @@ def _patched(path: str, text: str | None, old: str, new: str) -> str:
     return text[:at] + new + text[at + len(old) :]
 
 
-def _appended(text: str, entry: str, summary: str | None) -> str:
+def _append_entry(text: str, entry: str, summary: str | None) -> str:
     if summary is not None:
-        text = with_summary(text, summary)
+        text = set_summary(text, summary)
     between = "" if not text or text.endswith("\n") else "\n"
-    if text.rstrip().rpartition("\n")[2].startswith(MARK):
+    if text.rstrip().rpartition("\n")[2].startswith(SUMMARY_PREFIX):
         between += "\n"  # else the entry would be read as a part of the summary
     return f"{text}{between}{entry}{'' if entry.endswith(chr(10)) else chr(10)}"
 

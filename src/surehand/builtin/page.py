@@ -7,57 +7,64 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from surehand.builtin.encoding import Encoding
-from surehand.builtin.lines import FileLines
+from surehand.builtin.encoding import TextEncoding
+from surehand.builtin.lines import FileLineReader
 
-COUNTED = 1 << 30
+MAX_COUNTED_FILE_BYTES = 1 << 30
 """Bytes of the largest file whose lines are all counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PageLine:
     """A line with its newline; or as much of it as there was room for."""
 
     text: str
-    cut: bool
+    is_cut: bool
 
     @property
-    def bare(self) -> str:
+    def text_without_newline(self) -> str:
         """Without its newline."""
         return self.text.removesuffix("\n").removesuffix("\r")
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class LinePage:
     """Lines of a file, counted from 1."""
 
-    first: int
-    lines: tuple[Line, ...]
-    total: int | None
+    first_line: int
+    lines: tuple[PageLine, ...]
+    total_lines: int | None
     """None where the file is too large for its lines to be counted."""
-    more: bool
+    has_more: bool
     """Whether lines follow."""
 
     @property
-    def last(self) -> int:
+    def last_line(self) -> int:
         """The number of its last line."""
-        return self.first + len(self.lines) - 1
+        return self.first_line + len(self.lines) - 1
 
     @property
-    def truncated(self) -> bool:
+    def is_truncated(self) -> bool:
         """Whether anything is missing at its end or in its lines."""
-        return self.more or any(line.cut for line in self.lines)
+        return self.has_more or any(line.is_cut for line in self.lines)
 
 
-def page_of(
-    file: BinaryIO, encoding: Encoding, first: int, limit: int, *, line: int, room: int, stop: Callable[[], bool]
-) -> Page:
+def read_page(
+    file: BinaryIO,
+    encoding: TextEncoding,
+    first_line: int,
+    max_lines: int,
+    *,
+    max_line_length: int,
+    max_bytes: int,
+    is_cancelled: Callable[[], bool],
+) -> LinePage:
     """At most `limit` lines, each cut at `line` characters; none is begun after `room` characters."""
-    lines, length = FileLines(file, encoding, stop), os.fstat(file.fileno()).st_size
-    skipped, taken, used = lines.skip(first - 1), list[Line](), 0
-    while len(taken) < limit and used < room and not lines.lost and lines.more():
-        taken.append(Line(*lines.next(line)))
+    lines, length = FileLineReader(file, encoding, is_cancelled), os.fstat(file.fileno()).st_size
+    skipped, taken, used = lines.skip_lines(first_line - 1), list[PageLine](), 0
+    while len(taken) < max_lines and used < max_bytes and not lines.line_too_long and lines.has_more():
+        taken.append(PageLine(*lines.read_line(max_line_length)))
         used += len(taken[-1].text.encode(errors="replace")) + 8
-    more = lines.lost or lines.more()
-    total = skipped + len(taken) + lines.rest() if length <= COUNTED or not more else None
-    return Page(first, tuple(taken), total, more)
+    more = lines.line_too_long or lines.has_more()
+    total = skipped + len(taken) + lines.count_remaining() if length <= MAX_COUNTED_FILE_BYTES or not more else None
+    return LinePage(first_line, tuple(taken), total, more)

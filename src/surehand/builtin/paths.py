@@ -13,71 +13,83 @@ from surehand.core.sanitize import escape_line
 if TYPE_CHECKING:
     from surehand.builtin.workspace import Workspace
     from surehand.core.context import Context
-    from surehand.core.options import Options
+    from surehand.core.options import ToolOptions
 
-Names: TypeAlias = Literal["short", "long"]
+ToolNaming: TypeAlias = Literal["short", "long"]
 """Which of two names for the same work models are shown: `read` or `read_file`."""
-Act: TypeAlias = Callable[[list[str], Mapping[str, Any]], str]
+ActionDescription: TypeAlias = Callable[[list[str], Mapping[str, Any]], str]
 FilePath: TypeAlias = Annotated[str, Field(description="Path of the file, from the workspace's root or absolute.")]
-FolderPath: TypeAlias = Annotated[str, Field(description="The folder, from the workspace's root or absolute.")]
+DirectoryPath: TypeAlias = Annotated[str, Field(description="The folder, from the workspace's root or absolute.")]
 
 
-def facets(
+def path_tool_options(
     workspace: Workspace,
     effect: Literal["read", "write"],
-    *paths: str,
+    *path_arguments: str,
     listed: bool = True,
-    act: Act | None = None,
-    **more: Any,
-) -> Options:
+    describe_action: ActionDescription | None = None,
+    **more_options: Any,
+) -> ToolOptions:
     """The facets of a tool whose arguments of those names are paths.
 
     Args:
         act: what a person is asked to allow, in words, from the arguments.
     """
-    shared: Options = {
+    shared: ToolOptions = {
         "category": "file",
         "effects": {effect},
         "visible": False,
         "listed": listed and (effect == "read" or workspace.writes),
         "toolsets": ("all_task_tools",),
-        "confirm": _sensitive(workspace, paths),
-        "confirm_message": _question(workspace, paths, act or _looks if effect == "read" else act or _changes),
+        "confirm": _confirm_if_sensitive(workspace, path_arguments),
+        "confirm_message": _confirm_message(
+            workspace,
+            path_arguments,
+            describe_action or _describe_read if effect == "read" else describe_action or _describe_write,
+        ),
     }
-    shared.update(more)  # type: ignore[typeddict-item]  # further facets, by their names
+    shared.update(more_options)  # type: ignore[typeddict-item]  # further facets, by their names
     return shared
 
 
-def refuse_late(ctx: Context) -> None:
+def refuse_if_cancelled(ctx: Context) -> None:
     """Change nothing any more where nobody waits for it: the caller was told that it took too long."""
     if ctx.cancelled:
         raise ToolError("Nobody waits for this any more. Nothing was changed.", code="cancelled")
 
 
-def refuse_folder(path: str) -> None:
+def refuse_directory_path(path: str) -> None:
     """A path that ends in a slash is a folder's."""
     if path.endswith("/"):
         raise InvalidArguments(f"'{escape_line(path, 200)}' ends in a slash, as folders do. Give the file's name, too.")
 
 
-def _sensitive(workspace: Workspace, paths: Iterable[str]) -> Callable[[Mapping[str, Any], Context], Any]:
+def _confirm_if_sensitive(
+    workspace: Workspace, path_arguments: Iterable[str]
+) -> Callable[[Mapping[str, Any], Context], Any]:
     """Each time: a standing approval of harmless calls does not cover one of these."""
-    return lambda arguments, ctx: any(workspace.is_sensitive(arguments[name]) for name in paths) and "each time"
+    return lambda arguments, ctx: (
+        any(workspace.is_sensitive(arguments[name]) for name in path_arguments) and "each time"
+    )
 
 
-def _looks(paths: list[str], arguments: Mapping[str, Any]) -> str:
+def _describe_read(paths: list[str], arguments: Mapping[str, Any]) -> str:
     return f"look at {' and '.join(paths)}"
 
 
-def _changes(paths: list[str], arguments: Mapping[str, Any]) -> str:
+def _describe_write(paths: list[str], arguments: Mapping[str, Any]) -> str:
     return f"change {' and '.join(paths)}"
 
 
-def _question(workspace: Workspace, paths: tuple[str, ...], act: Act) -> Callable[[Mapping[str, Any], Context], str]:
+def _confirm_message(
+    workspace: Workspace, path_arguments: tuple[str, ...], describe_action: ActionDescription
+) -> Callable[[Mapping[str, Any], Context], str]:
     def question(arguments: Mapping[str, Any], ctx: Context) -> str:
-        doubtful = [escape_line(arguments[name], 200) for name in paths if workspace.is_sensitive(arguments[name])]
-        which = ", which looks" if len(paths) == 1 else f": {' and '.join(doubtful)} looks"
+        doubtful = [
+            escape_line(arguments[name], 200) for name in path_arguments if workspace.is_sensitive(arguments[name])
+        ]
+        which = ", which looks" if len(path_arguments) == 1 else f": {' and '.join(doubtful)} looks"
         why = f"{which} like keys or credentials" if doubtful else ""
-        return f"Allow to {act([escape_line(arguments[name], 1000) for name in paths], arguments)}{why}?"
+        return f"Allow to {describe_action([escape_line(arguments[name], 1000) for name in path_arguments], arguments)}{why}?"
 
     return question

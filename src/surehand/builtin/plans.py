@@ -8,23 +8,23 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
-from surehand.builtin.notebook import A_BATCH, Key, Notebook, new_key
-from surehand.builtin.schedule import after_a_while, moment, next_of, shown
-from surehand.builtin.zones import zone
+from surehand.builtin.notebook import MAX_NOTES_PER_CALL, AgentNotes, NoteKey, derive_note_key
+from surehand.builtin.schedule import format_time, next_cron_time, parse_run_after, parse_scheduled_at
+from surehand.builtin.zones import find_time_zone
 from surehand.core.clock import Clock
 from surehand.core.context import Context
 from surehand.core.define import tool
 from surehand.core.errors import InvalidArguments
 from surehand.core.tool import Tool
 
-Status: TypeAlias = Literal["pending", "active", "completed", "expired"]
+PlanStatus: TypeAlias = Literal["pending", "active", "completed", "expired"]
 """Waiting for its one time, recurring, done, or too late to be done."""
 
 
 class Plan(BaseModel):
     """One plan; exactly one of `cron`, `scheduledAt` and `runAfter` says when."""
 
-    id: Key | None = Field(default=None, description="Id of the plan to replace; leave it out for a new one.")
+    id: NoteKey | None = Field(default=None, description="Id of the plan to replace; leave it out for a new one.")
     name: str = Field(description="Short name of the plan.", min_length=1, max_length=200)
     instruction: str | None = Field(default=None, description="What to do when the time comes.", max_length=8_000)
     cron: str | None = Field(
@@ -45,81 +45,85 @@ def plans(source: Clock | None = None) -> list[Tool[..., Any]]:
     Args:
         source: the clock that plans are made by; a test gives the one of its runtime.
     """
-    book, clock = Notebook("plan"), source or Clock()
+    book, clock = AgentNotes("plan"), source or Clock()
 
     @tool(category="memory", effects={"read"}, repeatable=True, visible=False,
           examples=[{"plans": [{"name": "Stand-up", "cron": "30 9 * * MON-FRI", "timezone": "Europe/Berlin"}]},
                     {"plans": [{"name": "Look again", "runAfter": "2 hours"}]}])  # fmt: skip
     async def set_plans(
-        plans: Annotated[list[Plan], Field(description="Plans to add or replace.", min_length=1, max_length=A_BATCH)],
+        plans: Annotated[
+            list[Plan], Field(description="Plans to add or replace.", min_length=1, max_length=MAX_NOTES_PER_CALL)
+        ],
         ctx: Context,
     ) -> dict[str, Any]:
         """Plan to be woken later: give each plan exactly one of cron, scheduledAt or runAfter."""
-        known = await book.pages(ctx)
+        known = await book.read_all(ctx)
         notes: dict[str, Mapping[str, Any]] = {}
         for number, plan in enumerate(plans):
-            key = plan.id or new_key(ctx, number)
+            key = plan.id or derive_note_key(ctx, number)
             old = known.get(key, {"setBy": None})
             # A call that is run again changes nothing: the plan may have run meanwhile, and two hours are not four.
-            notes[key] = old if old["setBy"] == ctx.call_id else _made(plan, clock.time(), ctx.call_id)
+            notes[key] = old if old["setBy"] == ctx.call_id else _build_note(plan, clock.time(), ctx.call_id)
             await asyncio.sleep(0)  # a cron expression may be looked for over fifty years, and others want to go on
         await book.write(ctx, notes)
-        return {"success": True, "count": len(notes), "plans": [_told(key, note) for key, note in notes.items()]}
+        return {"success": True, "count": len(notes), "plans": [_render_plan(key, note) for key, note in notes.items()]}
 
     @tool(category="memory", effects={"read"}, repeatable=True, visible=False)
     async def get_plans(
         ctx: Context,
-        status: Annotated[Status | None, Field(description="Only plans that stand so; all if left out.")] = None,
+        status: Annotated[PlanStatus | None, Field(description="Only plans that stand so; all if left out.")] = None,
     ) -> dict[str, Any]:
         """List your plans with their ids, status and next time, the next to run first."""
-        found = [(key, note) for key, note in (await book.pages(ctx)).items() if status in (None, note["status"])]
+        found = [(key, note) for key, note in (await book.read_all(ctx)).items() if status in (None, note["status"])]
         found.sort(key=lambda pair: pair[1]["nextRunAt"] or float("inf"))
-        return {"plans": [_told(key, note) for key, note in found]}
+        return {"plans": [_render_plan(key, note) for key, note in found]}
 
     @tool(category="memory", effects={"read"}, repeatable=True, visible=False)
     async def delete_plans(
         plan_ids: Annotated[
-            list[Key],
-            Field(alias="planIds", description="Ids of the plans to give up.", min_length=1, max_length=A_BATCH),
+            list[NoteKey],
+            Field(
+                alias="planIds", description="Ids of the plans to give up.", min_length=1, max_length=MAX_NOTES_PER_CALL
+            ),
         ],
         ctx: Context,
     ) -> dict[str, Any]:
         """Give plans up, by their ids: you are not woken for them any more."""
-        return {"success": True, "deleted": await book.tear_out(ctx, plan_ids)}
+        return {"success": True, "deleted": await book.delete(ctx, plan_ids)}
 
     return [set_plans, get_plans, delete_plans]
 
 
-def _made(plan: Plan, now: float, call_id: str) -> dict[str, Any]:
-    at = _first(plan, now)
+def _build_note(plan: Plan, now: float, call_id: str) -> dict[str, Any]:
+    at = _first_run_time(plan, now)
     return {
         "name": plan.name, "instruction": plan.instruction, "cron": plan.cron,
-        "scheduledAt": None if plan.cron is not None else shown(at, plan.timezone), "timezone": plan.timezone,
+        "scheduledAt": None if plan.cron is not None else format_time(at, plan.timezone), "timezone": plan.timezone,
         "nextRunAt": at, "status": "pending" if plan.cron is None else "active", "setBy": call_id,
     }  # fmt: skip
 
 
-def _first(plan: Plan, now: float) -> float:
-    zone(plan.timezone)
+def _first_run_time(plan: Plan, now: float) -> float:
+    find_time_zone(plan.timezone)
     given = [name for name in ("cron", "scheduled_at", "run_after") if getattr(plan, name) is not None]
     match given:
         case ["cron"]:
-            return _soon(plan, next_of(plan.cron or "", now, plan.timezone))
+            return _require_run_time(plan, next_cron_time(plan.cron or "", now, plan.timezone))
         case ["scheduled_at"]:
-            return moment(plan.scheduled_at or "", now, plan.timezone)
+            return parse_scheduled_at(plan.scheduled_at or "", now, plan.timezone)
         case ["run_after"]:
-            return after_a_while(plan.run_after or "", now)
+            return parse_run_after(plan.run_after or "", now)
     raise InvalidArguments(
         f"Plan {plan.name!r} has {len(given)} of cron, scheduledAt and runAfter. Give exactly one of them."
     )
 
 
-def _soon(plan: Plan, at: float | None) -> float:
-    if at is None:
+def _require_run_time(plan: Plan, run_time: float | None) -> float:
+    if run_time is None:
         raise InvalidArguments(f"cron {plan.cron!r} names no time in the next 50 years. Give one that comes.")
-    return at
+    return run_time
 
 
-def _told(key: str, note: Mapping[str, Any]) -> dict[str, Any]:
+def _render_plan(key: str, note: Mapping[str, Any]) -> dict[str, Any]:
     plain = {name: note[name] for name in ("name", "instruction", "cron", "scheduledAt", "timezone", "status")}
-    return {"id": key, **plain, "nextRunAt": shown(note["nextRunAt"], note["timezone"])}
+    return {"id": key, **plain, "nextRunAt": format_time(note["nextRunAt"], note["timezone"])}

@@ -7,65 +7,77 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from surehand.sandbox.jail import Shown
+from surehand.sandbox.jail import PathMount
 
-Parts = tuple[str, ...]
-GIT = (".git/hooks", ".git/config")
+PathParts = tuple[str, ...]
+GIT_PROTECTED_PATHS = (".git/hooks", ".git/config")
 """What git runs, and where it is told what to run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Protected:
+class ProtectedPaths:
     """Absolute paths, as their parts."""
 
-    fixed: tuple[Parts, ...]
+    write_protected: tuple[PathParts, ...]
     """To be read, and not to be changed."""
-    private: tuple[Parts, ...]
+    private: tuple[PathParts, ...]
     """Not even to be read, nor what lies beside them under such a name, as `calls.db-wal` beside `calls.db`."""
 
     @classmethod
-    def of(cls, root: Path, fixed: Iterable[Path], private: Iterable[Path]) -> Protected:
+    def for_root(cls, root: Path, write_protected: Iterable[Path], private: Iterable[Path]) -> ProtectedPaths:
         """What was named, git's own hooks and settings, and the environment that this program runs in."""
-        git = [root / ".git"] if (root / ".git").is_file() else [root / path for path in GIT]
+        git = [root / ".git"] if (root / ".git").is_file() else [root / path for path in GIT_PROTECTED_PATHS]
         own = [Path(sys.prefix).resolve()] if sys.prefix != sys.base_prefix else []
-        named = [*(root / path for path in fixed), *git, *own]
-        return cls(_parts(named), _parts(root / path for path in private))
+        named = [*(root / path for path in write_protected), *git, *own]
+        return cls(_absolute_parts(named), _absolute_parts(root / path for path in private))
 
-    def changes(self, real: Parts, *, whole: bool) -> bool:
+    def forbids_change(self, real_parts: PathParts, *, whole_tree: bool) -> bool:
         """Whether changing that path would change something protected; if whole, with all that is in it."""
-        around = whole and any(path[: len(real)] == real for path in self.fixed + self.private)
-        return around or self.hides(real) or any(real[: len(path)] == path for path in self.fixed)
+        around = whole_tree and any(
+            path[: len(real_parts)] == real_parts for path in self.write_protected + self.private
+        )
+        return (
+            around
+            or self.forbids_reading(real_parts)
+            or any(real_parts[: len(path)] == path for path in self.write_protected)
+        )
 
-    def hides(self, real: Parts) -> bool:
+    def forbids_reading(self, real_parts: PathParts) -> bool:
         """Whether that path is not to be read."""
-        return any(real[: len(path) - 1] == path[:-1] and _belongs(real, path) for path in self.private)
+        return any(
+            real_parts[: len(path) - 1] == path[:-1] and _is_private_name(real_parts, path) for path in self.private
+        )
 
-    def shown_in(self, folder: Path) -> list[Shown]:
+    def sandbox_mounts(self, directory: Path) -> list[PathMount]:
         """How a sandbox shows them in a folder that can be written to.
 
         The folders around them become mounts of their own: then they cannot be moved away, and others put in place.
         """
-        fixed = [path for parts in self.fixed if folder in (path := Path("/", *parts)).parents and path.exists()]
-        private = [path for parts in self.private if folder in (path := Path("/", *parts)).parents]
-        around = {outer for path in (*fixed, *private) for outer in path.parents if folder in outer.parents}
-        hidden = [file for path in private for file in _beside(path)]
+        fixed = [
+            path for parts in self.write_protected if directory in (path := Path("/", *parts)).parents and path.exists()
+        ]
+        private = [path for parts in self.private if directory in (path := Path("/", *parts)).parents]
+        around = {outer for path in (*fixed, *private) for outer in path.parents if directory in outer.parents}
+        hidden = [file for path in private for file in _private_files_beside(path)]
         return [
-            *(Shown(path, writable=True) for path in sorted(around) if path.is_dir()),
-            *(Shown(path) for path in fixed),
-            *(Shown(path, hidden=True) for path in hidden),
+            *(PathMount(path, writable=True) for path in sorted(around) if path.is_dir()),
+            *(PathMount(path) for path in fixed),
+            *(PathMount(path, hidden=True) for path in hidden),
         ]
 
 
-def _parts(paths: Iterable[Path]) -> tuple[Parts, ...]:
+def _absolute_parts(paths: Iterable[Path]) -> tuple[PathParts, ...]:
     return tuple(path.absolute().parts[1:] for path in paths)
 
 
-def _belongs(real: Parts, path: Parts) -> bool:
-    name = real[len(path) - 1 : len(path)]
-    return bool(name) and (name[0] == path[-1] or name[0].startswith(f"{path[-1]}-"))
+def _is_private_name(real_parts: PathParts, private_parts: PathParts) -> bool:
+    name = real_parts[len(private_parts) - 1 : len(private_parts)]
+    return bool(name) and (name[0] == private_parts[-1] or name[0].startswith(f"{private_parts[-1]}-"))
 
 
-def _beside(path: Path) -> list[Path]:
+def _private_files_beside(path: Path) -> list[Path]:
     if not path.parent.is_dir():
         return []
-    return [file for file in path.parent.iterdir() if _belongs(file.parts[1:], path.parts[1:]) and file.is_file()]
+    return [
+        file for file in path.parent.iterdir() if _is_private_name(file.parts[1:], path.parts[1:]) and file.is_file()
+    ]

@@ -8,13 +8,13 @@ from typing import Annotated, Any, BinaryIO
 
 from pydantic import Field
 
-from surehand.builtin.encoding import HEAD, Encoding, encoding_of, named
-from surehand.builtin.kind import image_type, is_document, kind_of
-from surehand.builtin.page import Page, page_of
-from surehand.builtin.paths import FilePath, Names, facets
-from surehand.builtin.sizes import size
-from surehand.builtin.spot import Spot
-from surehand.builtin.trouble import told
+from surehand.builtin.encoding import HEAD_BYTES, TextEncoding, detect_encoding, encoding_from_name
+from surehand.builtin.kind import describe_file_type, detect_image_type, is_pdf
+from surehand.builtin.page import LinePage, read_page
+from surehand.builtin.paths import FilePath, ToolNaming, path_tool_options
+from surehand.builtin.sizes import format_byte_count
+from surehand.builtin.spot import WorkspacePath
+from surehand.builtin.trouble import path_for_message
 from surehand.builtin.workspace import Workspace
 from surehand.core.content import Image, Text
 from surehand.core.context import Context
@@ -23,37 +23,51 @@ from surehand.core.errors import InvalidArguments, ToolError
 from surehand.core.outcome import Done
 from surehand.core.tool import Tool
 
-MOST_LINES, LINES, LINE = 5000, 2000, 2000
-PAGE = 88_000
+MAX_PAGE_LINES, DEFAULT_PAGE_LINES, MAX_LINE_LENGTH = 5000, 2000, 2000
+MAX_PAGE_BYTES = 88_000
 """Bytes after which a page of numbered lines ends, so that it fits into what a model is shown at once."""
-WHOLE = 1 << 20
+MAX_WHOLE_FILE_BYTES = 1 << 20
 """Bytes that `read_file` gives at once."""
-_NUL, _UNSHOWN = "\0", "\ufffd"  # not every model API takes a NUL
-IMAGE = 3_750_000
+_NUL, _NUL_SUBSTITUTE = "\0", "\ufffd"  # not every model API takes a NUL
+MAX_IMAGE_BYTES = 3_750_000
 """Bytes of the largest image; model APIs take five megabytes of base64."""
 
 
-def read_tools(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
+def read_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]]:
     """`read` and `read_file`."""
 
-    @tool(**facets(workspace, "read", "file_path", listed=names == "short", examples=[{"file_path": "src/main.py"}]))
+    @tool(
+        **path_tool_options(
+            workspace, "read", "file_path", listed=naming == "short", examples=[{"file_path": "src/main.py"}]
+        )
+    )
     def read(
         file_path: FilePath,
         ctx: Context,
         offset: Annotated[int, Field(ge=1, description="First line to read, counted from 1.")] = 1,
-        limit: Annotated[int, Field(ge=1, description=f"Lines to read, {MOST_LINES} at most.")] = LINES,
+        limit: Annotated[
+            int, Field(ge=1, description=f"Lines to read, {MAX_PAGE_LINES} at most.")
+        ] = DEFAULT_PAGE_LINES,
     ) -> Done:
         """Read a text file with line numbers, or look at an image. Long files come in pages: go on with `offset`."""
-        spot, limit = workspace.spot(file_path), min(limit, MOST_LINES)
-        with spot.reader() as file:
-            head = file.read(HEAD)
-            if (mime := image_type(head)) is not None:
-                return _image(spot, file, mime)
-            encoding = _text(spot, file, head)
-            page = page_of(file, encoding, offset, limit, line=LINE, room=PAGE, stop=lambda: ctx.cancelled)
-        return _numbered(spot, page, encoding)
+        spot, limit = workspace.resolve(file_path), min(limit, MAX_PAGE_LINES)
+        with spot.open_reader() as file:
+            head = file.read(HEAD_BYTES)
+            if (mime := detect_image_type(head)) is not None:
+                return _image_outcome(spot, file, mime)
+            encoding = _detect_text_encoding(spot, file, head)
+            page = read_page(
+                file,
+                encoding,
+                offset,
+                limit,
+                max_line_length=MAX_LINE_LENGTH,
+                max_bytes=MAX_PAGE_BYTES,
+                is_cancelled=lambda: ctx.cancelled,
+            )
+        return _numbered_page_outcome(spot, page, encoding)
 
-    @tool(**facets(workspace, "read", "path", listed=names == "long", examples=[{"path": "src/main.py"}]))
+    @tool(**path_tool_options(workspace, "read", "path", listed=naming == "long", examples=[{"path": "src/main.py"}]))
     def read_file(
         path: FilePath,
         ctx: Context,
@@ -62,108 +76,138 @@ def read_tools(workspace: Workspace, names: Names) -> list[Tool[..., Any]]:
         limit: Annotated[int | None, Field(ge=1, description="Lines of a page.")] = None,
     ) -> dict[str, Any]:
         """Read a file's content as it is. Above 1 MiB, read pages with `offset` and `limit`."""
-        spot = workspace.spot(path)
-        with spot.reader() as file:
+        spot = workspace.resolve(path)
+        with spot.open_reader() as file:
             if encoding is not None and encoding.lower() == "base64":
-                return _in_base64(spot, file)
-            known = _text(spot, file, file.read(HEAD)) if encoding is None else _found(file, named(encoding))
+                return _base64_content(spot, file)
+            known = (
+                _detect_text_encoding(spot, file, file.read(HEAD_BYTES))
+                if encoding is None
+                else _drop_absent_byte_order_mark(file, encoding_from_name(encoding))
+            )
             if offset is None and limit is None:
-                return _whole(spot, file, known, strict=encoding is not None)
-            first, most = (offset or 0) + 1, limit or LINES
-            page = page_of(file, known, first, most, line=WHOLE, room=WHOLE, stop=lambda: ctx.cancelled)
-            return _plain(spot, page, known, most, _size(file))
+                return _text_content(spot, file, known, strict=encoding is not None)
+            first, most = (offset or 0) + 1, limit or DEFAULT_PAGE_LINES
+            page = read_page(
+                file,
+                known,
+                first,
+                most,
+                max_line_length=MAX_WHOLE_FILE_BYTES,
+                max_bytes=MAX_WHOLE_FILE_BYTES,
+                is_cancelled=lambda: ctx.cancelled,
+            )
+            return _page_content(spot, page, known, most, _file_size(file))
 
     return [read, read_file]
 
 
-def _size(file: BinaryIO) -> int:
+def _file_size(file: BinaryIO) -> int:
     return os.fstat(file.fileno()).st_size
 
 
-def _text(spot: Spot, file: BinaryIO, head: bytes) -> Encoding:
-    encoding = None if is_document(head) else encoding_of(head)
+def _detect_text_encoding(path: WorkspacePath, file: BinaryIO, head: bytes) -> TextEncoding:
+    encoding = None if is_pdf(head) else detect_encoding(head)
     if encoding is None:
-        what = f"it is {kind_of(head, spot.name)}, {size(_size(file))}"
-        raise InvalidArguments(f"{told(spot)} cannot be shown as text: {what}.")
+        what = f"it is {describe_file_type(head, path.name)}, {format_byte_count(_file_size(file))}"
+        raise InvalidArguments(f"{path_for_message(path)} cannot be shown as text: {what}.")
     return encoding
 
 
 # read
 
 
-def _numbered(spot: Spot, page: Page, encoding: Encoding) -> Done:
-    if page.first > 1 and not page.lines:
-        has = "1 line" if page.total == 1 else f"{page.total:,} lines"
+def _numbered_page_outcome(path: WorkspacePath, page: LinePage, encoding: TextEncoding) -> Done:
+    if page.first_line > 1 and not page.lines:
+        has = "1 line" if page.total_lines == 1 else f"{page.total_lines:,} lines"
         raise InvalidArguments(
-            f"Line {page.first:,} is beyond the end of {told(spot)}, which has {has}. Give a smaller offset."
+            f"Line {page.first_line:,} is beyond the end of {path_for_message(path)}, which has {has}. Give a smaller offset."
         )
-    where = {"path": spot.shown, "startLine": page.first, "endLine": page.last, "totalLines": page.total}
-    metadata = {**where, "truncated": page.truncated}
+    where = {
+        "path": path.display_path,
+        "startLine": page.first_line,
+        "endLine": page.last_line,
+        "totalLines": page.total_lines,
+    }
+    metadata = {**where, "truncated": page.is_truncated}
     if encoding.name != "utf-8":
         metadata["encoding"] = encoding.name
-    return Done(_shown(page) or "(the file is empty)", title=f"Read {spot.shown}", metadata=metadata)
+    return Done(
+        _render_numbered_lines(page) or "(the file is empty)", title=f"Read {path.display_path}", metadata=metadata
+    )
 
 
-def _shown(page: Page) -> str:
-    cut = f" [cut: the line is longer than {LINE:,} characters]"
-    numbered = enumerate(page.lines, page.first)
-    shown = [f"{number:>6}\t{line.bare.replace(_NUL, _UNSHOWN)}{cut if line.cut else ''}" for number, line in numbered]
-    if page.more:
-        of = "" if page.total is None else f" of {page.total:,}"
-        uncounted = "; more follow, not counted in so large a file" if page.total is None else ""
-        shown.append(f"\n(lines {page.first:,} to {page.last:,}{of}{uncounted}. Go on with offset={page.last + 1}.)")
+def _render_numbered_lines(page: LinePage) -> str:
+    cut = f" [cut: the line is longer than {MAX_LINE_LENGTH:,} characters]"
+    numbered = enumerate(page.lines, page.first_line)
+    shown = [
+        f"{number:>6}\t{line.text_without_newline.replace(_NUL, _NUL_SUBSTITUTE)}{cut if line.is_cut else ''}"
+        for number, line in numbered
+    ]
+    if page.has_more:
+        of = "" if page.total_lines is None else f" of {page.total_lines:,}"
+        uncounted = "; more follow, not counted in so large a file" if page.total_lines is None else ""
+        shown.append(
+            f"\n(lines {page.first_line:,} to {page.last_line:,}{of}{uncounted}. Go on with offset={page.last_line + 1}.)"
+        )
     return "\n".join(shown)
 
 
-def _image(spot: Spot, file: BinaryIO, mime: str) -> Done:
-    length = _size(file)
-    if length > IMAGE:
-        problem = f"{told(spot)} is an image of {size(length)}; at most {size(IMAGE)} can be shown."
+def _image_outcome(path: WorkspacePath, file: BinaryIO, mime_type: str) -> Done:
+    length = _file_size(file)
+    if length > MAX_IMAGE_BYTES:
+        problem = f"{path_for_message(path)} is an image of {format_byte_count(length)}; at most {format_byte_count(MAX_IMAGE_BYTES)} can be shown."
         raise ToolError(problem, code="too_large")
     file.seek(0)
-    data = b64encode(file.read(IMAGE)).decode()
-    found = {"path": spot.shown, "mimeType": mime, "size": length}
-    content = (Text(f"{spot.shown}: {mime}, {size(length)}"), Image(data, mime))
-    return Done(found, content=content, title=f"Read {spot.shown}", metadata=found)
+    data = b64encode(file.read(MAX_IMAGE_BYTES)).decode()
+    found = {"path": path.display_path, "mimeType": mime_type, "size": length}
+    content = (Text(f"{path.display_path}: {mime_type}, {format_byte_count(length)}"), Image(data, mime_type))
+    return Done(found, content=content, title=f"Read {path.display_path}", metadata=found)
 
 
 # read_file
 
 
-def _found(file: BinaryIO, encoding: Encoding) -> Encoding:
+def _drop_absent_byte_order_mark(file: BinaryIO, encoding: TextEncoding) -> TextEncoding:
     """The encoding that was asked for; a mark that the file does not begin with is not taken away."""
-    return encoding if file.read(len(encoding.mark)) == encoding.mark else Encoding(encoding.codec)
+    return (
+        encoding
+        if file.read(len(encoding.byte_order_mark)) == encoding.byte_order_mark
+        else TextEncoding(encoding.codec)
+    )
 
 
-def _all(spot: Spot, file: BinaryIO) -> bytes:
+def _read_whole_file(path: WorkspacePath, file: BinaryIO) -> bytes:
     file.seek(0)
-    data = file.read(WHOLE + 1)
-    if len(data) > WHOLE:
-        has, most = size(max(_size(file), len(data))), size(WHOLE)
-        problem = f"{told(spot)} has {has}, more than the {most} that are read at once."
-        raise ToolError(f"{problem} Read it in pages, with offset=0 and limit={LINES}.", code="too_large")
+    data = file.read(MAX_WHOLE_FILE_BYTES + 1)
+    if len(data) > MAX_WHOLE_FILE_BYTES:
+        has, most = format_byte_count(max(_file_size(file), len(data))), format_byte_count(MAX_WHOLE_FILE_BYTES)
+        problem = f"{path_for_message(path)} has {has}, more than the {most} that are read at once."
+        raise ToolError(f"{problem} Read it in pages, with offset=0 and limit={DEFAULT_PAGE_LINES}.", code="too_large")
     return data
 
 
-def _in_base64(spot: Spot, file: BinaryIO) -> dict[str, Any]:
-    data = _all(spot, file)
-    return {"content": b64encode(data).decode(), "size": len(data), "path": spot.shown, "encoding": "base64"}
+def _base64_content(path: WorkspacePath, file: BinaryIO) -> dict[str, Any]:
+    data = _read_whole_file(path, file)
+    return {"content": b64encode(data).decode(), "size": len(data), "path": path.display_path, "encoding": "base64"}
 
 
-def _whole(spot: Spot, file: BinaryIO, encoding: Encoding, *, strict: bool) -> dict[str, Any]:
-    data = _all(spot, file)
+def _text_content(path: WorkspacePath, file: BinaryIO, encoding: TextEncoding, *, strict: bool) -> dict[str, Any]:
+    data = _read_whole_file(path, file)
     try:
-        content = data[len(encoding.mark) :].decode(encoding.codec, "strict" if strict else "replace")
+        content = data[len(encoding.byte_order_mark) :].decode(encoding.codec, "strict" if strict else "replace")
     except UnicodeDecodeError as error:
-        problem = f"{told(spot)} is not {encoding.codec}: its byte {error.start + len(encoding.mark):,} does not fit."
+        problem = f"{path_for_message(path)} is not {encoding.codec}: its byte {error.start + len(encoding.byte_order_mark):,} does not fit."
         raise InvalidArguments(f"{problem} Leave the encoding out.") from None
     total = content.count("\n") + (content[-1:] not in ("", "\n"))
     found = {"content": content, "size": len(data), "totalLines": total}
-    return {**found, "path": spot.shown, "encoding": encoding.name}
+    return {**found, "path": path.display_path, "encoding": encoding.name}
 
 
-def _plain(spot: Spot, page: Page, encoding: Encoding, limit: int, length: int) -> dict[str, Any]:
+def _page_content(
+    path: WorkspacePath, page: LinePage, encoding: TextEncoding, limit: int, file_size: int
+) -> dict[str, Any]:
     content = "".join(line.text for line in page.lines)
-    found = {"content": content, "size": length, "totalLines": page.total, "path": spot.shown}
-    where = {"offset": page.first - 1, "limit": limit, "truncated": page.truncated}
+    found = {"content": content, "size": file_size, "totalLines": page.total_lines, "path": path.display_path}
+    where = {"offset": page.first_line - 1, "limit": limit, "truncated": page.is_truncated}
     return {**found, "encoding": encoding.name, **where}

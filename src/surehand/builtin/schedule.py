@@ -5,43 +5,43 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, tzinfo
 
-from surehand.builtin.zones import zone
+from surehand.builtin.zones import find_time_zone
 from surehand.core.errors import InvalidArguments, Unavailable
 
-_WHILE = re.compile(r"([0-9]{1,6})\s*(minute|hour|day|week)s?\Z", re.IGNORECASE)
-_SECONDS = {"minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
-_FARTHEST = 20 * 365 * 86_400
+_DELAY = re.compile(r"([0-9]{1,6})\s*(minute|hour|day|week)s?\Z", re.IGNORECASE)
+_SECONDS_PER_UNIT = {"minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
+_MAX_FUTURE_SECONDS = 20 * 365 * 86_400
 
 
-def after_a_while(text: str, now: float) -> float:
+def parse_run_after(text: str, now: float) -> float:
     """`30 minutes`, `2 hours`, `1 day` or `3 weeks` from now, in seconds since the epoch."""
-    found = _WHILE.match(text.strip())
+    found = _DELAY.match(text.strip())
     if found is None or not int(found[1]):
         raise InvalidArguments(
             f"runAfter {text[:60]!r} is no time. Write '30 minutes', '2 hours', '1 day' or '3 weeks'."
         )
-    return _future("runAfter", text, now + int(found[1]) * _SECONDS[found[2].lower()], now)
+    return _validate_future("runAfter", text, now + int(found[1]) * _SECONDS_PER_UNIT[found[2].lower()], now)
 
 
-def moment(text: str, now: float, timezone: str) -> float:
+def parse_scheduled_at(text: str, now: float, timezone: str) -> float:
     """An ISO 8601 date and time; one without an offset is meant in the time zone."""
     try:
         local = datetime.fromisoformat(text.strip())
-        at = (local if local.tzinfo else local.replace(tzinfo=zone(timezone))).timestamp()
+        at = (local if local.tzinfo else local.replace(tzinfo=find_time_zone(timezone))).timestamp()
     except (ValueError, OverflowError):
         example = "2027-03-31T09:00:00+02:00"
         raise InvalidArguments(f"scheduledAt {text[:60]!r} is no date and time. Write ISO 8601: {example}.") from None
-    return _future("scheduledAt", text, at, now)
+    return _validate_future("scheduledAt", text, at, now)
 
 
-def next_of(cron: str, after: float, timezone: str) -> float | None:
+def next_cron_time(cron: str, after: float, timezone: str) -> float | None:
     """The first moment strictly after another that a cron expression names; None if there is none."""
     try:
         from cronsim import CronSim, CronSimError
     except ImportError:
         raise Unavailable("plans with cron need the package cronsim: pip install 'surehand[cron]'") from None
 
-    start = datetime.fromtimestamp(after, zone(timezone))
+    start = datetime.fromtimestamp(after, find_time_zone(timezone))
     try:
         if len(cron.split()) != 5:
             raise CronSimError("it needs five fields")
@@ -53,20 +53,24 @@ def next_of(cron: str, after: float, timezone: str) -> float | None:
         raise InvalidArguments(f"cron {cron[:60]!r}: {str(error) or 'wrong'}. Minute, hour, day, month, weekday: {example}.") from None  # fmt: skip # noqa: E501
 
 
-def shown(at: float | None, timezone: str) -> str | None:
+def format_time(timestamp: float | None, timezone: str) -> str | None:
     """A moment as ISO 8601 in a time zone."""
-    return None if at is None else datetime.fromtimestamp(at, _known_zone(timezone)).isoformat(timespec="seconds")
+    return (
+        None
+        if timestamp is None
+        else datetime.fromtimestamp(timestamp, _time_zone_or_utc(timezone)).isoformat(timespec="seconds")
+    )
 
 
-def _known_zone(timezone: str) -> tzinfo:
+def _time_zone_or_utc(timezone: str) -> tzinfo:
     try:
-        return zone(timezone)
+        return find_time_zone(timezone)
     except (InvalidArguments, Unavailable):
         return UTC  # the database of zones has changed since the plan was made
 
 
-def _future(what: str, text: str, at: float, now: float) -> float:
-    if not now < at <= now + _FARTHEST:
-        side = "past" if at <= now else "far future"
-        raise InvalidArguments(f"{what} {text[:60]!r} is in the {side}: it is {shown(now, 'UTC')} now.")
-    return at
+def _validate_future(parameter: str, text: str, timestamp: float, now: float) -> float:
+    if not now < timestamp <= now + _MAX_FUTURE_SECONDS:
+        side = "past" if timestamp <= now else "far future"
+        raise InvalidArguments(f"{parameter} {text[:60]!r} is in the {side}: it is {format_time(now, 'UTC')} now.")
+    return timestamp

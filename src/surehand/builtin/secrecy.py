@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 
-_HARMLESS = re.compile(r"AUTHOR(?!I)|KEYBOARD|KEYMAP|KEYWORD|TOKENIZER|MAX_TOKENS|COMPASS|PASSENGER|MONKEY|TURKEY")
+_HARMLESS_WORDS = re.compile(
+    r"AUTHOR(?!I)|KEYBOARD|KEYMAP|KEYWORD|TOKENIZER|MAX_TOKENS|COMPASS|PASSENGER|MONKEY|TURKEY"
+)
 _SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASS|(?<=.)PWD|CRED|AUTH|PRIVATE|COOKIE|SESSION|DSN|JWT|BEARER|HMAC|SALT|(?<![A-Z])(?:OTP|PIN|PEM)(?![A-Z])"
     r"|SIGN(?:ING|ATURE)|WEBHOOK|CONN(?:ECTION)?_?STR|(?:DATABASE|DB|REDIS|MONGO\w*|AMQP|BROKER|POSTGRES\w*|MYSQL)_UR[IL]"
@@ -24,7 +26,7 @@ _SECRET_VALUE = re.compile(
     r"|(?<![\w+/=.:-])(?=[A-Z0-9+/=_-]*[a-z])(?=[a-z0-9+/=_-]*[A-Z])(?=[A-Za-z+/=_-]*[0-9])[A-Za-z0-9+=_-][A-Za-z0-9+/=_-]{31,}"
     r"|(?i:(?:password|passwd|pwd|secret|token|api_?key|accountkey|sharedaccesskey|signature)\s*[=:]\s*[^\s;&]{3,})"
 )
-DANGEROUS = (
+DANGEROUS_NAME_GLOBS = (
     "PATH", "LD_*", "DYLD_*", "PYTHON*", "NODE_*", "NPM_*", "PIP_*", "UV_*", "PERL*", "RUBY*", "GEM_*", "BUNDLE_*",
     "JAVA*", "_JAVA_*", "JDK_*", "CLASSPATH", "GOPATH", "GOROOT", "GOPROXY", "GOENV", "RUST*", "CARGO*", "LUA_*",
     "PHP*", "R_*", "IFS", "ENV", "BASH*", "SHELL*", "ZDOTDIR", "PS[0-9]", "PROMPT_COMMAND", "CDPATH", "GLOBIGNORE",
@@ -37,16 +39,16 @@ DANGEROUS = (
 """Globs over names that decide what a program loads, runs, trusts or where it connects; case is no difference."""
 
 
-def secret_name(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Whether a variable of that name most likely holds a secret."""
-    return bool(_SECRET_NAME.search(_HARMLESS.sub("", name.upper())))
+    return bool(_SECRET_NAME.search(_HARMLESS_WORDS.sub("", name.upper())))
 
 
-def secret_value(value: str) -> bool:
+def is_secret_value(value: str) -> bool:
     """Whether a value has the form of a key, a signed token, or a URL with a password in it."""
     return bool(_SECRET_VALUE.search(value))
 
 
-def dangerous(name: str) -> bool:
+def is_dangerous_name(name: str) -> bool:
     """Whether a variable of that name changes how programs run."""
-    return any(fnmatchcase(name.upper(), glob) for glob in DANGEROUS)
+    return any(fnmatchcase(name.upper(), glob) for glob in DANGEROUS_NAME_GLOBS)

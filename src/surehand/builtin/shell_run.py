@@ -12,104 +12,111 @@ from functools import partial
 from time import monotonic
 from typing import Any, Literal, TypeAlias
 
-from surehand.builtin.shell_output import Kept
+from surehand.builtin.shell_output import HeadTailBuffer
 from surehand.core.sanitize import escape_terminal_output
-from surehand.sandbox.child import Child
+from surehand.sandbox.child import ChildProcess
 
-Ending: TypeAlias = Literal["ended", "timed out", "flooded"]
-REPORTS = 0.2
+CommandEnding: TypeAlias = Literal["ended", "timed out", "flooded"]
+PROGRESS_INTERVAL_SECONDS = 0.2
 """Seconds between two reports of progress."""
-SHOWN = 2_000
+MAX_PROGRESS_BYTES = 2_000
 """Bytes of one report: the newest."""
 
 
 @dataclass(slots=True)
-class Run:
+class CommandResult:
     """What came of a command."""
 
-    ending: Ending = "ended"
-    code: int | None = None
-    out: Kept = field(default_factory=Kept)
-    err: Kept = field(default_factory=Kept)
-    seconds: float = 0.0
+    ending: CommandEnding = "ended"
+    exit_code: int | None = None
+    stdout: HeadTailBuffer = field(default_factory=HeadTailBuffer)
+    stderr: HeadTailBuffer = field(default_factory=HeadTailBuffer)
+    duration_seconds: float = 0.0
 
     @property
     def output(self) -> str:
         """Both streams, as a model is shown them."""
-        out, err = self.out.text.rstrip("\n"), self.err.text.rstrip("\n")
+        out, err = self.stdout.text.rstrip("\n"), self.stderr.text.rstrip("\n")
         return "\n\n".join(part for part in (out, f"[stderr]\n{err}" if err else "") if part)
 
     @property
-    def truncated(self) -> bool:
+    def is_truncated(self) -> bool:
         """Whether something of it is not shown."""
-        return bool(self.out.left_out or self.err.left_out)
+        return bool(self.stdout.omitted_bytes or self.stderr.omitted_bytes)
 
 
-class Progress:
+class OutputProgress:
     """Tells of output while it comes, now and then."""
 
     def __init__(self, report: Callable[..., None]) -> None:
         self._report = report
-        self._next = 0.0
-        self._untold = b""
+        self._next_report_at = 0.0
+        self._unreported = b""
 
     def __call__(self, data: bytes) -> None:
-        self._untold = (self._untold + data)[-SHOWN:]
-        if (now := monotonic()) >= self._next:
-            self._next = now + REPORTS
-            self._report(escape_terminal_output(self._untold.decode(errors="replace")))
-            self._untold = b""
+        self._unreported = (self._unreported + data)[-MAX_PROGRESS_BYTES:]
+        if (now := monotonic()) >= self._next_report_at:
+            self._next_report_at = now + PROGRESS_INTERVAL_SECONDS
+            self._report(escape_terminal_output(self._unreported.decode(errors="replace")))
+            self._unreported = b""
 
 
-async def run(
-    child: Child, *, timeout: float, flood: int, grace: float, told: Callable[[bytes], None] = lambda data: None
-) -> Run:
+async def run_command(
+    child: ChildProcess,
+    *,
+    timeout: float,
+    max_output_bytes: int,
+    grace: float,
+    on_output: Callable[[bytes], None] = lambda data: None,
+) -> CommandResult:
     """Read what a command prints until it ends, is too late, or has printed too much. Nothing of it is left then."""
-    began, done = monotonic(), Run()
+    began, done = monotonic(), CommandResult()
     try:
         async with asyncio.timeout(timeout):
-            await _read_both(child, done, flood, told)
-            done.code = await child.wait()
+            await _read_streams(child, done, max_output_bytes, on_output)
+            done.exit_code = await child.wait()
     except TimeoutError:
         done.ending = "timed out"
-    except _Flood:
+    except _OutputLimitExceeded:
         done.ending, grace = "flooded", 0.0
     except asyncio.CancelledError:
         grace = min(grace, 0.1)  # whoever cancels a call waits for half a second at most
         raise
     finally:
         await child.stop(grace)
-        done.seconds = monotonic() - began
-    done.out.add(await child.stdout.read())  # what it printed last, when it was asked to end
-    done.err.add(await child.stderr.read())
+        done.duration_seconds = monotonic() - began
+    done.stdout.add(await child.stdout.read())  # what it printed last, when it was asked to end
+    done.stderr.add(await child.stderr.read())
     return done
 
 
-class _Flood(Exception):
+class _OutputLimitExceeded(Exception):
     """More was printed than anybody will read."""
 
 
-async def _read_both(child: Child, done: Run, flood: int, told: Callable[[bytes], None]) -> None:
-    def take(kept: Kept, data: bytes) -> None:
+async def _read_streams(
+    child: ChildProcess, result: CommandResult, max_output_bytes: int, on_output: Callable[[bytes], None]
+) -> None:
+    def take(kept: HeadTailBuffer, data: bytes) -> None:
         kept.add(data)
-        told(data)
-        if done.out.total + done.err.total > flood:
-            raise _Flood
+        on_output(data)
+        if result.stdout.total_bytes + result.stderr.total_bytes > max_output_bytes:
+            raise _OutputLimitExceeded
 
     try:
         async with asyncio.TaskGroup() as group:
-            group.create_task(_read(child.stdout, partial(take, done.out)))
-            group.create_task(_read(child.stderr, partial(take, done.err)))
+            group.create_task(_read_stream(child.stdout, partial(take, result.stdout)))
+            group.create_task(_read_stream(child.stderr, partial(take, result.stderr)))
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
 
 
-async def _read(stream: StreamReader, take: Callable[[bytes], Any]) -> None:
+async def _read_stream(stream: StreamReader, on_data: Callable[[bytes], Any]) -> None:
     while data := await stream.read(1 << 16):
-        take(data)
+        on_data(data)
 
 
-def ended(code: int) -> str:
+def describe_exit_code(code: int) -> str:
     """An exit code in words."""
     with suppress(ValueError):
         if code > 128:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 
-def size(number: int) -> str:
+def format_byte_count(byte_count: int) -> str:
     """A number of bytes, as people write it."""
-    return "1 byte" if number == 1 else f"{number:,} bytes"
+    return "1 byte" if byte_count == 1 else f"{byte_count:,} bytes"

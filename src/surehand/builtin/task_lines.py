@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Any, BinaryIO, Literal, TypeAlias, TypeGuard
 
-Event: TypeAlias = Literal[
+TaskEvent: TypeAlias = Literal[
     "TASK_CREATED",
     "REASON_DONE",
     "TOOL_CALL_COMPLETED",
@@ -20,37 +20,44 @@ Event: TypeAlias = Literal[
     "TASK_FAILED",
     "REFLECTION_COMPLETE",
 ]
-ENDS: Mapping[str, str] = {"TASK_COMPLETED": "completed", "TASK_FAILED": "failed"}
+STATUS_BY_END_EVENT: Mapping[str, str] = {"TASK_COMPLETED": "completed", "TASK_FAILED": "failed"}
 """Events that end a task, and how it then stands."""
 
-TASKS, INDEX, PENDING = "tasks", "index.jsonl", "pending.json"
-LONGEST_LINE = 16 << 20
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+TASKS_FOLDER, INDEX_FILE, PENDING_FILE = "tasks", "index.jsonl", "pending.json"
+MAX_LINE_BYTES = 16 << 20
+_TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 
 
-def is_id(task_id: object) -> TypeGuard[str]:
+def is_task_id(task_id: object) -> TypeGuard[str]:
     """Whether something can be the name of a task's file."""
-    return isinstance(task_id, str) and bool(_ID.match(task_id))
+    return isinstance(task_id, str) and bool(_TASK_ID.match(task_id))
 
 
-def line(at: float, event: str, task_id: str, data: Mapping[str, Any], messages: Iterable[Any]) -> bytes:
+def render_event_line(
+    timestamp: float, event: str, task_id: str, data: Mapping[str, Any], messages: Iterable[Any]
+) -> bytes:
     """One line of a task's log."""
-    told = {"ts": int(at * 1000), "event": event, "taskId": task_id, "data": {**data, "newMessages": list(messages)}}
-    return written(told)
+    told = {
+        "ts": int(timestamp * 1000),
+        "event": event,
+        "taskId": task_id,
+        "data": {**data, "newMessages": list(messages)},
+    }
+    return to_json_line(told)
 
 
-def written(value: Any) -> bytes:
+def to_json_line(value: Any) -> bytes:
     """A value as a line; half a character that some model wrote is no reason to lose it."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode(errors="replace") + b"\n"
 
 
-def read(file: BinaryIO, *, holding: bytes = b"") -> Iterator[dict[str, Any]]:
+def read_json_lines(file: BinaryIO, *, containing: bytes = b"") -> Iterator[dict[str, Any]]:
     """The lines of a file that hold a mark; those that were cut off, or are no objects, are left out."""
     from pydantic_core import from_json
 
-    while raw := file.readline(LONGEST_LINE):
-        if holding not in raw:
+    while raw := file.readline(MAX_LINE_BYTES):
+        if containing not in raw:
             continue
         try:
             told = from_json(raw, allow_inf_nan=False)
@@ -60,12 +67,12 @@ def read(file: BinaryIO, *, holding: bytes = b"") -> Iterator[dict[str, Any]]:
             yield told
 
 
-def day(at: float) -> str:
+def utc_day(timestamp: float) -> str:
     """The day of a moment, in UTC."""
-    return datetime.fromtimestamp(at, UTC).date().isoformat()
+    return datetime.fromtimestamp(timestamp, UTC).date().isoformat()
 
 
-def is_day(text: object) -> TypeGuard[str]:
+def is_iso_day(text: object) -> TypeGuard[str]:
     """Whether something is a day as folders are named."""
     try:
         return isinstance(text, str) and date.fromisoformat(text).isoformat() == text

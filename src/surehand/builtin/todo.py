@@ -8,15 +8,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from surehand.builtin.kept import kept
+from surehand.builtin.kept import runtime_store
 from surehand.core.content import Text
 from surehand.core.context import Context
 from surehand.core.define import tool
 from surehand.core.outcome import Done
 from surehand.core.tool import Tool
 
-_ICONS = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
-_KEY = "list"
+_STATUS_ICONS = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
+_LIST_KEY = "list"
 
 
 class Todo(BaseModel):
@@ -47,33 +47,33 @@ def todo() -> list[Tool[..., Any]]:
     ) -> Done:
         """Replace this session's todo list. Send every item each time, with one item in progress."""
         plain = [item.model_dump(by_alias=True, exclude_none=True) for item in todos]
-        async with kept(ctx) as store:
-            await store.notes.put(_owner(ctx), "todo", {_KEY: plain})
-        return _shown(plain, "(empty list)")
+        async with runtime_store(ctx) as store:
+            await store.notes.put(_list_owner(ctx), "todo", {_LIST_KEY: plain})
+        return _render_todos(plain, "(empty list)")
 
     @tool(category="system", effects={"read"}, repeatable=True, visible=False)
     async def todoread(ctx: Context) -> Done:
         """Show this session's todo list with the status of each item."""
-        async with kept(ctx) as store:
-            found = await store.notes.all(_owner(ctx), "todo")
-        return _shown(found.get(_KEY, []), "(no todos)")
+        async with runtime_store(ctx) as store:
+            found = await store.notes.all(_list_owner(ctx), "todo")
+        return _render_todos(found.get(_LIST_KEY, []), "(no todos)")
 
     return [todowrite, todoread]
 
 
-def _owner(ctx: Context) -> str:
+def _list_owner(ctx: Context) -> str:
     """One list for a session of a user; written so that no two of them can be spelled the same."""
     return json.dumps([ctx.user, ctx.session])
 
 
-def _shown(todos: list[dict[str, Any]], nothing: str) -> Done:
+def _render_todos(todos: list[dict[str, Any]], empty_text: str) -> Done:
     counts = Counter(item["status"] for item in todos)
-    text = "\n".join(map(_line, todos)) or nothing
-    metadata = {"todoCount": len(todos), "statusCounts": {status: counts[status] for status in _ICONS}}
+    text = "\n".join(map(_render_todo, todos)) or empty_text
+    metadata = {"todoCount": len(todos), "statusCounts": {status: counts[status] for status in _STATUS_ICONS}}
     left = len(todos) - counts["completed"]
     return Done({"todos": todos}, content=[Text(text)], title=f"{left} of {len(todos)} left", metadata=metadata)
 
 
-def _line(item: dict[str, Any]) -> str:
+def _render_todo(item: dict[str, Any]) -> str:
     doing = item.get("activeForm") if item["status"] == "in_progress" else None
-    return f"{_ICONS[item['status']]} {doing or item['content']}"
+    return f"{_STATUS_ICONS[item['status']]} {doing or item['content']}"

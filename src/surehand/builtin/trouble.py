@@ -8,15 +8,15 @@ import stat
 from typing import TYPE_CHECKING
 
 from surehand.core.errors import Denied, InvalidArguments, NotFound, ToolError, Unavailable
-from surehand.core.names import nearest
+from surehand.core.names import nearest_names
 from surehand.core.sanitize import escape_line
 
 if TYPE_CHECKING:
-    from surehand.builtin.spot import Spot
+    from surehand.builtin.spot import WorkspacePath
 
-_LOOKED_AT = 2000
+_MAX_NAMES_COMPARED = 2000
 """Names of a folder that are compared with one that is not there."""
-_REASONS = {
+_ERRNO_REASONS = {
     errno.ENOTDIR: "a part of the path is a file, not a folder",
     errno.EISDIR: "it is a folder",
     errno.ENAMETOOLONG: "the path is too long",
@@ -27,12 +27,12 @@ _REASONS = {
 }
 
 
-def trouble(spot: Spot, error: OSError) -> ToolError:
+def to_tool_error(workspace_path: WorkspacePath, error: OSError) -> ToolError:
     """The error to raise for one of the system's at a place."""
-    path = told(spot)
+    path = path_for_message(workspace_path)
     match error.errno:
         case errno.ENOENT:
-            return NotFound(f"{path} was not found in the workspace.{_near(spot)}")
+            return NotFound(f"{path} was not found in the workspace.{_suggest_similar(workspace_path)}")
         case errno.EXDEV:
             return Denied(f"Permission denied: {path} goes through a link that leads outside the workspace.")
         case errno.ELOOP:
@@ -40,43 +40,43 @@ def trouble(spot: Spot, error: OSError) -> ToolError:
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return Denied(f"Permission denied: the operating system does not allow that for {path}.")
         case errno.EEXIST | errno.ENOTEMPTY:
-            return ToolError(f"{path}: {_REASONS[error.errno]}.", code="conflict")
+            return ToolError(f"{path}: {_ERRNO_REASONS[error.errno]}.", code="conflict")
         case errno.EAGAIN:
             return Unavailable(f"{path} is being moved about. Try again.")
         case errno.EMFILE | errno.ENFILE:
             return Unavailable(f"{path} cannot be opened: too many files are open. Try again.")
         case errno.ENOTDIR | errno.EISDIR | errno.ENAMETOOLONG | errno.EINVAL | errno.ENXIO:
-            return InvalidArguments(f"{path}: {_REASONS[error.errno]}.")
+            return InvalidArguments(f"{path}: {_ERRNO_REASONS[error.errno]}.")
         case errno.ENOSPC | errno.EDQUOT:
             return ToolError(f"There is no room left on the disk for {path}. Nothing was changed.")
     return ToolError(f"{path}: {error.strerror or type(error).__name__}.")
 
 
-def told(spot: Spot) -> str:
+def path_for_message(path: WorkspacePath) -> str:
     """A path as an error names it: not endless."""
-    return escape_line(spot.shown, 200)
+    return escape_line(path.display_path, 200)
 
 
-def refuse_irregular(path: str, found: os.stat_result, why: str = "") -> None:
+def refuse_irregular(path: str, file_stat: os.stat_result, prefix: str = "") -> None:
     """Raise for what is no plain file."""
-    if stat.S_ISDIR(found.st_mode):
-        raise InvalidArguments(f"{why}{path} is a folder. List it to see what is in it, or name a file.")
-    if not stat.S_ISREG(found.st_mode):
-        raise InvalidArguments(f"{why}{path} is a {_kind(found.st_mode)}, not a regular file.")
+    if stat.S_ISDIR(file_stat.st_mode):
+        raise InvalidArguments(f"{prefix}{path} is a folder. List it to see what is in it, or name a file.")
+    if not stat.S_ISREG(file_stat.st_mode):
+        raise InvalidArguments(f"{prefix}{path} is a {_file_kind_name(file_stat.st_mode)}, not a regular file.")
 
 
-def _kind(mode: int) -> str:
+def _file_kind_name(mode: int) -> str:
     for test, word in ((stat.S_ISFIFO, "FIFO"), (stat.S_ISSOCK, "socket"), (stat.S_ISLNK, "link")):
         if test(mode):
             return word
     return "device"
 
 
-def _near(spot: Spot) -> str:
+def _suggest_similar(path: WorkspacePath) -> str:
     """Names close to a missing one, where its folder is there."""
     try:
-        known = spot.parent.names(_LOOKED_AT) if spot.parts else []
-        near = [name for name in nearest(spot.name, known, 3) if name != spot.name]
+        known = path.parent.sample_names(_MAX_NAMES_COMPARED) if path.parts else []
+        near = [name for name in nearest_names(path.name, known, 3) if name != path.name]
     except (ToolError, OSError):
         return ""
-    return f" Did you mean {', '.join(told(spot.parent / name) for name in near)}?" if near else ""
+    return f" Did you mean {', '.join(path_for_message(path.parent / name) for name in near)}?" if near else ""

@@ -9,46 +9,48 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator
 
-from surehand.builtin.web_text import decoded, is_text
+from surehand.builtin.web_text import decode_text, is_text
 from surehand.core.errors import InvalidArguments
 from surehand.core.sanitize import strip_hidden
-from surehand.http.client import Client
+from surehand.http.client import HttpClient
 from surehand.http.headers import CONNECTION_HEADERS
-from surehand.http.response import Response
+from surehand.http.response import HttpResponse
 
-Method: TypeAlias = Annotated[
+HttpMethod: TypeAlias = Annotated[
     Literal["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"],
     BeforeValidator(lambda given: given.upper() if isinstance(given, str) else given),
 ]
-Body: TypeAlias = str | dict[str, Any] | list[Any] | None
+RequestBody: TypeAlias = str | dict[str, Any] | list[Any] | None
 
-_SECRET = frozenset(
+_SECRET_HEADERS = frozenset(
     {"set-cookie", "set-cookie2", "authorization", "authentication-info", "proxy-authentication-info", "x-api-key"}
 )
 """Headers of an answer that hold what could be used in somebody's name: a model has no use for them."""
 
 
-async def exchange(
-    client: Client,
-    method: Method,
+async def send_request(
+    client: HttpClient,
+    method: HttpMethod,
     url: str,
     headers: Mapping[str, str] | None,
-    body: Body = None,
+    body: RequestBody = None,
     *,
     idempotency_key: str | None = None,
 ) -> dict[str, Any]:
     """Make a request; any answer is a success, also one that says no."""
     if body is not None and method in ("GET", "HEAD"):
         raise InvalidArguments(f"A {method} request has no body. Put what you want to say into the URL, or use POST.")
-    sent, content_type = _encoded(body)
+    sent, content_type = _encode_body(body)
     given = dict(headers or {})
     if content_type and not any(name.lower() == "content-type" for name in given):
         given["Content-Type"] = content_type
-    response = await client.request(method, url, headers=given, body=sent, idempotency_key=idempotency_key, cut=True)
-    return _shown(response)
+    response = await client.request(
+        method, url, headers=given, body=sent, idempotency_key=idempotency_key, truncate=True
+    )
+    return _render_response(response)
 
 
-def _encoded(body: Body) -> tuple[bytes | None, str]:
+def _encode_body(body: RequestBody) -> tuple[bytes | None, str]:
     if body is None:
         return None, ""
     if not isinstance(body, str):
@@ -63,29 +65,29 @@ def _is_json(text: str) -> bool:
         return False
 
 
-def _shown(response: Response) -> dict[str, Any]:
+def _render_response(response: HttpResponse) -> dict[str, Any]:
     shown = {
         "status": response.status,
         "statusText": strip_hidden(response.reason),
         "url": response.url,
         "method": response.method,
-        "headers": _headers(response),
-        **_body(response),
+        "headers": _render_headers(response),
+        **_render_body(response),
     }
     return {**shown, "truncated": True} if response.truncated else shown
 
 
-def _headers(response: Response) -> dict[str, str]:
+def _render_headers(response: HttpResponse) -> dict[str, str]:
     shown = dict[str, str]()
     for name, value in response.headers:
         known = name.lower()
-        if known not in _SECRET and known not in CONNECTION_HEADERS - {"content-length"}:
+        if known not in _SECRET_HEADERS and known not in CONNECTION_HEADERS - {"content-length"}:
             shown[known] = f"{shown[known]}, {strip_hidden(value)}" if known in shown else strip_hidden(value)
     return shown
 
 
-def _body(response: Response) -> dict[str, str]:
+def _render_body(response: HttpResponse) -> dict[str, str]:
     kind = response.header("content-type")
     if "charset=" in kind.lower() or kind.lower().startswith("text/") or is_text(response.body):
-        return {"body": strip_hidden(decoded(response.body, kind))}
+        return {"body": strip_hidden(decode_text(response.body, kind))}
     return {"body": base64.b64encode(response.body).decode(), "encoding": "base64"}

@@ -6,10 +6,10 @@ from datetime import UTC, tzinfo
 from functools import cache
 
 from surehand.core.errors import InvalidArguments, Unavailable
-from surehand.core.names import nearest
+from surehand.core.names import nearest_names
 
 
-def zone(name: str) -> tzinfo:
+def find_time_zone(name: str) -> tzinfo:
     """The time zone of that name; raises `InvalidArguments` with the names that it may have been."""
     if name.upper() in ("UTC", "Z", "GMT", "ETC/UTC"):
         return UTC
@@ -18,26 +18,26 @@ def zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise _unknown(name) from None
+        raise _unknown_time_zone_error(name) from None
 
 
-def _unknown(name: str) -> InvalidArguments | Unavailable:
-    if not (known := _known()):
+def _unknown_time_zone_error(name: str) -> InvalidArguments | Unavailable:
+    if not (known := _time_zone_names()):
         return Unavailable("There is no time zone database here: use UTC, or install it with `pip install tzdata`.")
-    near = _near(name[:100], known)
+    near = _similar_time_zones(name[:100], known)
     hint = f"Did you mean {' or '.join(near)}?" if near else "Give an IANA name such as Europe/Berlin, or UTC."
     return InvalidArguments(f"There is no time zone {name[:100]!r}. {hint}")
 
 
-def _near(name: str, known: frozenset[str]) -> list[str]:
+def _similar_time_zones(name: str, known: frozenset[str]) -> list[str]:
     """Zones with that city first, then those that are spelled like it."""
     city = name.casefold().replace(" ", "_").rpartition("/")[2]
     same = sorted(each for each in known if each.casefold().rpartition("/")[2] == city)
-    return same[:3] or nearest(name, known)
+    return same[:3] or nearest_names(name, known)
 
 
 @cache
-def _known() -> frozenset[str]:
+def _time_zone_names() -> frozenset[str]:
     from zoneinfo import available_timezones
 
     return frozenset(available_timezones())

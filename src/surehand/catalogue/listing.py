@@ -18,7 +18,7 @@ class Listing:
     tool: Tool[..., Any]
     provider: Provider | None
     namespace: str
-    wire: str
+    wire_name: str
     """The name that model APIs are shown: at most 64 characters."""
 
     @property
@@ -34,6 +34,6 @@ class Listing:
         return frozenset({"write", "network"})
 
     @property
-    def shown_to_model(self) -> bool:
+    def is_shown_to_model(self) -> bool:
         """Whether a model is told of it."""
-        return self.tool.face.audience != "user" and self.tool.face.listed
+        return self.tool.presentation.audience != "user" and self.tool.presentation.listed

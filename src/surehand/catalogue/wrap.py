@@ -11,27 +11,27 @@ from typing import Any, TypeAlias, overload
 from surehand.core.call import Call, Principal
 from surehand.core.context import Context
 from surehand.core.errors import DefinitionError
-from surehand.core.names import is_legal, nearest
+from surehand.core.names import is_legal_name, nearest_names
 from surehand.core.outcome import Failed
 from surehand.core.provider import Provider
 from surehand.core.tool import Tool
 
 AnyTool: TypeAlias = Tool[..., Any]
-Reshape: TypeAlias = Callable[[Sequence[AnyTool]], list[AnyTool]]
-Allow: TypeAlias = str | Iterable[str] | Callable[[AnyTool], bool]
+ReshapeTools: TypeAlias = Callable[[Sequence[AnyTool]], list[AnyTool]]
+ToolFilter: TypeAlias = str | Iterable[str] | Callable[[AnyTool], bool]
 
 
 @dataclass(eq=False)
-class Wrapped(Provider):
+class WrappedProvider(Provider):
     """Another provider, with its tools reshaped; everything else is the other's."""
 
     inner: Provider
-    reshape: Reshape
-    original: Callable[[str], str]
+    reshape: ReshapeTools
+    original_name: Callable[[str], str]
     """From a tool's name here to its name there."""
 
     def __post_init__(self) -> None:
-        for name in _SAME:
+        for name in _COPIED_SETTINGS:
             setattr(self, name, getattr(self.inner, name))
 
     def __getattr__(self, name: str) -> Any:
@@ -50,52 +50,52 @@ class Wrapped(Provider):
         return self.reshape(await self.inner.tools())
 
     async def invoke(self, call: Call, context: Context) -> Any:
-        return await self.inner.invoke(self._there(call), context)
+        return await self.inner.invoke(self._with_original_name(call), context)
 
     async def resume(self, call: Call, state: Any, answer: Any) -> Any:
-        return await self.inner.resume(self._there(call), state, answer)
+        return await self.inner.resume(self._with_original_name(call), state, answer)
 
-    async def go_on(self, call: Call, state: Any, answer: Any, context: Context) -> Any:
-        return await self.inner.go_on(self._there(call), state, answer, context)
+    async def resume_with_context(self, call: Call, state: Any, answer: Any, context: Context) -> Any:
+        return await self.inner.resume_with_context(self._with_original_name(call), state, answer, context)
 
     async def cancel(self, call: Call, reason: str) -> None:
-        await self.inner.cancel(self._there(call), reason)
+        await self.inner.cancel(self._with_original_name(call), reason)
 
-    def holds(self, state: Any) -> bool:
-        return self.inner.holds(state)
+    def can_resume_here(self, state: Any) -> bool:
+        return self.inner.can_resume_here(state)
 
-    def lost(self, state: Any) -> Failed | None:
-        return self.inner.lost(state)
+    def resume_failure(self, state: Any) -> Failed | None:
+        return self.inner.resume_failure(state)
 
     async def refresh(self) -> None:
         await self.inner.refresh()
 
-    async def refresh_for(self, who: Principal) -> None:
-        await self.inner.refresh_for(who)
+    async def refresh_for(self, principal: Principal) -> None:
+        await self.inner.refresh_for(principal)
 
-    async def meet(self, who: Principal) -> bool:
-        return await self.inner.meet(who)
+    async def load_tools_for(self, principal: Principal) -> bool:
+        return await self.inner.load_tools_for(principal)
 
-    def hides_from(self, who: Principal, tool: str) -> bool:
-        return self.inner.hides_from(who, self.original(tool))
+    def is_hidden_from(self, principal: Principal, tool: str) -> bool:
+        return self.inner.is_hidden_from(principal, self.original_name(tool))
 
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
         return self.inner.watch(watcher)
 
-    def missing(self) -> str:
-        return self.inner.missing()
+    def describe_missing_tools(self) -> str:
+        return self.inner.describe_missing_tools()
 
     def instructions(self) -> str:
         return self.inner.instructions()
 
-    def told_to(self, who: Principal) -> str:
-        return self.inner.told_to(who)
+    def instructions_for(self, principal: Principal) -> str:
+        return self.inner.instructions_for(principal)
 
-    def _there(self, call: Call) -> Call:
-        return replace(call, tool=self.original(call.tool))
+    def _with_original_name(self, call: Call) -> Call:
+        return replace(call, tool=self.original_name(call.tool))
 
 
-_SAME = (
+_COPIED_SETTINGS = (
     "kind", "namespace", "timeout", "queue", "cache", "required", "comes_back", "keeps_health", "knows_users",
     "lets_go", "on_conflict",
 )  # fmt: skip
@@ -107,28 +107,28 @@ def prefixed(source: Provider, prefix: str) -> Provider: ...
 def prefixed(source: Iterable[AnyTool], prefix: str) -> list[AnyTool]: ...
 def prefixed(source: Provider | Iterable[AnyTool], prefix: str) -> Provider | list[AnyTool]:
     """The same tools as `prefix_name`, and their aliases likewise."""
-    if not is_legal(prefix):
+    if not is_legal_name(prefix):
         raise DefinitionError(f"{prefix!r} cannot begin a tool's name.", fix="use letters, digits, `_` and `-`.")
     start = f"{prefix}_"
 
     def reshape(tools: Sequence[AnyTool]) -> list[AnyTool]:
-        named = _renamed(tools, {tool.name: start + tool.name for tool in tools})
+        named = _rename_tools(tools, {tool.name: start + tool.name for tool in tools})
         return [_with_aliases(tool, tuple(start + alias for alias in tool.aliases)) for tool in named]
 
-    return _wrap(source, reshape, lambda name: name.removeprefix(start))
+    return _wrap_source(source, reshape, lambda name: name.removeprefix(start))
 
 
 @overload
-def filtered(source: Provider, allow: Allow = "*", deny: str | Iterable[str] = ()) -> Provider: ...
+def filtered(source: Provider, allow: ToolFilter = "*", deny: str | Iterable[str] = ()) -> Provider: ...
 @overload
-def filtered(source: Iterable[AnyTool], allow: Allow = "*", deny: str | Iterable[str] = ()) -> list[AnyTool]: ...
+def filtered(source: Iterable[AnyTool], allow: ToolFilter = "*", deny: str | Iterable[str] = ()) -> list[AnyTool]: ...
 def filtered(
-    source: Provider | Iterable[AnyTool], allow: Allow = ("*",), deny: str | Iterable[str] = ()
+    source: Provider | Iterable[AnyTool], allow: ToolFilter = ("*",), deny: str | Iterable[str] = ()
 ) -> Provider | list[AnyTool]:
     """Only the tools whose names match a glob in `allow`, or for which it is true, and none in `deny`."""
-    wanted = allow if callable(allow) else _matching(allow)
-    unwanted = _matching(deny)
-    return _wrap(source, lambda tools: [t for t in tools if wanted(t) and not unwanted(t)], lambda name: name)
+    wanted = allow if callable(allow) else _name_matcher(allow)
+    unwanted = _name_matcher(deny)
+    return _wrap_source(source, lambda tools: [t for t in tools if wanted(t) and not unwanted(t)], lambda name: name)
 
 
 @overload
@@ -138,43 +138,47 @@ def renamed(source: Iterable[AnyTool], names: Mapping[str, str]) -> list[AnyTool
 def renamed(source: Provider | Iterable[AnyTool], names: Mapping[str, str]) -> Provider | list[AnyTool]:
     """The same tools, some under another name: `{"old": "new"}`."""
     old = {new: name for name, new in names.items()}
-    return _wrap(source, lambda tools: _renamed(tools, names), lambda name: old.get(name, name))
+    return _wrap_source(source, lambda tools: _rename_tools(tools, names), lambda name: old.get(name, name))
 
 
-def _wrap(
-    source: Provider | Iterable[AnyTool], reshape: Reshape, original: Callable[[str], str]
+def _wrap_source(
+    source: Provider | Iterable[AnyTool], reshape: ReshapeTools, original_name: Callable[[str], str]
 ) -> Provider | list[AnyTool]:
-    return Wrapped(source, reshape, original) if isinstance(source, Provider) else reshape(list(source))
+    return WrappedProvider(source, reshape, original_name) if isinstance(source, Provider) else reshape(list(source))
 
 
-def _matching(patterns: str | Iterable[str]) -> Callable[[AnyTool], bool]:
+def _name_matcher(patterns: str | Iterable[str]) -> Callable[[AnyTool], bool]:
     listed = [patterns] if isinstance(patterns, str) else patterns
     globs = ["*" if pattern.lower() == "any" else pattern.lower() for pattern in listed]
     return lambda tool: any(fnmatchcase(tool.name.lower(), glob) for glob in globs)
 
 
-def _renamed(tools: Sequence[AnyTool], names: Mapping[str, str]) -> list[AnyTool]:
-    _check_names([tool.name for tool in tools], names)
-    return [_with_requires(tool, names).evolve(name=names.get(tool.name, tool.name)) for tool in tools]
+def _rename_tools(tools: Sequence[AnyTool], names: Mapping[str, str]) -> list[AnyTool]:
+    _validate_renames([tool.name for tool in tools], names)
+    return [_with_renamed_requirements(tool, names).evolve(name=names.get(tool.name, tool.name)) for tool in tools]
 
 
-def _check_names(known: list[str], names: Mapping[str, str]) -> None:
+def _validate_renames(known: list[str], names: Mapping[str, str]) -> None:
     for old, new in names.items():
         if old not in known:
-            near = nearest(old, known, 1)
+            near = nearest_names(old, known, 1)
             fix = f"write {near[0]!r}." if near else f"rename one of {', '.join(known) or 'none'}."
             raise DefinitionError(f"There is no tool {old!r} to rename.", fix=fix)
-        if not is_legal(new):
+        if not is_legal_name(new):
             raise DefinitionError(f"{new!r} is no name for a tool.", fix="use letters, digits, `_` and `-`.")
     after = Counter(names.get(name, name) for name in known)
     if twice := [name for name, count in after.items() if count > 1]:
         raise DefinitionError(f"Two tools would be called {twice[0]!r}.", fix="give one of them another name.")
 
 
-def _with_requires(tool: AnyTool, names: Mapping[str, str]) -> AnyTool:
-    requires = tuple(names.get(name, name) for name in tool.face.requires)
-    return tool if requires == tool.face.requires else tool.evolve(face=replace(tool.face, requires=requires))
+def _with_renamed_requirements(tool: AnyTool, names: Mapping[str, str]) -> AnyTool:
+    requires = tuple(names.get(name, name) for name in tool.presentation.requires)
+    return (
+        tool
+        if requires == tool.presentation.requires
+        else tool.evolve(face=replace(tool.presentation, requires=requires))
+    )
 
 
 def _with_aliases(tool: AnyTool, aliases: tuple[str, ...]) -> AnyTool:
-    return tool if aliases == tool.aliases else tool.evolve(face=replace(tool.face, aliases=aliases))
+    return tool if aliases == tool.aliases else tool.evolve(face=replace(tool.presentation, aliases=aliases))

@@ -12,22 +12,22 @@ from typing import Any, NamedTuple, TypeAlias
 
 import click
 
-from surehand.cli.exits import REFUSED, UNKNOWN, complain
-from surehand.cli.form import is_plain
-from surehand.cli.options import Given
-from surehand.cli.outcome import as_asked, exit_code, how_to_answer, outcome_as_json, show_outcome
-from surehand.cli.progress import Watch
-from surehand.cli.run import run
-from surehand.cli.screen import is_person, line
-from surehand.cli.starting import started
+from surehand.cli.exits import EXIT_NOT_FOUND, EXIT_REFUSED, print_problem
+from surehand.cli.form import is_yes_no_form
+from surehand.cli.options import RuntimeOptions
+from surehand.cli.outcome import answer_hint, exit_code, find_current_question, outcome_to_json, print_outcome
+from surehand.cli.progress import ProgressDisplay
+from surehand.cli.run import run_coroutine
+from surehand.cli.screen import is_terminal, json_line
+from surehand.cli.starting import start_runtime
 from surehand.core.events import CallPending, Event
 from surehand.core.outcome import Failed, Outcome, Pending
 from surehand.core.sanitize import escape_unprintable
 from surehand.runtime.runtime import Runtime
 
-Answer: TypeAlias = Callable[[Runtime], Awaitable[Outcome]]
+SendAnswer: TypeAlias = Callable[[Runtime], Awaitable[Outcome]]
 
-ELSEWHERE = "A process on this store that has the tool goes on with it."
+RUNS_ELSEWHERE_HINT = "A process on this store that has the tool goes on with it."
 
 by_option = click.option("--by", metavar="NAME", help="Who decides, for the audit [your login name].")
 json_option = click.option("--json", "as_json", is_flag=True, help="The outcome as a JSON line, as in a pipe.")
@@ -36,7 +36,7 @@ round_option = click.option(
 )
 
 
-class Question(NamedTuple):
+class QuestionId(NamedTuple):
     """One of the questions of a call. A yes to one is none to the next."""
 
     call_id: str
@@ -51,59 +51,67 @@ def login_name() -> str | None:
         return None
 
 
-def give(given: Given, to: Question, answer: Answer, *, as_json: bool, rejects: bool = False) -> int:
+def give_answer(
+    options: RuntimeOptions, question: QuestionId, send_answer: SendAnswer, *, as_json: bool, is_rejection: bool = False
+) -> int:
     """Give an answer and show what came of the call; its exit code, as that of `call`.
 
     Args:
         rejects: it is a no, also where a server has its own words for what came of that.
     """
-    runtime = given.answering()
-    if is_person(sys.stdout) and not as_json:
-        return run(_for_a_person(given, runtime, to, answer, rejects))
-    return run(_for_a_program(runtime, to, answer, rejects))
+    runtime = options.build_answering_runtime()
+    if is_terminal(sys.stdout) and not as_json:
+        return run_coroutine(_answer_for_person(options, runtime, question, send_answer, is_rejection))
+    return run_coroutine(_answer_for_program(runtime, question, send_answer, is_rejection))
 
 
-async def _for_a_person(given: Given, runtime: Runtime, to: Question, answer: Answer, rejects: bool) -> int:
-    watch = Watch()
-    async with started(runtime):
-        if is_person(sys.stderr):
+async def _answer_for_person(
+    options: RuntimeOptions, runtime: Runtime, question: QuestionId, send_answer: SendAnswer, is_rejection: bool
+) -> int:
+    watch = ProgressDisplay()
+    async with start_runtime(runtime):
+        if is_terminal(sys.stderr):
             watch.follow(runtime)
         try:
-            outcome, known = await _answer(runtime, to.call_id, answer)
+            outcome, known = await _send_and_wait(runtime, question.call_id, send_answer)
         finally:
             watch.close()
-        code = _code(outcome, rejects) if known else UNKNOWN
+        code = _exit_code(outcome, is_rejection) if known else EXIT_NOT_FOUND
         if isinstance(outcome, Failed) and outcome.code == "rejected":
-            complain("the call has ended, and did not run.", kind="rejected", colour=33)
-        elif isinstance(outcome, Failed) and rejects and code == REFUSED:
-            complain(escape_unprintable(outcome.message), kind="rejected", colour=33)
+            print_problem("the call has ended, and did not run.", prefix="rejected", ansi_colour=33)
+        elif isinstance(outcome, Failed) and is_rejection and code == EXIT_REFUSED:
+            print_problem(escape_unprintable(outcome.message), prefix="rejected", ansi_colour=33)
         else:
-            outcome, round = await as_asked(runtime, outcome)
-            await show_outcome(outcome, runtime.parts.outputs, await _hint(given, runtime, to, outcome, round))
+            outcome, round = await find_current_question(runtime, outcome)
+            await print_outcome(
+                outcome, runtime.services.outputs, await _next_step_hint(options, runtime, question, outcome, round)
+            )
     return code
 
 
-async def _for_a_program(runtime: Runtime, to: Question, answer: Answer, rejects: bool) -> int:
+async def _answer_for_program(
+    runtime: Runtime, question: QuestionId, send_answer: SendAnswer, is_rejection: bool
+) -> int:
     out = sys.stdout
     with redirect_stdout(sys.stderr):  # what a handler prints is no part of our output
-        async with started(runtime):
-            outcome, known = await _answer(runtime, to.call_id, answer)
-            shown = outcome_as_json(outcome, *await as_asked(runtime, outcome))
-            out.write(line(shown | {"call_id": shown["call_id"] or to.call_id}))
+        async with start_runtime(runtime):
+            outcome, known = await _send_and_wait(runtime, question.call_id, send_answer)
+            shown = outcome_to_json(outcome, *await find_current_question(runtime, outcome))
+            out.write(json_line(shown | {"call_id": shown["call_id"] or question.call_id}))
             out.flush()
-    return _code(outcome, rejects) if known else UNKNOWN
+    return _exit_code(outcome, is_rejection) if known else EXIT_NOT_FOUND
 
 
-def _code(outcome: Outcome, rejects: bool) -> int:
+def _exit_code(outcome: Outcome, is_rejection: bool) -> int:
     """A server tells in its own words that it was refused something: to us, its tool has failed then."""
-    if rejects and isinstance(outcome, Failed) and outcome.code == "failed":
-        return REFUSED
+    if is_rejection and isinstance(outcome, Failed) and outcome.code == "failed":
+        return EXIT_REFUSED
     return exit_code(outcome)
 
 
-async def _answer(runtime: Runtime, call_id: str, answer: Answer) -> tuple[Outcome, bool]:
+async def _send_and_wait(runtime: Runtime, call_id: str, send_answer: SendAnswer) -> tuple[Outcome, bool]:
     """The outcome, and whether there is such a call at all. A call that waits once more is not waited for."""
-    mine = await _with_inner(runtime, call_id)
+    mine = await _call_chain(runtime, call_id)
     waits: asyncio.Future[Pending] = asyncio.get_running_loop().create_future()
 
     def heard(event: Event) -> None:
@@ -111,7 +119,7 @@ async def _answer(runtime: Runtime, call_id: str, answer: Answer) -> tuple[Outco
             waits.set_result(Pending(event.waiting_for, event.call_id, event.message, event.request, event.expires_at))
 
     unsubscribe = runtime.listen(heard)
-    answering = asyncio.ensure_future(answer(runtime))
+    answering = asyncio.ensure_future(send_answer(runtime))
     try:
         await asyncio.wait((answering, waits), return_when=asyncio.FIRST_COMPLETED)
         return answering.result() if answering.done() else waits.result(), bool(mine)
@@ -120,49 +128,53 @@ async def _answer(runtime: Runtime, call_id: str, answer: Answer) -> tuple[Outco
         answering.cancel()
 
 
-async def plain_form(runtime: Runtime, call_id: str) -> dict[str, Any] | None:
+async def find_yes_no_form(runtime: Runtime, call_id: str) -> dict[str, Any] | None:
     """The form that a call was last asked with, if yes or no is an answer to it; None for any other question.
 
     An approval that a server asks for comes as such a form.
     """
-    ids = await _with_inner(runtime, call_id)
-    held = await runtime.parts.waits.find(ids[-1], runtime.principal) if ids else None
+    ids = await _call_chain(runtime, call_id)
+    held = await runtime.services.pending_calls.find(ids[-1], runtime.principal) if ids else None
     if held is None or held.rounds[-1].waiting_for != "input":
         return None
     request = json.loads(held.rounds[-1].request)
-    return request if is_plain(request) else None
+    return request if is_yes_no_form(request) else None
 
 
-async def _with_inner(runtime: Runtime, call_id: str) -> list[str]:
+async def _call_chain(runtime: Runtime, call_id: str) -> list[str]:
     """The call, and those that it waits for in turn: the answer is meant for the last."""
     found: list[str] = []
     inner: str | None = call_id
-    while inner is not None and (held := await runtime.parts.waits.find(inner, runtime.principal)) is not None:
+    while (
+        inner is not None and (held := await runtime.services.pending_calls.find(inner, runtime.principal)) is not None
+    ):
         found.append(inner)
-        inner = held.wait.inner_call if held.wait else None
+        inner = held.open_round.inner_call_id if held.open_round else None
     return found
 
 
-async def _hint(given: Given, runtime: Runtime, to: Question, outcome: Outcome, round: int) -> str:
+async def _next_step_hint(
+    options: RuntimeOptions, runtime: Runtime, question: QuestionId, outcome: Outcome, round: int
+) -> str:
     """What a person needs to know beside the outcome: whether the call still waits, and for whom."""
     if isinstance(outcome, Pending):
-        return how_to_answer(outcome, given, round=round) if round else ELSEWHERE
-    asked, round = await open_question(runtime, to.call_id)
+        return answer_hint(outcome, options, round=round) if round else RUNS_ELSEWHERE_HINT
+    asked, round = await find_open_question(runtime, question.call_id)
     if not round:
         return ""
-    if round == to.round:
+    if round == question.round:
         return "The call still waits."
-    look = given.command("pending", asked)
+    look = options.follow_up_command("pending", asked)
     return f"`{look}` shows it; answer it with --round {round}."
 
 
-async def open_question(runtime: Runtime, call_id: str) -> Question:
+async def find_open_question(runtime: Runtime, call_id: str) -> QuestionId:
     """The call that asks something now, and which question that is, counted from the first of the call itself; or 0."""
-    standing = await runtime.standing(call_id)
+    standing = await runtime.status(call_id)
     if standing is None:
-        return Question(call_id, 0)
-    if standing.asked is not None:
-        return Question(standing.asked.call_id, standing.round)
+        return QuestionId(call_id, 0)
+    if standing.question is not None:
+        return QuestionId(standing.question.call_id, standing.round)
     # Of a call whose process died there is an outcome already, and yet somebody is asked what came of it.
-    held = await runtime.parts.waits.find(call_id, runtime.principal)
-    return Question(call_id, held.wait.round if standing.state == "unknown" and held and held.wait else 0)
+    held = await runtime.services.pending_calls.find(call_id, runtime.principal)
+    return QuestionId(call_id, held.open_round.round if standing.state == "unknown" and held and held.open_round else 0)

@@ -7,16 +7,24 @@ from typing import Any
 
 import click
 
-from surehand.cli.answer import Question, by_option, give, json_option, login_name, plain_form, round_option
-from surehand.cli.form import accepted
-from surehand.cli.options import Given, with_tools_and_store
+from surehand.cli.answer import (
+    QuestionId,
+    by_option,
+    find_yes_no_form,
+    give_answer,
+    json_option,
+    login_name,
+    round_option,
+)
+from surehand.cli.form import accept_answer
+from surehand.cli.options import RuntimeOptions, with_tools_and_store
 from surehand.core.errors import InvalidArguments
-from surehand.core.jsontext import parse
+from surehand.core.jsontext import parse_json
 from surehand.core.outcome import Outcome
 from surehand.runtime.runtime import Runtime
 
 
-class JsonObject(click.ParamType[Mapping[str, Any]]):
+class JsonObjectParam(click.ParamType[Mapping[str, Any]]):
     """Arguments as one JSON object."""
 
     name = "json"
@@ -24,7 +32,7 @@ class JsonObject(click.ParamType[Mapping[str, Any]]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Mapping[str, Any]:
         """The object."""
         try:
-            found = parse(value)
+            found = parse_json(value)
         except InvalidArguments as error:
             self.fail(str(error).partition(" Send ")[0], param, ctx)  # what follows tells a model what to do
         if not isinstance(found, dict):
@@ -35,7 +43,7 @@ class JsonObject(click.ParamType[Mapping[str, Any]]):
 @click.command("approve")
 @click.argument("call_id")
 @click.option("--always", is_flag=True, help="Do not ask again for this tool and this user; a deny still denies.")
-@click.option("--arguments", type=JsonObject(), metavar="JSON", help="Run it with these in place of its own.")
+@click.option("--arguments", type=JsonObjectParam(), metavar="JSON", help="Run it with these in place of its own.")
 @round_option
 @by_option
 @json_option
@@ -43,7 +51,7 @@ class JsonObject(click.ParamType[Mapping[str, Any]]):
 @click.pass_context
 def command(
     ctx: click.Context,
-    given: Given,
+    options: RuntimeOptions,
     call_id: str,
     always: bool,
     arguments: Mapping[str, Any] | None,
@@ -61,9 +69,9 @@ def command(
     name = by or login_name()
 
     async def answer(runtime: Runtime) -> Outcome:
-        form = await plain_form(runtime, call_id) if arguments is None else None
-        if form is not None and (yes := accepted(form, always=always)) is not None:
+        form = await find_yes_no_form(runtime, call_id) if arguments is None else None
+        if form is not None and (yes := accept_answer(form, always=always)) is not None:
             return await runtime.settle(call_id, yes, by=name, round=round)
         return await runtime.approve(call_id, always=always, arguments=arguments, by=name, round=round)
 
-    ctx.exit(give(given, Question(call_id, round), answer, as_json=as_json))
+    ctx.exit(give_answer(options, QuestionId(call_id, round), answer, as_json=as_json))

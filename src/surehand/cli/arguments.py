@@ -11,90 +11,90 @@ import click
 from surehand.core.call import Arguments
 
 
-def read_arguments(given: str | Sequence[str], schema: Mapping[str, Any]) -> Arguments:
+def parse_arguments(words: str | Sequence[str], schema: Mapping[str, Any]) -> Arguments:
     """What to call a tool with: JSON as it is, and pairs as the tool's schema says."""
-    match given:
+    match words:
         case str():
-            return given
+            return words
         case []:
             return {}
         case [text] if text.lstrip().startswith(("{", "[")):
             return text
-    return _from_pairs(given, schema)
+    return _parse_pairs(words, schema)
 
 
-def _from_pairs(given: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_pairs(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
     texts: dict[str, list[str]] = {}
-    for pair in given:
+    for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or not key:
             raise click.UsageError(f"{pair[:80]!r} is no argument: give one JSON object, - for stdin, or key=value.")
         texts.setdefault(key, []).append(text)
-    return {key: _value(key, values, schema) for key, values in texts.items()}
+    return {key: _parse_values(key, values, schema) for key, values in texts.items()}
 
 
-def _value(key: str, texts: list[str], schema: Mapping[str, Any]) -> Any:
-    kinds = _kinds(schema.get("properties", {}).get(key, {}), schema)
+def _parse_values(key: str, texts: list[str], schema: Mapping[str, Any]) -> Any:
+    kinds = _json_types(schema.get("properties", {}).get(key, {}), schema)
     if len(texts) > 1 and "array" not in kinds:
         raise click.UsageError(f"{key} is given {len(texts)} times, and is no list.")
-    if len(texts) == 1 and (kinds - {"null"} != {"array"} or _fits(_parsed(texts[0]), kinds)):
-        return _one(texts[0], kinds)
-    return [_one(text, _item(schema, key)) for text in texts]
+    if len(texts) == 1 and (kinds - {"null"} != {"array"} or _is_of_type(_json_or_text(texts[0]), kinds)):
+        return _parse_value(texts[0], kinds)
+    return [_parse_value(text, _item_types(schema, key)) for text in texts]
 
 
-def _one(text: str, kinds: set[str]) -> Any:
+def _parse_value(text: str, types: set[str]) -> Any:
     """A text stays text where the schema asks for nothing else (`zip=01234`), or for no such JSON (`body=5`)."""
-    if kinds and kinds <= {"string", "null"}:
+    if types and types <= {"string", "null"}:
         return text
-    value = _parsed(text)
-    return text if "string" in kinds and not _fits(value, kinds - {"string"}) else value
+    value = _json_or_text(text)
+    return text if "string" in types and not _is_of_type(value, types - {"string"}) else value
 
 
-def _parsed(text: str) -> Any:
+def _json_or_text(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
 
 
-def _fits(value: Any, kinds: set[str]) -> bool:
+def _is_of_type(value: Any, types: set[str]) -> bool:
     """Whether a value is of one of these types."""
     match value:
         case None:
-            return "null" in kinds
+            return "null" in types
         case bool():
-            return "boolean" in kinds
+            return "boolean" in types
         case int():
-            return not kinds.isdisjoint({"integer", "number"})
+            return not types.isdisjoint({"integer", "number"})
         case float():
-            return "number" in kinds or (value.is_integer() and "integer" in kinds)
+            return "number" in types or (value.is_integer() and "integer" in types)
         case str():
-            return "string" in kinds
-    return ("array" if isinstance(value, list) else "object") in kinds
+            return "string" in types
+    return ("array" if isinstance(value, list) else "object") in types
 
 
-def _item(schema: Mapping[str, Any], key: str) -> set[str]:
-    wanted = _resolved(schema.get("properties", {}).get(key, {}), schema)
-    options = [wanted, *(_resolved(option, schema) for option in _options(wanted))]
+def _item_types(schema: Mapping[str, Any], key: str) -> set[str]:
+    wanted = _resolve_reference(schema.get("properties", {}).get(key, {}), schema)
+    options = [wanted, *(_resolve_reference(option, schema) for option in _alternatives(wanted))]
     items: Any = next((option["items"] for option in options if isinstance(option.get("items"), Mapping)), {})
-    return _kinds(items, schema)
+    return _json_types(items, schema)
 
 
-def _kinds(wanted: Any, schema: Mapping[str, Any], depth: int = 5) -> set[str]:
+def _json_types(subschema: Any, schema: Mapping[str, Any], depth: int = 5) -> set[str]:
     """The JSON types that a value may have; empty where the schema does not say. A schema may hold itself."""
-    wanted = _resolved(wanted, schema)
-    found = wanted.get("type", ())
+    subschema = _resolve_reference(subschema, schema)
+    found = subschema.get("type", ())
     kinds = {found} if isinstance(found, str) else set(found)
-    for option in _options(wanted):
-        kinds |= _kinds(option, schema, depth - 1) if depth else set()
+    for option in _alternatives(subschema):
+        kinds |= _json_types(option, schema, depth - 1) if depth else set()
     return kinds
 
 
-def _options(wanted: Mapping[str, Any]) -> list[Any]:
-    return [*wanted.get("anyOf", ()), *wanted.get("oneOf", ())]
+def _alternatives(subschema: Mapping[str, Any]) -> list[Any]:
+    return [*subschema.get("anyOf", ()), *subschema.get("oneOf", ())]
 
 
-def _resolved(wanted: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    if isinstance(wanted, Mapping) and isinstance(reference := wanted.get("$ref"), str):
-        wanted = schema.get("$defs", {}).get(reference.rpartition("/")[2], {})
-    return wanted if isinstance(wanted, Mapping) else {}
+def _resolve_reference(subschema: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    if isinstance(subschema, Mapping) and isinstance(reference := subschema.get("$ref"), str):
+        subschema = schema.get("$defs", {}).get(reference.rpartition("/")[2], {})
+    return subschema if isinstance(subschema, Mapping) else {}

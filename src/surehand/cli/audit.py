@@ -9,18 +9,18 @@ from typing import Any
 
 import click
 
-from surehand.cli.exits import DONE, FAILED, complain
-from surehand.cli.opening import opened
-from surehand.cli.options import Given, with_store
-from surehand.cli.run import run
-from surehand.cli.screen import is_person, line
+from surehand.cli.exits import EXIT_DONE, EXIT_FAILED, print_problem
+from surehand.cli.opening import open_store
+from surehand.cli.options import RuntimeOptions, with_store
+from surehand.cli.run import run_coroutine
+from surehand.cli.screen import is_terminal, json_line
 from surehand.core.sanitize import escape_unprintable
-from surehand.store.audit import Verification
+from surehand.store.audit import AuditVerification
 
-_SEAL = "SELECT position FROM seals WHERE hash = :hash AND position <= :position"
+_FIND_SEAL_SQL = "SELECT position FROM seals WHERE hash = :hash AND position <= :position"
 
 
-class Hash(click.ParamType[str]):
+class SealHashParam(click.ParamType[str]):
     """The hash of a seal."""
 
     name = "hash"
@@ -38,11 +38,13 @@ def command() -> None:
 
 
 @command.command("verify")
-@click.option("--head", type=Hash(), metavar="HASH", help="A head noted earlier, which has to be in the chain.")
+@click.option(
+    "--head", type=SealHashParam(), metavar="HASH", help="A head noted earlier, which has to be in the chain."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON line, as in a pipe.")
 @with_store
 @click.pass_context
-def verify(ctx: click.Context, given: Given, head: str | None, as_json: bool) -> None:
+def verify(ctx: click.Context, options: RuntimeOptions, head: str | None, as_json: bool) -> None:
     """Follow the chain of seals from its beginning, and compare every sealed row with its seal.
 
     With --head also: the seal that was the last when this head was noted is still in the chain, so nothing up to it was
@@ -50,35 +52,35 @@ def verify(ctx: click.Context, given: Given, head: str | None, as_json: bool) ->
 
     Exit codes: 0 sound, 1 not sound, 2 the store cannot be used.
     """
-    found, position = run(_verify(given.address(), head))
+    found, position = run_coroutine(_verify(options.require_store_address(), head))
     problem = found.problem
     if problem is None and head is not None and position is None:
         problem = "The noted head is not in the chain: what it sealed was cut off, or this is another store."
-    if as_json or not is_person(sys.stdout):
+    if as_json or not is_terminal(sys.stdout):
         noted = {} if head is None else {"noted_seal": position}
-        sys.stdout.write(line({"sound": problem is None, **asdict(found), "problem": problem, **noted}))
+        sys.stdout.write(json_line({"sound": problem is None, **asdict(found), "problem": problem, **noted}))
     else:
-        _show(found, problem, position)
-    ctx.exit(DONE if problem is None else FAILED)
+        _print_verification(found, problem, position)
+    ctx.exit(EXIT_DONE if problem is None else EXIT_FAILED)
 
 
-async def _verify(address: str, head: str | None) -> tuple[Verification, int | None]:
+async def _verify(address: str, head: str | None) -> tuple[AuditVerification, int | None]:
     """What came of it, and which seal that holds had the noted head."""
-    async with opened(address) as store:
+    async with open_store(address) as store:
         found = await store.audit.verify()
-        rows = await store.database.read(_SEAL, {"hash": head or "", "position": found.seals})
+        rows = await store.database.read(_FIND_SEAL_SQL, {"hash": head or "", "position": found.seals})
         return found, int(rows[0]["position"]) if rows else None
 
 
-def _show(found: Verification, problem: str | None, position: int | None) -> None:
+def _print_verification(verification: AuditVerification, problem: str | None, noted_seal: int | None) -> None:
     sys.stdout.write(
-        f"{found.rows} rows, {found.seals} seals that hold, {found.unsealed} rows after the last of them\n"
+        f"{verification.rows} rows, {verification.seals} seals that hold, {verification.unsealed} rows after the last of them\n"
     )
-    if found.head:
-        sys.stdout.write(f"head {found.head}\n")
-    if position is not None:
-        sys.stdout.write(f"The noted head is seal {position}.\n")
+    if verification.head:
+        sys.stdout.write(f"head {verification.head}\n")
+    if noted_seal is not None:
+        sys.stdout.write(f"The noted head is seal {noted_seal}.\n")
     if problem is None:
         sys.stdout.write("The audit is sound.\n")
     else:
-        complain(escape_unprintable(problem), kind="not sound")
+        print_problem(escape_unprintable(problem), prefix="not sound")

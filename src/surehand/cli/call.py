@@ -10,20 +10,27 @@ from typing import Any
 
 import click
 
-from surehand.cli.arguments import read_arguments
-from surehand.cli.conversation import Conversation
-from surehand.cli.durations import Duration
-from surehand.cli.exits import UNKNOWN
-from surehand.cli.options import Given, with_tools_and_store
-from surehand.cli.outcome import as_asked, event_as_json, exit_code, how_to_answer, outcome_as_json, show_outcome
-from surehand.cli.progress import Watch
-from surehand.cli.run import run
-from surehand.cli.screen import is_person, line
-from surehand.cli.starting import started
+from surehand.cli.arguments import parse_arguments
+from surehand.cli.conversation import InteractiveCall
+from surehand.cli.durations import DurationParam
+from surehand.cli.exits import EXIT_NOT_FOUND
+from surehand.cli.options import RuntimeOptions, with_tools_and_store
+from surehand.cli.outcome import (
+    answer_hint,
+    event_to_json,
+    exit_code,
+    find_current_question,
+    outcome_to_json,
+    print_outcome,
+)
+from surehand.cli.progress import ProgressDisplay
+from surehand.cli.run import run_coroutine
+from surehand.cli.screen import is_terminal, json_line
+from surehand.cli.starting import start_runtime
 from surehand.core.outcome import Outcome
 from surehand.runtime.runtime import Runtime
 
-WHOM = {
+PRINCIPAL_OPTIONS = {
     "user": "The user that the call is made for.",
     "session": "The session that it belongs to.",
     "agent": "The agent that makes it.",
@@ -32,20 +39,20 @@ WHOM = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CommandLineCall:
     """What was asked for."""
 
-    name: str
+    tool_name: str
     arguments: str | tuple[str, ...]
     """What stdin said, or the words on the command line."""
     timeout: float | None
-    whom: Mapping[str, Any]
+    principal: Mapping[str, Any]
     """The user, session, agent and space that were named."""
 
 
-def _for_whom(command: Any) -> Any:
+def _principal_options(command: Any) -> Any:
     """An option for each part of who makes a call, and for whom."""
-    for name, told in reversed(WHOM.items()):
+    for name, told in reversed(PRINCIPAL_OPTIONS.items()):
         command = click.option(f"--{name}", metavar="ID", help=told)(command)
     return command
 
@@ -53,9 +60,9 @@ def _for_whom(command: Any) -> Any:
 @click.command("call")
 @click.argument("name")
 @click.argument("arguments", nargs=-1, metavar="[JSON | - | KEY=VALUE ...]")
-@click.option("--timeout", type=Duration(), metavar="DURATION", help="Stop the call after 30s, 5m, ...")
+@click.option("--timeout", type=DurationParam(), metavar="DURATION", help="Stop the call after 30s, 5m, ...")
 @click.option("--yes/--no", "verdict", default=None, help="Answer every approval so, and ask nobody.")
-@_for_whom
+@_principal_options
 @click.option("--events", is_flag=True, help="Every event as a JSON line, then the outcome.")
 @click.option("--json", "as_json", is_flag=True, help="The outcome as a JSON line, as in a pipe.")
 @with_tools_and_store
@@ -63,7 +70,7 @@ def _for_whom(command: Any) -> Any:
 def command(
     ctx: click.Context,
     /,
-    given: Given,
+    options: RuntimeOptions,
     name: str,
     arguments: tuple[str, ...],
     timeout: float | None,
@@ -80,49 +87,63 @@ def command(
     130 interrupted.
     """
     words = sys.stdin.read() if arguments == ("-",) else arguments
-    asked = Asked(name, words, timeout, {key: value for key, value in whom.items() if value is not None})
-    if is_person(sys.stdout) and not events and not as_json:
-        watch = Watch()
-        talk = Conversation(verdict=verdict, person=is_person(sys.stdin), pause=watch.paused)
-        ctx.exit(run(_for_a_person(given, given.remembering(talk.approver), talk, asked, watch)))
-    talk = Conversation(verdict=verdict, person=False, pause=nullcontext)
-    ctx.exit(run(_for_a_program(given.remembering(talk.approver), talk, asked, events)))
+    asked = CommandLineCall(name, words, timeout, {key: value for key, value in whom.items() if value is not None})
+    if is_terminal(sys.stdout) and not events and not as_json:
+        watch = ProgressDisplay()
+        talk = InteractiveCall(preset_decision=verdict, can_ask=is_terminal(sys.stdin), pause=watch.paused)
+        ctx.exit(
+            run_coroutine(
+                _call_for_person(options, options.build_runtime_with_store(talk.approver), talk, asked, watch)
+            )
+        )
+    talk = InteractiveCall(preset_decision=verdict, can_ask=False, pause=nullcontext)
+    ctx.exit(run_coroutine(_call_for_program(options.build_runtime_with_store(talk.approver), talk, asked, events)))
 
 
-async def _for_a_person(given: Given, runtime: Runtime, talk: Conversation, asked: Asked, watch: Watch) -> int:
-    async with started(runtime):
-        if is_person(sys.stderr):
-            watch.follow(runtime)
+async def _call_for_person(
+    options: RuntimeOptions,
+    runtime: Runtime,
+    interactive_call: InteractiveCall,
+    request: CommandLineCall,
+    progress: ProgressDisplay,
+) -> int:
+    async with start_runtime(runtime):
+        if is_terminal(sys.stderr):
+            progress.follow(runtime)
         try:
-            outcome, known = await _call(runtime, talk, asked)
+            outcome, known = await _call_tool(runtime, interactive_call, request)
         finally:
-            watch.close()
-        outcome, round = await as_asked(runtime, outcome)
-        later = given if runtime.parts.durable else None
-        hint = how_to_answer(outcome, later, round=round, asked=is_person(sys.stdin))
-        await show_outcome(outcome, runtime.parts.outputs, hint)
-    return exit_code(outcome) if known else UNKNOWN
+            progress.close()
+        outcome, round = await find_current_question(runtime, outcome)
+        later = options if runtime.services.is_durable else None
+        hint = answer_hint(outcome, later, round=round, was_asked=is_terminal(sys.stdin))
+        await print_outcome(outcome, runtime.services.outputs, hint)
+    return exit_code(outcome) if known else EXIT_NOT_FOUND
 
 
-async def _for_a_program(runtime: Runtime, talk: Conversation, asked: Asked, events: bool) -> int:
+async def _call_for_program(
+    runtime: Runtime, interactive_call: InteractiveCall, request: CommandLineCall, events: bool
+) -> int:
     out = sys.stdout
 
     def write(value: dict[str, Any]) -> None:
-        out.write(line(value))
+        out.write(json_line(value))
         out.flush()
 
     with redirect_stdout(sys.stderr):  # what a handler prints is no part of our output
-        async with started(runtime):
+        async with start_runtime(runtime):
             if events:
-                runtime.listen(lambda event: write(event_as_json(event)))
-            outcome, known = await _call(runtime, talk, asked)
-            write(outcome_as_json(outcome, *await as_asked(runtime, outcome)))
-    return exit_code(outcome) if known else UNKNOWN
+                runtime.listen(lambda event: write(event_to_json(event)))
+            outcome, known = await _call_tool(runtime, interactive_call, request)
+            write(outcome_to_json(outcome, *await find_current_question(runtime, outcome)))
+    return exit_code(outcome) if known else EXIT_NOT_FOUND
 
 
-async def _call(runtime: Runtime, talk: Conversation, asked: Asked) -> tuple[Outcome, bool]:
+async def _call_tool(
+    runtime: Runtime, interactive_call: InteractiveCall, request: CommandLineCall
+) -> tuple[Outcome, bool]:
     """The outcome, and whether there is such a tool at all."""
-    listing = runtime.catalogue.resolve(asked.name)
-    arguments = read_arguments(asked.arguments, listing.tool.schema if listing else {})
-    scope = runtime.scope(**asked.whom) if asked.whom else runtime
-    return await talk.call(scope, asked.name, arguments, asked.timeout), listing is not None
+    listing = runtime.catalogue.resolve(request.tool_name)
+    arguments = parse_arguments(request.arguments, listing.tool.schema if listing else {})
+    scope = runtime.scope(**request.principal) if request.principal else runtime
+    return await interactive_call.call(scope, request.tool_name, arguments, request.timeout), listing is not None

@@ -7,14 +7,14 @@ import sys
 import click
 
 from surehand.cli.answer import by_option, login_name
-from surehand.cli.exits import FAILED, UNKNOWN, Ended
-from surehand.cli.options import Given, with_store
-from surehand.cli.run import run
-from surehand.cli.screen import is_person, line, one_line
-from surehand.cli.starting import started
+from surehand.cli.exits import EXIT_FAILED, EXIT_NOT_FOUND, CommandExit
+from surehand.cli.options import RuntimeOptions, with_store
+from surehand.cli.run import run_coroutine
+from surehand.cli.screen import is_terminal, json_line, to_one_line
+from surehand.cli.starting import start_runtime
 from surehand.core.outcome import Failed, Outcome
 from surehand.runtime.runtime import Runtime
-from surehand.runtime.standing import Standing
+from surehand.runtime.standing import CallStatus
 
 
 @click.command("cancel")
@@ -22,7 +22,7 @@ from surehand.runtime.standing import Standing
 @by_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON line, as in a pipe.")
 @with_store
-def command(given: Given, call_id: str, by: str | None, as_json: bool) -> None:
+def command(options: RuntimeOptions, call_id: str, by: str | None, as_json: bool) -> None:
     """End the waiting call CALL_ID without an answer.
 
     So ends one that was answered and has not run yet, too; whoever made it is told `cancelled`. A call that runs can be
@@ -30,30 +30,32 @@ def command(given: Given, call_id: str, by: str | None, as_json: bool) -> None:
 
     Exit codes: 0 cancelled, 1 it runs, has ended or may have happened, 2 the store cannot be used, 5 no such call.
     """
-    standing = run(_cancel(given, call_id, by or login_name()))
+    standing = run_coroutine(_cancel(options, call_id, by or login_name()))
     if standing is None:
-        raise Ended(UNKNOWN, f"No call {call_id[:80]} is remembered.")
+        raise CommandExit(EXIT_NOT_FOUND, f"No call {call_id[:80]} is remembered.")
     if not _is_cancelled(standing.outcome):
-        raise Ended(FAILED, _why_not(standing))
-    if as_json or not is_person(sys.stdout):
-        sys.stdout.write(line({"call_id": call_id, "tool": standing.tool, "cancelled": True}))
+        raise CommandExit(EXIT_FAILED, _refusal_message(standing))
+    if as_json or not is_terminal(sys.stdout):
+        sys.stdout.write(json_line({"call_id": call_id, "tool": standing.tool, "cancelled": True}))
     else:
-        sys.stdout.write(f"Cancelled: {one_line(standing.tool)} does not run.\n")
+        sys.stdout.write(f"Cancelled: {to_one_line(standing.tool)} does not run.\n")
 
 
-async def _cancel(given: Given, call_id: str, by: str | None) -> Standing | None:
-    async with started(Runtime(store=given.address())) as runtime:  # without tools it goes on with nobody's calls
+async def _cancel(options: RuntimeOptions, call_id: str, by: str | None) -> CallStatus | None:
+    async with start_runtime(
+        Runtime(store=options.require_store_address())
+    ) as runtime:  # without tools it goes on with nobody's calls
         await runtime.cancel(call_id, by=by)
-        return await runtime.standing(call_id)
+        return await runtime.status(call_id)
 
 
 def _is_cancelled(outcome: Outcome | None) -> bool:
     return isinstance(outcome, Failed) and outcome.code == "cancelled"
 
 
-def _why_not(standing: Standing) -> str:
-    if standing.state == "ended":
-        return f"Call {standing.call_id[:80]} has ended already."
-    if standing.state == "unknown":
-        return f"Nobody knows whether call {standing.call_id[:80]} has happened. Find out, and settle it with that."
-    return f"Call {standing.call_id[:80]} is {standing.state}: only the process that runs it can stop it."
+def _refusal_message(status: CallStatus) -> str:
+    if status.state == "ended":
+        return f"Call {status.call_id[:80]} has ended already."
+    if status.state == "unknown":
+        return f"Nobody knows whether call {status.call_id[:80]} has happened. Find out, and settle it with that."
+    return f"Call {status.call_id[:80]} is {status.state}: only the process that runs it can stop it."

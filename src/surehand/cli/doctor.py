@@ -9,19 +9,19 @@ from pathlib import Path
 
 import click
 
-from surehand.assemble import SourceError, load
-from surehand.assemble.builtin import built_in
-from surehand.cli.exits import FAILED, UNKNOWN, USAGE, Ended
-from surehand.cli.finding import Finding, show, write_lines
-from surehand.cli.machine import machine, missing_of
-from surehand.cli.options import Given, near, shown, with_store
-from surehand.cli.run import run
-from surehand.cli.screen import is_person, size
-from surehand.config.address import is_server, without_password
+from surehand.assemble import ToolSourceError, load_tool_source
+from surehand.assemble.builtin import build_builtin_tools
+from surehand.cli.exits import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_USAGE, CommandExit
+from surehand.cli.finding import Finding, print_findings, write_findings
+from surehand.cli.machine import check_machine, missing_packages
+from surehand.cli.options import RuntimeOptions, error_message, relative_path, with_store
+from surehand.cli.run import run_coroutine
+from surehand.cli.screen import format_size, is_terminal
+from surehand.config.address import hide_password, is_server_address
 from surehand.config.config import Config, find_config, read_config
 from surehand.config.errors import ConfigError
 from surehand.core.errors import DefinitionError
-from surehand.core.names import nearest
+from surehand.core.names import nearest_names
 from surehand.store.errors import StoreError
 from surehand.store.store import Store
 
@@ -33,122 +33,129 @@ from surehand.store.store import Store
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON lines, as in a pipe.")
 @with_store
-def command(given: Given, names: tuple[str, ...], start: bool, as_json: bool) -> None:
+def command(options: RuntimeOptions, names: tuple[str, ...], start: bool, as_json: bool) -> None:
     """Look at what is installed, configured and reachable, and say what to do where something is wrong.
 
     With SERVER, only these MCP servers are looked at, and started.
     """
-    found = run(_found(given, names, start or bool(names)))
-    if as_json or not is_person(sys.stdout):
-        write_lines(found)
+    found = run_coroutine(_diagnose(options, names, start or bool(names)))
+    if as_json or not is_terminal(sys.stdout):
+        write_findings(found)
     else:
-        show(found)
-    if any(finding.mark == "fail" for finding in found):
-        raise Ended(FAILED)
+        print_findings(found)
+    if any(finding.status == "fail" for finding in found):
+        raise CommandExit(EXIT_FAILED)
 
 
-async def _found(given: Given, names: tuple[str, ...], start: bool) -> list[Finding]:
-    here = [] if names else [*machine()]
-    config, finding = _config(given)
+async def _diagnose(options: RuntimeOptions, names: tuple[str, ...], start: bool) -> list[Finding]:
+    here = [] if names else [*check_machine()]
+    config, finding = _check_config(options)
     if config is None:
         return [*here, finding]
     if names:
-        _check_names(config, names)
-        return [found async for found in _servers(config, names, start)]
-    here += [finding, *_sources(config), *_built_in(config), *[found async for found in _store(given, config)]]
-    return [*here, *[found async for found in _servers(config, names, start)]]
+        _refuse_unknown_servers(config, names)
+        return [found async for found in _check_servers(config, names, start)]
+    here += [
+        finding,
+        *_check_sources(config),
+        *_check_builtin_tools(config),
+        *[found async for found in _check_store(options, config)],
+    ]
+    return [*here, *[found async for found in _check_servers(config, names, start)]]
 
 
-def _config(given: Given) -> tuple[Config | None, Finding]:
+def _check_config(options: RuntimeOptions) -> tuple[Config | None, Finding]:
     about = "configuration"
     try:
-        path = Path(given.config) if given.config else find_config()
+        path = Path(options.config_path) if options.config_path else find_config()
         if path is None:
             return Config(), Finding(about, "warn", "There is none in this folder.", "surehand init makes one.")
         config = read_config(path)
     except ConfigError as error:
-        told, _, fix = shown(error).partition(" Fix: ")
+        told, _, fix = error_message(error).partition(" Fix: ")
         return None, Finding(about, "fail", told, fix)
-    return config, Finding(about, "ok", near(str(path)))
+    return config, Finding(about, "ok", relative_path(str(path)))
 
 
-def _sources(config: Config) -> Iterator[Finding]:
+def _check_sources(config: Config) -> Iterator[Finding]:
     for source in config.tools:
-        about = f"tools {source.text}"
+        about = f"tools {source.location}"
         try:
-            number = len(load(source.text, folder=config.folder))
-        except SourceError as error:
-            yield Finding(about, "fail", shown(error))
+            number = len(load_tool_source(source.location, folder=config.base_folder))
+        except ToolSourceError as error:
+            yield Finding(about, "fail", error_message(error))
         else:
-            yield Finding(about, "ok", f"{number} found", more={"tools": number})
+            yield Finding(about, "ok", f"{number} found", details={"tools": number})
 
 
-def _built_in(config: Config) -> Iterator[Finding]:
+def _check_builtin_tools(config: Config) -> Iterator[Finding]:
     if not config.builtin:
         return
     try:
-        tools = built_in(config, os.environ)
+        tools = build_builtin_tools(config, os.environ)
     except (ConfigError, DefinitionError) as error:
-        told, _, fix = shown(error).partition(" Fix: ")
+        told, _, fix = error_message(error).partition(" Fix: ")
         yield Finding("built-in tools", "fail", told, fix)
     else:
         names = ", ".join(family.name for family in config.builtin)
-        yield Finding("built-in tools", "ok", f"{len(tools)} of {names}", more={"tools": len(tools)})
+        yield Finding("built-in tools", "ok", f"{len(tools)} of {names}", details={"tools": len(tools)})
 
 
-async def _store(given: Given, config: Config) -> AsyncIterator[Finding]:
+async def _check_store(options: RuntimeOptions, config: Config) -> AsyncIterator[Finding]:
     try:
-        address = given.store or (config.store.text(os.environ) if config.store else None)
+        address = options.store_override or (config.store.resolve_address(os.environ) if config.store else None)
     except ConfigError as error:
-        yield Finding("store", "fail", shown(error))
+        yield Finding("store", "fail", error_message(error))
         return
     if address is None:
         return
-    name = near(without_password(address))
-    yield _unopened(name, address) or await _opened(name, address)
+    name = relative_path(hide_password(address))
+    yield _check_without_opening(name, address) or await _check_by_opening(name, address)
 
 
-def _unopened(name: str, address: str) -> Finding | None:
+def _check_without_opening(name: str, address: str) -> Finding | None:
     """What there is to say of a store that cannot, or need not, be opened."""
-    if is_server(address) and (missing := missing_of("postgres")):
+    if is_server_address(address) and (missing := missing_packages("postgres")):
         told = f"{name} needs what is not installed: {', '.join(missing)}."
         return Finding("store", "fail", told, "pip install 'surehand[postgres]'.")
-    if not is_server(address) and not Path(address).exists():
+    if not is_server_address(address) and not Path(address).exists():
         return Finding("store", "ok", f"{name} is not there yet: the first call that is remembered makes it.")
     return None
 
 
-async def _opened(name: str, address: str) -> Finding:
+async def _check_by_opening(name: str, address: str) -> Finding:
     try:
         async with Store.open(address) as store:
             info = await store.info()
     except (StoreError, DefinitionError, OSError) as error:
-        return Finding("store", "fail", shown(error))
+        return Finding("store", "fail", error_message(error))
     unknown = info["calls"].get("unknown", 0)
-    told = f"{name}, version {info['version']}, {size(info['bytes'])}, {info['waiting']} waiting, {unknown} unknown"
+    told = (
+        f"{name}, version {info['version']}, {format_size(info['bytes'])}, {info['waiting']} waiting, {unknown} unknown"
+    )
     fix = "surehand pending lists them: a person says what became of them." if unknown else ""
     return Finding("store", "warn" if unknown else "ok", told, fix, {"waiting": info["waiting"], "unknown": unknown})
 
 
-def _check_names(config: Config, names: tuple[str, ...]) -> None:
-    from surehand.assemble.mcp import entries
+def _refuse_unknown_servers(config: Config, names: tuple[str, ...]) -> None:
+    from surehand.assemble.mcp import server_entries
 
     try:
-        known = [entry.name for entry in entries(config.mcp_servers)] if config.mcp_servers else []
+        known = [entry.name for entry in server_entries(config.mcp_servers)] if config.mcp_servers else []
     except ConfigError as error:
-        raise Ended(USAGE, shown(error)) from error
+        raise CommandExit(EXIT_USAGE, error_message(error)) from error
     for name in names:
         if name not in known:
-            near_ones = nearest(name, known, 1)
-            raise Ended(
-                UNKNOWN, f"There is no server {name!r}.{f' Did you mean {near_ones[0]!r}?' if near_ones else ''}"
+            near_ones = nearest_names(name, known, 1)
+            raise CommandExit(
+                EXIT_NOT_FOUND, f"There is no server {name!r}.{f' Did you mean {near_ones[0]!r}?' if near_ones else ''}"
             )
 
 
-async def _servers(config: Config, names: tuple[str, ...], start: bool) -> AsyncIterator[Finding]:
+async def _check_servers(config: Config, names: tuple[str, ...], start: bool) -> AsyncIterator[Finding]:
     if config.mcp_servers is None:
         return
-    from surehand.cli.servers import servers  # loaded by those alone who have any
+    from surehand.cli.servers import check_servers  # loaded by those alone who have any
 
-    for finding in await servers(config, os.environ, names=names, start=start):
+    for finding in await check_servers(config, os.environ, names=names, start=start):
         yield finding

@@ -5,26 +5,26 @@ from __future__ import annotations
 import os
 import sys
 
-DONE, FAILED, USAGE, PENDING, REFUSED, UNKNOWN, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_PENDING, EXIT_REFUSED, EXIT_NOT_FOUND, EXIT_INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
-class Ended(Exception):
+class CommandExit(Exception):
     """Ends the command with an exit code, after what had to be said was said."""
 
-    def __init__(self, code: int, problem: str = "") -> None:
-        super().__init__(problem)
-        self.code, self.problem = code, problem
+    def __init__(self, code: int, message: str = "") -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
 
 
-def colour_on(stream: object) -> bool:
+def supports_colour(stream: object) -> bool:
     """Whether a stream shows colour: a terminal, and nobody asked for none."""
     return bool(getattr(stream, "isatty", bool)()) and "NO_COLOR" not in os.environ
 
 
-def complain(problem: str, *, kind: str = "error", colour: int = 31) -> None:
+def print_problem(message: str, *, prefix: str = "error", ansi_colour: int = 31) -> None:
     """Tell a person on stderr, in red where there is colour."""
-    label = f"{kind}:"
-    if colour_on(sys.stderr):
-        label = f"\x1b[{colour}m{label}\x1b[0m"
-    sys.stderr.write(f"{label} {problem}\n")
+    label = f"{prefix}:"
+    if supports_colour(sys.stderr):
+        label = f"\x1b[{ansi_colour}m{label}\x1b[0m"
+    sys.stderr.write(f"{label} {message}\n")
     sys.stderr.flush()

@@ -10,44 +10,46 @@ from typing import Any, Literal, TypeAlias
 from rich.table import Table
 from rich.text import Text
 
-from surehand.cli.screen import console, line
+from surehand.cli.screen import create_console, json_line
 from surehand.core.sanitize import escape_unprintable
 
-Mark: TypeAlias = Literal["ok", "warn", "fail"]
-_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+FindingStatus: TypeAlias = Literal["ok", "warn", "fail"]
+_STATUS_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """How something is."""
 
-    about: str
-    mark: Mark
-    told: str
+    subject: str
+    status: FindingStatus
+    message: str
     fix: str = ""
-    more: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
     """For programs."""
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """For a program."""
-        return {"about": self.about, "mark": self.mark, "told": self.told, "fix": self.fix, **self.more}
+        return {"about": self.subject, "mark": self.status, "told": self.message, "fix": self.fix, **self.details}
 
 
-def write_lines(findings: Iterable[Finding]) -> None:
+def write_findings(findings: Iterable[Finding]) -> None:
     """For a program: a line each."""
-    sys.stdout.writelines(line(finding.as_json()) for finding in findings)
+    sys.stdout.writelines(json_line(finding.to_json()) for finding in findings)
 
 
-def show(findings: Iterable[Finding]) -> None:
+def print_findings(findings: Iterable[Finding]) -> None:
     """For a person: a line each, and below it what to do."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(overflow="fold", max_width=28)
     table.add_column(overflow="fold", ratio=1)
     for finding in findings:
-        told = Text(escape_unprintable(finding.told))
+        told = Text(escape_unprintable(finding.message))
         if finding.fix:
-            hint = finding.fix if finding.mark == "ok" else f"fix: {finding.fix}"
-            told.append(f"\n{escape_unprintable(hint)}", style="bold" if finding.mark == "fail" else "dim")
-        table.add_row(Text(finding.mark, style=_STYLES[finding.mark]), Text(escape_unprintable(finding.about)), told)
-    console().print(table)
+            hint = finding.fix if finding.status == "ok" else f"fix: {finding.fix}"
+            told.append(f"\n{escape_unprintable(hint)}", style="bold" if finding.status == "fail" else "dim")
+        table.add_row(
+            Text(finding.status, style=_STATUS_STYLES[finding.status]), Text(escape_unprintable(finding.subject)), told
+        )
+    create_console().print(table)

@@ -14,7 +14,7 @@ from importlib import import_module
 import click
 
 from surehand import __version__
-from surehand.cli.exits import DONE, FAILED, INTERRUPTED, Ended, complain
+from surehand.cli.exits import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, CommandExit, print_problem
 
 COMMANDS = (
     "tools", "describe", "call", "pending", "approve", "reject", "settle", "show", "cancel", "grants", "revoke",
@@ -29,27 +29,27 @@ def run(arguments: list[str]) -> int:
     settings = {"debug": False}
     try:
         with log_on_stderr():
-            ended = group().main(arguments, prog_name="surehand", standalone_mode=False, obj=settings)
+            ended = build_group().main(arguments, prog_name="surehand", standalone_mode=False, obj=settings)
             sys.stdout.flush()
-        return ended if isinstance(ended, int) else DONE
+        return ended if isinstance(ended, int) else EXIT_DONE
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        complain("the command was interrupted.", kind="cancelled", colour=33)
-        return INTERRUPTED
-    except Ended as ended:
-        if ended.problem:
-            complain(_safe(ended.problem))
+        print_problem("the command was interrupted.", prefix="cancelled", ansi_colour=33)
+        return EXIT_INTERRUPTED
+    except CommandExit as ended:
+        if ended.message:
+            print_problem(_escape_message(ended.message))
         if settings["debug"] and ended.__cause__ is not None:
             traceback.print_exception(ended.__cause__)
         return ended.code
     except BrokenPipeError:  # whoever read our output has gone, and Python would complain at the end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        return EXIT_FAILED
 
 
-def group() -> click.Group:
+def build_group() -> click.Group:
     """The command with its subcommands, each imported when it is asked for."""
 
     class Commands(click.Group):
@@ -67,26 +67,26 @@ def group() -> click.Group:
     return click.version_option(__version__, message="surehand %(version)s")(made)
 
 
-def _safe(text: str) -> str:
+def _escape_message(text: str) -> str:
     """Others' words may be in it: they neither act on the terminal nor begin a line of their own."""
     from surehand.core.sanitize import escape_unprintable
 
     return escape_unprintable(text).replace("\n", "\n  ")
 
 
-class _Told(logging.Handler):
+class _StderrLogHandler(logging.Handler):
     """Warnings of the runtime, as a line on stderr; tracebacks only for those who debug."""
 
     def emit(self, record: logging.LogRecord) -> None:
         debugging = logging.getLogger("surehand").level == logging.DEBUG
         if debugging or not record.exc_info:  # a crash is told by its outcome
-            complain(_safe(self.format(record)), kind="warning", colour=33)
+            print_problem(_escape_message(self.format(record)), prefix="warning", ansi_colour=33)
 
 
 @contextmanager
 def log_on_stderr() -> Iterator[None]:
     """Show what the runtime has to say."""
-    log, told = logging.getLogger("surehand"), _Told(logging.WARNING)
+    log, told = logging.getLogger("surehand"), _StderrLogHandler(logging.WARNING)
     before = log.level, log.propagate
     log.addHandler(told)
     log.propagate = False

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from surehand.cli.exits import USAGE, Ended
+from surehand.cli.exits import EXIT_USAGE, CommandExit
 
-CONFIG = """\
+CONFIG_TEMPLATE = """\
 # Everything that surehand can do here. Take away a `#` to set something.
 
 tools: # Python files or modules, relative to this file; `tools.py:count_words` takes one tool
@@ -36,7 +36,7 @@ tools: # Python files or modules, relative to this file; `tools.py:count_words` 
 #   - {effects: [write, execute, network], decision: ask}
 """
 
-TOOLS = '''\
+TOOLS_TEMPLATE = '''\
 """Two tools: one that only reads, and one that asks first."""
 
 from pathlib import Path
@@ -71,7 +71,7 @@ def save_note(
     return f"Saved {path.name}."
 '''
 
-NEXT = """
+NEXT_STEPS_TEMPLATE = """
 Next:
 
 {enter}  surehand tools
@@ -84,9 +84,9 @@ Next:
 @click.argument("folder", required=False, default=".", type=click.Path(file_okay=False, path_type=Path))
 def command(folder: Path) -> None:
     """Write a surehand.yaml and a tools.py to begin with, into FOLDER."""
-    files = {folder / "surehand.yaml": CONFIG, folder / "tools.py": TOOLS}
+    files = {folder / "surehand.yaml": CONFIG_TEMPLATE, folder / "tools.py": TOOLS_TEMPLATE}
     if taken := [path for path in files if path.exists()]:
-        raise Ended(USAGE, f"{' and '.join(map(str, taken))} already there. Nothing was written.")
+        raise CommandExit(EXIT_USAGE, f"{' and '.join(map(str, taken))} already there. Nothing was written.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in files.items():
@@ -94,5 +94,7 @@ def command(folder: Path) -> None:
                 file.write(text)
             click.echo(f"Wrote {path}")
     except OSError as error:
-        raise Ended(USAGE, f"{error.filename} cannot be written: {error.strerror}.") from error
-    click.echo(NEXT.format(enter="" if folder == Path() else f"  cd {shlex.quote(str(folder))}\n"), nl=False)
+        raise CommandExit(EXIT_USAGE, f"{error.filename} cannot be written: {error.strerror}.") from error
+    click.echo(
+        NEXT_STEPS_TEMPLATE.format(enter="" if folder == Path() else f"  cd {shlex.quote(str(folder))}\n"), nl=False
+    )

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from surehand.cli.exits import FAILED, REFUSED, UNKNOWN, USAGE, Ended
-from surehand.cli.options import NOTHING, Given, shown, with_tools
-from surehand.cli.run import run
-from surehand.cli.screen import duration, one_line
+from surehand.cli.exits import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_USAGE, CommandExit
+from surehand.cli.options import NO_TOOLS_MESSAGE, RuntimeOptions, error_message, with_tools
+from surehand.cli.run import run_coroutine
+from surehand.cli.screen import format_duration, to_one_line
 from surehand.core.errors import DefinitionError, Denied, NotFound, ToolError
-from surehand.core.names import nearest
+from surehand.core.names import nearest_names
 
 if TYPE_CHECKING:
-    from surehand.providers.mcp.addresses.http import Http
-    from surehand.providers.mcp.auth.kept import SignIn
+    from surehand.providers.mcp.addresses.http import HttpAddress
+    from surehand.providers.mcp.auth.kept import TokenRecord
     from surehand.providers.mcp.auth.oauth import OAuth
     from surehand.runtime.runtime import Runtime
 
@@ -30,93 +30,97 @@ user_option = click.option("--user", metavar="NAME", help="For a user of your pr
 @click.argument("server")
 @user_option
 @with_tools
-def command(given: Given, server: str, user: str | None) -> None:
+def command(options: RuntimeOptions, server: str, user: str | None) -> None:
     """Sign in to the MCP server SERVER, by its name or its URL, in a browser.
 
     The sign-in is kept, and renewed for as long as the server lets it.
 
     Exit codes: 0 signed in, 1 failed, 2 the server cannot be signed in to, 4 refused, 5 no such server.
     """
-    route, auth = found(given, server)
-    with refusals():
-        signed_in = run(_log_in(auth, route, user))
-    sys.stdout.write(f"{_told(signed_in, route, user)}\n")
+    route, auth = find_login_server(options, server)
+    with exit_on_login_error():
+        signed_in = run_coroutine(_log_in(auth, route, user))
+    sys.stdout.write(f"{_success_message(signed_in, route, user)}\n")
 
 
-async def _log_in(auth: OAuth, route: Http, user: str | None) -> SignIn:
+async def _log_in(auth: OAuth, route: HttpAddress, user: str | None) -> TokenRecord:
     from surehand.providers.mcp.auth.login import log_in
 
     return await log_in(auth, route, user)
 
 
-def _told(signed_in: SignIn, route: Http, user: str | None) -> str:
-    scopes = (signed_in.tokens or {}).get("scope")
-    parts = [f"Signed in to {one_line(route.label)}", *([f"for {one_line(user)}"] if user is not None else [])]
-    parts += [f"with {one_line(scopes)}"] if isinstance(scopes, str) and scopes else []
-    if signed_in.expires_at is not None:
-        lasts = duration(signed_in.expires_at - time.time())
-        parts.append(f"({lasts}, then it is renewed)" if signed_in.renewable else f"({lasts})")
+def _success_message(sign_in: TokenRecord, route: HttpAddress, user: str | None) -> str:
+    scopes = (sign_in.tokens or {}).get("scope")
+    parts = [f"Signed in to {to_one_line(route.label)}", *([f"for {to_one_line(user)}"] if user is not None else [])]
+    parts += [f"with {to_one_line(scopes)}"] if isinstance(scopes, str) and scopes else []
+    if sign_in.expires_at is not None:
+        lasts = format_duration(sign_in.expires_at - time.time())
+        parts.append(f"({lasts}, then it is renewed)" if sign_in.can_refresh else f"({lasts})")
     return f"{' '.join(parts)}."
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
+def exit_on_login_error() -> Iterator[None]:
     """What goes wrong, as the end of a command."""
     try:
         yield
     except DefinitionError as error:
-        raise Ended(USAGE, shown(error)) from error
+        raise CommandExit(EXIT_USAGE, error_message(error)) from error
     except NotFound as error:
-        raise Ended(USAGE, one_line(str(error))) from error
+        raise CommandExit(EXIT_USAGE, to_one_line(str(error))) from error
     except ToolError as error:
-        raise Ended(REFUSED if isinstance(error, Denied) else FAILED, one_line(str(error))) from error
+        raise CommandExit(
+            EXIT_REFUSED if isinstance(error, Denied) else EXIT_FAILED, to_one_line(str(error))
+        ) from error
 
 
-def found(given: Given, name: str) -> tuple[Http, OAuth]:
+def find_login_server(options: RuntimeOptions, name: str) -> tuple[HttpAddress, OAuth]:
     """The server that is meant, and how one signs in to it."""
-    from surehand.providers.mcp.addresses.http import Http
+    from surehand.providers.mcp.addresses.http import HttpAddress
     from surehand.providers.mcp.auth.oauth import OAuth, oauth
 
-    with refusals():
-        route = _known(given, name)
+    with exit_on_login_error():
+        route = _find_configured(options, name)
         if route is None:
-            return Http(name), oauth()
+            return HttpAddress(name), oauth()
         auth = getattr(route, "auth", None)
-        if not isinstance(route, Http) or not isinstance(auth, OAuth):
+        if not isinstance(route, HttpAddress) or not isinstance(auth, OAuth):
             raise NotFound(f"Nobody signs in to {name}: it has no `auth: oauth`.")
         return route, auth
 
 
-def _known(given: Given, name: str) -> Any:
+def _find_configured(options: RuntimeOptions, name: str) -> Any:
     """The way to the server of that name or URL; None for a URL that nobody has written down."""
-    from surehand.providers.mcp.auth.tokens import address
+    from surehand.providers.mcp.auth.tokens import canonical_url
 
-    servers = servers_of(_assembled(given, name))
-    named = {each.namespace: each for each in servers} | {each.written_as: each for each in servers}
+    servers = mcp_servers_of(_build_runtime(options, name))
+    named = {each.namespace: each for each in servers} | {each.configured_name: each for each in servers}
     if name in named:
-        return web_of(named[name].route)
+        return resolve_route(named[name].address)
     if "://" in name:
-        ways = (web_of(each.route) for each in servers)
-        return next((each for each in ways if hasattr(each, "url") and address(each.url) == address(name)), None)
-    near = nearest(name, [each.written_as for each in servers], 1)
+        ways = (resolve_route(each.address) for each in servers)
+        return next(
+            (each for each in ways if hasattr(each, "url") and canonical_url(each.url) == canonical_url(name)), None
+        )
+    near = nearest_names(name, [each.configured_name for each in servers], 1)
     hint = f" Did you mean {near[0]!r}?" if near else " Give its name in the configuration, or its URL."
-    raise Ended(UNKNOWN, f"There is no MCP server {one_line(name)!r}.{hint}")
+    raise CommandExit(EXIT_NOT_FOUND, f"There is no MCP server {to_one_line(name)!r}.{hint}")
 
 
-def _assembled(given: Given, name: str) -> Runtime | None:
+def _build_runtime(options: RuntimeOptions, name: str) -> Runtime | None:
     try:
-        return given.assembled()
-    except Ended as ended:
-        if "://" in name and ended.problem == NOTHING:
+        return options.build_runtime()
+    except CommandExit as ended:
+        if "://" in name and ended.message == NO_TOOLS_MESSAGE:
             return None
         raise
 
 
-def servers_of(runtime: Runtime | None) -> list[Any]:
+def mcp_servers_of(runtime: Runtime | None) -> list[Any]:
     """The MCP servers of a runtime that has not been started, and need not be."""
     return [each for each in runtime.providers if hasattr(each, "route")] if runtime is not None else []
 
 
-def web_of(route: Any) -> Any:
+def resolve_route(route: Any) -> Any:
     """The way itself, with its variables filled in."""
     return route.now() if hasattr(route, "now") else route

@@ -14,31 +14,31 @@ from surehand.cli.finding import Finding
 from surehand.core.errors import NotStarted
 from surehand.sandbox import bubblewrap
 
-_NEEDED = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?[^;]*; *extra *== *['\"]([^'\"]+)['\"]")
-_NOT_TOLD = ("all", "dev")
+_EXTRA_REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?[^;]*; *extra *== *['\"]([^'\"]+)['\"]")
+_UNREPORTED_EXTRAS = ("all", "dev")
 
 
-def machine() -> Iterator[Finding]:
+def check_machine() -> Iterator[Finding]:
     """Versions, extras, sandbox and ripgrep."""
     system = f"{platform.system()} {platform.release()}"
     yield Finding("surehand", "ok", f"{__version__}, Python {platform.python_version()}, {system}")
-    yield _extras()
-    yield _sandbox()
-    yield _ripgrep()
+    yield _check_extras()
+    yield _check_sandbox()
+    yield _check_ripgrep()
 
 
-def missing_of(extra: str) -> list[str]:
+def missing_packages(extra: str) -> list[str]:
     """The packages of an extra that are not installed."""
-    return [name for name in _extras_and_packages().get(extra, []) if not _is_there(name)]
+    return [name for name in _packages_by_extra().get(extra, []) if not _is_installed(name)]
 
 
-def _extras() -> Finding:
-    known = _extras_and_packages()
-    there = [extra for extra in known if not missing_of(extra)]
+def _check_extras() -> Finding:
+    known = _packages_by_extra()
+    there = [extra for extra in known if not missing_packages(extra)]
     absent = [extra for extra in known if extra not in there]
     told = ", ".join(there) or "none"
     if not absent:
-        return Finding("extras", "ok", told, more={"installed": there, "missing": []})
+        return Finding("extras", "ok", told, details={"installed": there, "missing": []})
     return Finding(
         "extras",
         "ok",
@@ -48,20 +48,20 @@ def _extras() -> Finding:
     )
 
 
-def _extras_and_packages() -> dict[str, list[str]]:
+def _packages_by_extra() -> dict[str, list[str]]:
     """The packages that belong to each extra."""
     found: dict[str, list[str]] = {}
     try:
         needed = metadata.requires("surehand") or []
     except metadata.PackageNotFoundError:  # it is run from its sources
         return {}
-    for match in filter(None, map(_NEEDED.match, needed)):
-        if match[2] not in _NOT_TOLD and match[1] != "surehand":
+    for match in filter(None, map(_EXTRA_REQUIREMENT.match, needed)):
+        if match[2] not in _UNREPORTED_EXTRAS and match[1] != "surehand":
             found.setdefault(match[2], []).append(match[1])
     return found
 
 
-def _is_there(package: str) -> bool:
+def _is_installed(package: str) -> bool:
     try:
         metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -69,10 +69,10 @@ def _is_there(package: str) -> bool:
     return True
 
 
-def _sandbox() -> Finding:
+def _check_sandbox() -> Finding:
     try:
-        path = bubblewrap.found()
-        bubblewrap.checked()
+        path = bubblewrap.find_bubblewrap()
+        bubblewrap.check_bubblewrap()
     except (NotStarted, OSError, subprocess.SubprocessError) as error:
         return Finding(
             "sandbox", "warn", str(error), "only what runs commands needs it: `shell`, and servers with one."
@@ -80,8 +80,8 @@ def _sandbox() -> Finding:
     return Finding("sandbox", "ok", f"bubblewrap works ({path})")
 
 
-def _ripgrep() -> Finding:
-    if (path := ripgrep.program()) is not None:
+def _check_ripgrep() -> Finding:
+    if (path := ripgrep.find_program()) is not None:
         return Finding("ripgrep", "ok", path)
     return Finding(
         "ripgrep",

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from surehand.cli.exits import USAGE, complain
+from surehand.cli.exits import EXIT_USAGE, print_problem
 
-EXTRA = {"click", "rich", "yaml"}
+CLI_PACKAGES = {"click", "rich", "yaml"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -17,10 +17,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = import_module("surehand.cli.group").run(list(sys.argv[1:] if arguments is None else arguments))
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing not in EXTRA:
+        if missing not in CLI_PACKAGES:
             raise
-        complain(f"The command line needs {missing}: pip install 'surehand[cli]'")
-        code = USAGE
+        print_problem(f"The command line needs {missing}: pip install 'surehand[cli]'")
+        code = EXIT_USAGE
     sys.exit(code)
 
 

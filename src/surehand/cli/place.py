@@ -8,13 +8,13 @@ import socket
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from surehand.cli.exits import USAGE, Ended
+from surehand.cli.exits import EXIT_USAGE, CommandExit
 
-HOST, PORT, PATH = "127.0.0.1", 8765, "/mcp"
+DEFAULT_HOST, DEFAULT_PORT, DEFAULT_PATH = "127.0.0.1", 8765, "/mcp"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HttpEndpoint:
     """Where the server is reached over HTTP."""
 
     host: str
@@ -22,9 +22,9 @@ class Place:
     path: str
     token_env: str | None
     """The environment variable that holds the token which clients have to show."""
-    names: tuple[str, ...] = ()
+    host_names: tuple[str, ...] = ()
     """Further names that clients reach it by, such as that of a proxy in front of it."""
-    origins: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
     """Web pages of other sites that may talk to it."""
 
     @property
@@ -33,49 +33,49 @@ class Place:
         if self.token_env is None:
             if not self.is_loopback:
                 told = f"{self.host} can be reached from other machines, so clients have to show a token."
-                raise Ended(USAGE, f"{told} Name the variable that holds it with --token-env NAME.")
+                raise CommandExit(EXIT_USAGE, f"{told} Name the variable that holds it with --token-env NAME.")
             return None
         if not (found := os.environ.get(self.token_env)):
-            raise Ended(USAGE, f"The variable {self.token_env} that holds the token is not set, or empty.")
+            raise CommandExit(EXIT_USAGE, f"The variable {self.token_env} that holds the token is not set, or empty.")
         return found
 
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""
-        return self.host == "localhost" or (_is_address(self.host) and ip_address(self.host).is_loopback)
+        return self.host == "localhost" or (_is_ip_address(self.host) and ip_address(self.host).is_loopback)
 
     @property
-    def hosts(self) -> list[str]:
+    def allowed_hosts(self) -> list[str]:
         """The names that it is reached by; any where it listens everywhere, as the token keeps strangers out."""
-        return [*self.names, "*" if self.is_everywhere else self._named]
+        return [*self.host_names, "*" if self.listens_everywhere else self._url_host]
 
     @property
-    def is_everywhere(self) -> bool:
+    def listens_everywhere(self) -> bool:
         """Whether it listens on every address of this machine."""
-        return _is_address(self.host) and ip_address(self.host).is_unspecified
+        return _is_ip_address(self.host) and ip_address(self.host).is_unspecified
 
     @property
-    def _named(self) -> str:
+    def _url_host(self) -> str:
         return f"[{self.host}]" if ":" in self.host else self.host
 
     def url(self, port: int) -> str:
         """The address where it listens."""
-        return f"http://{self._named}:{port}{self.path}"
+        return f"http://{self._url_host}:{port}{self.path}"
 
-    def reached(self, port: int) -> str:
+    def client_url(self, port: int) -> str:
         """The address that a client uses, as far as that can be known here."""
-        return f"http://{socket.gethostname()}:{port}{self.path}" if self.is_everywhere else self.url(port)
+        return f"http://{socket.gethostname()}:{port}{self.path}" if self.listens_everywhere else self.url(port)
 
-    def bound(self) -> list[socket.socket]:
+    def bind_sockets(self) -> list[socket.socket]:
         """Its sockets."""
         from surehand.gateway.mcp.http.server import bound
 
         try:
             return bound(self.host, self.port)
         except (OSError, UnicodeError, OverflowError) as error:
-            raise Ended(USAGE, self._taken(error)) from error
+            raise CommandExit(EXIT_USAGE, self._bind_error_message(error)) from error
 
-    def _taken(self, error: Exception) -> str:
+    def _bind_error_message(self, error: Exception) -> str:
         code = getattr(error, "errno", None)
         if code == errno.EADDRINUSE:
             return f"Port {self.port} on {self.host} is in use. Choose another with --port; 0 is any that is free."
@@ -86,7 +86,7 @@ class Place:
         return f"Nothing can be served on {self.host}, port {self.port}: {error}"
 
 
-def _is_address(host: str) -> bool:
+def _is_ip_address(host: str) -> bool:
     try:
         ip_address(host)
     except ValueError:

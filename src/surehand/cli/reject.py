@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import click
 
-from surehand.cli.answer import Question, by_option, give, json_option, login_name, plain_form, round_option
-from surehand.cli.form import DECLINED
-from surehand.cli.options import Given, with_tools_and_store
+from surehand.cli.answer import (
+    QuestionId,
+    by_option,
+    find_yes_no_form,
+    give_answer,
+    json_option,
+    login_name,
+    round_option,
+)
+from surehand.cli.form import DECLINE_ANSWER
+from surehand.cli.options import RuntimeOptions, with_tools_and_store
 from surehand.core.outcome import Outcome
 from surehand.runtime.runtime import Runtime
 
@@ -20,7 +28,7 @@ from surehand.runtime.runtime import Runtime
 @with_tools_and_store
 @click.pass_context
 def command(
-    ctx: click.Context, given: Given, call_id: str, reason: str, round: int, by: str | None, as_json: bool
+    ctx: click.Context, options: RuntimeOptions, call_id: str, reason: str, round: int, by: str | None, as_json: bool
 ) -> None:
     """End the waiting call CALL_ID without running it. REASON is told to whoever made the call.
 
@@ -31,8 +39,8 @@ def command(
     name = by or login_name()
 
     async def answer(runtime: Runtime) -> Outcome:
-        if await plain_form(runtime, call_id) is not None:
-            return await runtime.settle(call_id, DECLINED, by=name, round=round)
+        if await find_yes_no_form(runtime, call_id) is not None:
+            return await runtime.settle(call_id, DECLINE_ANSWER, by=name, round=round)
         return await runtime.reject(call_id, reason, by=name, round=round)
 
-    ctx.exit(give(given, Question(call_id, round), answer, as_json=as_json, rejects=True))
+    ctx.exit(give_answer(options, QuestionId(call_id, round), answer, as_json=as_json, is_rejection=True))

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from surehand.cli.answer import Question, by_option, give, json_option, login_name, round_option
-from surehand.cli.options import Given, with_tools_and_store
+from surehand.cli.answer import QuestionId, by_option, give_answer, json_option, login_name, round_option
+from surehand.cli.options import RuntimeOptions, with_tools_and_store
 from surehand.core.errors import InvalidArguments
-from surehand.core.jsontext import Malformed, parse
+from surehand.core.jsontext import MalformedJson, parse_json
 from surehand.core.outcome import Done, Failed, Outcome
 from surehand.runtime.runtime import Runtime
 
@@ -26,7 +26,7 @@ from surehand.runtime.runtime import Runtime
 @click.pass_context
 def command(
     ctx: click.Context,
-    given: Given,
+    options: RuntimeOptions,
     call_id: str,
     answer: str | None,
     failed: str | None,
@@ -42,21 +42,21 @@ def command(
     """
     if failed is not None and answer is not None:
         raise click.UsageError("A call ends with an answer or with --failed, not with both.")
-    value = Failed("failed", failed) if failed is not None else Done(_read(answer))
+    value = Failed("failed", failed) if failed is not None else Done(_parse_answer(answer))
     name = by or login_name()
 
     async def settled(runtime: Runtime) -> Outcome:
         return await runtime.settle(call_id, value, by=name, round=round)
 
-    ctx.exit(give(given, Question(call_id, round), settled, as_json=as_json))
+    ctx.exit(give_answer(options, QuestionId(call_id, round), settled, as_json=as_json))
 
 
-def _read(answer: str | None) -> Any:
+def _parse_answer(answer: str | None) -> Any:
     """JSON where it is JSON, else text."""
     text = sys.stdin.read() if answer == "-" else answer
     try:
-        return None if text is None else parse(text)
-    except Malformed:
+        return None if text is None else parse_json(text)
+    except MalformedJson:
         return text
     except InvalidArguments as error:
         raise click.UsageError(f"The answer cannot be used: {error}") from error

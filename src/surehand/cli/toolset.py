@@ -16,7 +16,7 @@ toolset_option = click.option(
 )
 
 
-def in_toolset(catalogue: Catalogue, name: str) -> list[Listing]:
+def listings_in_toolset(catalogue: Catalogue, name: str) -> list[Listing]:
     """The tools of the toolset, and those whose names match."""
     try:
         named = catalogue.toolset(name)

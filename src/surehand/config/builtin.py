@@ -6,35 +6,47 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from surehand.config.place import Place
-from surehand.config.values import duration, flag, known_entries, size, text, texts, whole
+from surehand.config.place import ConfigNode
+from surehand.config.values import (
+    known_entries,
+    read_duration,
+    read_flag,
+    read_positive_integer,
+    read_size,
+    read_text,
+    read_texts,
+)
 
-Reader: TypeAlias = Callable[[Place], Any]
-Settings: TypeAlias = Mapping[str, Any]
+SettingParser: TypeAlias = Callable[[ConfigNode], Any]
+SettingValues: TypeAlias = Mapping[str, Any]
 
 
-def _ports(place: Place) -> Any:
-    return "any" if place.value == "any" else [whole(item) for item in place.items("write [80, 443], or any.")]
+def _parse_ports(node: ConfigNode) -> Any:
+    return (
+        "any"
+        if node.value == "any"
+        else [read_positive_integer(item) for item in node.items("write [80, 443], or any.")]
+    )
 
 
-def _private(place: Place) -> Any:
-    return place.value if isinstance(place.value, bool) else texts(place)
+def _parse_allow_private(node: ConfigNode) -> Any:
+    return node.value if isinstance(node.value, bool) else read_texts(node)
 
 
-def _mapping(place: Place) -> dict[str, str]:
-    return {name: text(inside) for name, inside in place.entries().items()}
+def _parse_text_mapping(node: ConfigNode) -> dict[str, str]:
+    return {name: read_text(inside) for name, inside in node.entries().items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class SearchSettings:
     """The engine behind `web_search`, with texts whose variables are filled in late."""
 
     engine: str
-    place: Place
-    settings: Mapping[str, Place] = field(default_factory=dict)
+    node: ConfigNode
+    settings: Mapping[str, ConfigNode] = field(default_factory=dict)
 
 
-ENGINES: Mapping[str, tuple[str, ...]] = {
+SEARCH_ENGINE_SETTINGS: Mapping[str, tuple[str, ...]] = {
     "tavily": ("key",),
     "google": ("key", "cx"),
     "bing": ("key", "endpoint"),
@@ -42,58 +54,60 @@ ENGINES: Mapping[str, tuple[str, ...]] = {
     "brave": ("key",),
     "searxng": ("url",),
 }
-_OTHER_WORDS = {"provider": "engine", "api_key": "key"}
+_SEARCH_KEY_ALIASES = {"provider": "engine", "api_key": "key"}
 
 
-def _search(place: Place) -> Search:
+def _parse_search(node: ConfigNode) -> SearchSettings:
     """`tavily`, or `{engine: tavily, key: ${TAVILY_API_KEY}}`."""
-    if isinstance(place.value, str):
-        return Search(_engine(place), place)
-    found = known_entries(place, ("engine", "key", "cx", "endpoint", "url"), others=_OTHER_WORDS)
+    if isinstance(node.value, str):
+        return SearchSettings(_parse_engine_name(node), node)
+    found = known_entries(node, ("engine", "key", "cx", "endpoint", "url"), aliases=_SEARCH_KEY_ALIASES)
     if "engine" not in found:
-        raise place.error("search has no engine.", f"write engine: {', '.join(ENGINES)}.")
-    engine = _engine(found.pop("engine"))
+        raise node.error("search has no engine.", f"write engine: {', '.join(SEARCH_ENGINE_SETTINGS)}.")
+    engine = _parse_engine_name(found.pop("engine"))
     for name, inside in found.items():
-        if name not in ENGINES[engine]:
-            raise inside.error(f"{engine} takes no {name}.", f"it takes: {', '.join(ENGINES[engine]) or 'nothing'}.")
-        text(inside)
-    return Search(engine, place, found)
+        if name not in SEARCH_ENGINE_SETTINGS[engine]:
+            raise inside.error(
+                f"{engine} takes no {name}.", f"it takes: {', '.join(SEARCH_ENGINE_SETTINGS[engine]) or 'nothing'}."
+            )
+        read_text(inside)
+    return SearchSettings(engine, node, found)
 
 
-def _engine(place: Place) -> str:
-    if (engine := text(place).strip().lower()) not in ENGINES:
-        raise place.error("There is no such search engine.", f"use one of {', '.join(ENGINES)}.")
+def _parse_engine_name(node: ConfigNode) -> str:
+    if (engine := read_text(node).strip().lower()) not in SEARCH_ENGINE_SETTINGS:
+        raise node.error("There is no such search engine.", f"use one of {', '.join(SEARCH_ENGINE_SETTINGS)}.")
     return engine
 
 
-def _names(place: Place) -> str:
-    if place.value not in ("short", "long"):
-        raise place.error("names must be short or long.")
-    return str(place.value)
+def _parse_names(node: ConfigNode) -> str:
+    if node.value not in ("short", "long"):
+        raise node.error("names must be short or long.")
+    return str(node.value)
 
 
-def _folder(place: Place) -> Place:
-    text(place)
-    return place  # its variables are filled in when it is needed
+def _parse_folder(node: ConfigNode) -> ConfigNode:
+    read_text(node)
+    return node  # its variables are filled in when it is needed
 
 
-SETTINGS: Mapping[str, Mapping[str, Reader]] = {
-    "files": {"names": _names},
+BUILTIN_SETTINGS: Mapping[str, Mapping[str, SettingParser]] = {
+    "files": {"names": _parse_names},
     "shell": {
-        "network": flag, "env": _mapping, "read": texts, "write": texts, "cpu": duration, "memory": size,
-        "processes": whole, "background": whole, "life": duration, "unprotected": flag,
+        "network": read_flag, "env": _parse_text_mapping, "read": read_texts, "write": read_texts, "cpu": read_duration, "memory": read_size,
+        "processes": read_positive_integer, "background": read_positive_integer, "life": read_duration, "unprotected": read_flag,
     },
     "web": {
-        "search": _search, "allow_private": _private, "allow_hosts": texts, "deny_hosts": texts, "ports": _ports,
-        "timeout": duration, "max_bytes": size, "max_redirects": whole,
+        "search": _parse_search, "allow_private": _parse_allow_private, "allow_hosts": read_texts, "deny_hosts": read_texts, "ports": _parse_ports,
+        "timeout": read_duration, "max_bytes": read_size, "max_redirects": read_positive_integer,
     },
     "data": {},
     "clock": {},
-    "env": {"allow": texts},
-    "memory": {"folder": _folder},
+    "env": {"allow": read_texts},
+    "memory": {"folder": _parse_folder},
     "todo": {},
-    "tasks": {"folder": _folder},
-    "sessions": {"folder": _folder},
+    "tasks": {"folder": _parse_folder},
+    "sessions": {"folder": _parse_folder},
     "goals": {},
     "memories": {},
     "plans": {},
@@ -102,35 +116,35 @@ SETTINGS: Mapping[str, Mapping[str, Reader]] = {
     "delegate": {},
 }  # fmt: skip
 """What may be said of each family of tools."""
-NEEDED = {"env": "allow", "memory": "folder", "tasks": "folder", "sessions": "folder"}
+REQUIRED_SETTINGS = {"env": "allow", "memory": "folder", "tasks": "folder", "sessions": "folder"}
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class ToolFamily:
     """One family of built-in tools that is wanted."""
 
     name: str
-    place: Place
-    settings: Settings = field(default_factory=dict)
+    node: ConfigNode
+    settings: SettingValues = field(default_factory=dict)
 
 
-def builtin(place: Place) -> tuple[Family, ...]:
+def parse_builtin(node: ConfigNode) -> tuple[ToolFamily, ...]:
     """Names of families, or each with its settings: `{files: {names: long}, data: true}`."""
-    if isinstance(place.value, list):
-        wanted = {text(item): item for item in place.items()}
+    if isinstance(node.value, list):
+        wanted = {read_text(item): item for item in node.items()}
     else:
-        wanted = {name: item for name, item in place.entries("write [files, data].").items() if item.value is not False}
+        wanted = {name: item for name, item in node.entries("write [files, data].").items() if item.value is not False}
     for name, item in wanted.items():
-        if name not in SETTINGS:
-            raise item.error(f"There are no built-in tools {name!r}.", f"use some of {', '.join(SETTINGS)}.")
-    return tuple(_family(name, item) for name, item in wanted.items())
+        if name not in BUILTIN_SETTINGS:
+            raise item.error(f"There are no built-in tools {name!r}.", f"use some of {', '.join(BUILTIN_SETTINGS)}.")
+    return tuple(_parse_family(name, item) for name, item in wanted.items())
 
 
-def _family(name: str, place: Place) -> Family:
-    given = known_entries(place, SETTINGS[name]) if isinstance(place.value, dict) else {}
-    in_list = isinstance(place.at[-1], int)
-    if not (in_list or isinstance(place.value, dict) or place.value in (True, None)):
-        raise place.error(f"{name} must be true, or hold its settings.")
-    if (needed := NEEDED.get(name)) and needed not in given:
-        raise place.error(f"{name} needs {needed}.", f"write {name}: {{{needed}: ...}}.")
-    return Family(name, place, {key: SETTINGS[name][key](inside) for key, inside in given.items()})
+def _parse_family(name: str, node: ConfigNode) -> ToolFamily:
+    given = known_entries(node, BUILTIN_SETTINGS[name]) if isinstance(node.value, dict) else {}
+    in_list = isinstance(node.key_path[-1], int)
+    if not (in_list or isinstance(node.value, dict) or node.value in (True, None)):
+        raise node.error(f"{name} must be true, or hold its settings.")
+    if (needed := REQUIRED_SETTINGS.get(name)) and needed not in given:
+        raise node.error(f"{name} needs {needed}.", f"write {name}: {{{needed}: ...}}.")
+    return ToolFamily(name, node, {key: BUILTIN_SETTINGS[name][key](inside) for key, inside in given.items()})

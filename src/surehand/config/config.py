@@ -8,36 +8,36 @@ from pathlib import Path
 from typing import Any
 
 from surehand.config import mcp, sections
-from surehand.config.builtin import Family, builtin
-from surehand.config.document import read_document
+from surehand.config.builtin import ToolFamily, parse_builtin
+from surehand.config.document import read_config_file
 from surehand.config.errors import ConfigError
-from surehand.config.mcp import McpServers
-from surehand.config.place import Place
-from surehand.config.sections import Address, Source, Workspace
+from surehand.config.mcp import McpSection
+from surehand.config.place import ConfigNode
+from surehand.config.sections import StoreSetting, ToolSource, WorkspaceSettings
 from surehand.config.values import known_entries
 from surehand.runtime.defaults import Defaults
 from surehand.runtime.policy import Policy
 from surehand.runtime.queues import Queue
 
-NAMES = ("surehand.yaml", "surehand.yml", "surehand.json", "surehand.toml")
+CONFIG_FILE_NAMES = ("surehand.yaml", "surehand.yml", "surehand.json", "surehand.toml")
 """What a configuration file is called when nobody names one."""
 
-SECTIONS: Mapping[str, Callable[[Place], Any]] = {
-    "defaults": sections.defaults,
-    "workspace": sections.workspace,
-    "builtin": builtin,
-    "policy": sections.policy,
-    "queues": sections.queues,
-    "store": sections.store,
-    "tools": sections.tools,
-    "mcp_servers": mcp.mcp_servers,
-    "inputs": mcp.inputs,
+SECTION_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
+    "defaults": sections.parse_defaults,
+    "workspace": sections.parse_workspace,
+    "builtin": parse_builtin,
+    "policy": sections.parse_policy,
+    "queues": sections.parse_queues,
+    "store": sections.parse_store,
+    "tools": sections.parse_tool_sources,
+    "mcp_servers": mcp.parse_mcp_servers,
+    "inputs": mcp.parse_inputs,
 }
-_OTHERS = {"servers": "mcp_servers", "mcp": "mcp_servers"}
+_SECTION_ALIASES = {"servers": "mcp_servers", "mcp": "mcp_servers"}
 """As VS Code and others call them in files of their own."""
-_LEFT_OUT = ("$schema", "sandbox", "global_shortcut", "preferences")
+_IGNORED_SECTIONS = ("$schema", "sandbox", "global_shortcut", "preferences")
 """What other programs' files say of themselves."""
-LATER = ("rest_tools", "openapi", "agents", "gateway")
+UNAVAILABLE_SECTIONS = ("rest_tools", "openapi", "agents", "gateway")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +46,18 @@ class Config:
 
     path: Path | None = None
     defaults: Defaults = field(default_factory=Defaults)
-    workspace: Workspace | None = None
-    builtin: tuple[Family, ...] = ()
+    workspace: WorkspaceSettings | None = None
+    builtin: tuple[ToolFamily, ...] = ()
     policy: Policy | None = None
     queues: Mapping[str, Queue] = field(default_factory=dict)
-    store: Address | None = None
-    tools: tuple[Source, ...] = ()
-    mcp_servers: McpServers | None = None
-    inputs: McpServers | None = None
+    store: StoreSetting | None = None
+    tools: tuple[ToolSource, ...] = ()
+    mcp_servers: McpSection | None = None
+    inputs: McpSection | None = None
     """What VS Code would ask for to fill in its servers."""
 
     @property
-    def folder(self) -> Path:
+    def base_folder(self) -> Path:
         """What the file's own paths are relative to."""
         return self.path.parent if self.path is not None else Path()
 
@@ -65,14 +65,22 @@ class Config:
 def read_config(path: str | Path) -> Config:
     """Read a configuration file, refusing whatever in it means nothing."""
     path = Path(path)
-    found = known_entries(read_document(path), SECTIONS, others=_OTHERS, later=LATER, left_out=_LEFT_OUT)
+    found = known_entries(
+        read_config_file(path),
+        SECTION_PARSERS,
+        aliases=_SECTION_ALIASES,
+        unavailable=UNAVAILABLE_SECTIONS,
+        ignored=_IGNORED_SECTIONS,
+    )
     # `policy:` with nothing after it is read as null, and says nothing.
-    return Config(path, **{name: SECTIONS[name](inside) for name, inside in found.items() if inside.value is not None})
+    return Config(
+        path, **{name: SECTION_PARSERS[name](inside) for name, inside in found.items() if inside.value is not None}
+    )
 
 
 def find_config(folder: str | Path = ".") -> Path | None:
     """The configuration file of a folder; two of them are an error, because one would be ignored."""
-    found = [path for name in NAMES if (path := Path(folder) / name).is_file()]
+    found = [path for name in CONFIG_FILE_NAMES if (path := Path(folder) / name).is_file()]
     if len(found) > 1:
         raise ConfigError(
             f"There are several configuration files: {', '.join(path.name for path in found)}.",

@@ -6,43 +6,43 @@ from dataclasses import dataclass
 from typing import Any
 
 from surehand.config.errors import ConfigError
-from surehand.config.place import Place, Step
+from surehand.config.place import ConfigNode, KeyOrIndex
 
 
 @dataclass(frozen=True, slots=True)
-class McpServers:
+class McpSection:
     """The servers as they are written, and where."""
 
-    place: Place
+    node: ConfigNode
 
     @property
     def value(self) -> Any:
         """Entries by name, or a list of entries that have one."""
-        return self.place.value
+        return self.node.value
 
-    def error(self, at: tuple[Step, ...], problem: str, fix: str = "") -> ConfigError:
+    def error(self, key_path: tuple[KeyOrIndex, ...], problem: str, fix: str = "") -> ConfigError:
         """What is wrong at some place of the file."""
-        return self._at(at).error(problem, fix)
+        return self._node_at(key_path).error(problem, fix)
 
-    def where(self, at: tuple[Step, ...]) -> str:
+    def location(self, key_path: tuple[KeyOrIndex, ...]) -> str:
         """The file and the line."""
-        line = self._at(at).line
-        return f"{self.place.path}:{line}" if line else str(self.place.path)
+        line = self._node_at(key_path).line
+        return f"{self.node.path}:{line}" if line else str(self.node.path)
 
-    def _at(self, at: tuple[Step, ...]) -> Place:
-        return Place(self.place.path, self.place.lines, None, at)
+    def _node_at(self, key_path: tuple[KeyOrIndex, ...]) -> ConfigNode:
+        return ConfigNode(self.node.path, self.node.lines, None, key_path)
 
 
-def mcp_servers(place: Place) -> McpServers:
+def parse_mcp_servers(node: ConfigNode) -> McpSection:
     """Entries by name, or a list of entries that have one; under `mcp`, they may be those of its `servers`."""
-    if place.key == "mcp" and isinstance(place.value, dict) and "servers" in place.value:
-        place = place.entries()["servers"]
-    if not isinstance(place.value, (dict, list)):
-        raise place.error(f"{place.key} must hold servers by name.", "write name: {command: ...}, or {url: ...}.")
-    return McpServers(place)
+    if node.key == "mcp" and isinstance(node.value, dict) and "servers" in node.value:
+        node = node.entries()["servers"]
+    if not isinstance(node.value, (dict, list)):
+        raise node.error(f"{node.key} must hold servers by name.", "write name: {command: ...}, or {url: ...}.")
+    return McpSection(node)
 
 
-def inputs(place: Place) -> McpServers:
+def parse_inputs(node: ConfigNode) -> McpSection:
     """What VS Code would ask for, beside its `servers`."""
-    place.items()
-    return McpServers(place)
+    node.items()
+    return McpSection(node)

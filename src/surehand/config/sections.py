@@ -7,188 +7,190 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from surehand.config.address import store_address
+from surehand.config.address import resolve_store_address
 from surehand.config.errors import ConfigError
-from surehand.config.place import Place
+from surehand.config.place import ConfigNode
 from surehand.config.values import (
-    LATER,
-    duration,
-    expanded,
-    flag,
+    NOT_AVAILABLE,
+    expand_variables,
     known_entries,
     or_off,
-    size,
-    text,
-    texts,
-    whole,
+    read_duration,
+    read_flag,
+    read_positive_integer,
+    read_size,
+    read_text,
+    read_texts,
 )
-from surehand.core.durations import rate
+from surehand.core.durations import parse_rate
 from surehand.core.facets import EFFECTS
 from surehand.runtime.defaults import Defaults
 from surehand.runtime.policy import Decision, Policy, Rule
 from surehand.runtime.queues import Queue
 
-DEFAULTS: Mapping[str, Callable[[Place], Any]] = {
-    "tool_timeout": or_off(duration),
-    "max_output": size,
-    "max_input": size,
-    "max_concurrent": or_off(whole),
-    "pending_ttl": or_off(duration),
-    "retry_delay": duration,
-    "breaker_failures": whole,
-    "breaker_pause": duration,
-    "mcp_init_concurrency": or_off(whole),
+DEFAULTS_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
+    "tool_timeout": or_off(read_duration),
+    "max_output": read_size,
+    "max_input": read_size,
+    "max_concurrent": or_off(read_positive_integer),
+    "pending_ttl": or_off(read_duration),
+    "retry_delay": read_duration,
+    "breaker_failures": read_positive_integer,
+    "breaker_pause": read_duration,
+    "mcp_init_concurrency": or_off(read_positive_integer),
 }
-_OTHERS = {"tool_response_max_bytes": "max_output", "max_concurrent_tools": "max_concurrent"}
-_OTHERS |= {f"{name}_ms": name for name in ("tool_timeout", "pending_ttl", "retry_delay", "breaker_pause")}
-_DEFAULTS_LATER = ("trace_mcp", "trace_tools")
+_DEFAULTS_ALIASES = {"tool_response_max_bytes": "max_output", "max_concurrent_tools": "max_concurrent"}
+_DEFAULTS_ALIASES |= {f"{name}_ms": name for name in ("tool_timeout", "pending_ttl", "retry_delay", "breaker_pause")}
+_UNAVAILABLE_DEFAULTS = ("trace_mcp", "trace_tools")
 _DECISIONS = ("allow", "ask", "deny")
 
 
 @dataclass(frozen=True, slots=True)
-class Workspace:
+class WorkspaceSettings:
     """The folder that file paths are meant in, and others that the built-in tools may touch."""
 
-    root: Place
+    root: ConfigNode
     writes: bool = True
-    extra: tuple[Place, ...] = ()
-    read_only: tuple[Place, ...] = ()
+    extra: tuple[ConfigNode, ...] = ()
+    read_only: tuple[ConfigNode, ...] = ()
     sensitive: tuple[str, ...] | None = None
 
     def options(self, environment: Mapping[str, str]) -> dict[str, Any]:
         """Everything beside the root."""
         named = {"extra": self.extra, "read_only": self.read_only}
-        folders = {name: [_folder(place, environment) for place in places] for name, places in named.items()}
+        folders = {name: [_resolve_folder(place, environment) for place in places] for name, places in named.items()}
         return {"writes": self.writes, **folders, **({} if self.sensitive is None else {"sensitive": self.sensitive})}
 
-    def folder(self, environment: Mapping[str, str]) -> Path:
+    def resolve_root(self, environment: Mapping[str, str]) -> Path:
         """The folder itself: relative to the configuration file, with its variables filled in."""
-        return _folder(self.root, environment)
+        return _resolve_folder(self.root, environment)
 
 
-def _folder(place: Place, environment: Mapping[str, str]) -> Path:
-    folder = place.path.parent / Path(expanded(place, environment)).expanduser()
+def _resolve_folder(node: ConfigNode, environment: Mapping[str, str]) -> Path:
+    folder = node.path.parent / Path(expand_variables(node, environment)).expanduser()
     if not folder.is_dir():
-        what = "The root of the workspace" if place.key in ("root", "workspace") else "A folder of the workspace"
-        raise place.error(f"{what} is no folder.", "make it, or name another one.")
+        what = "The root of the workspace" if node.key in ("root", "workspace") else "A folder of the workspace"
+        raise node.error(f"{what} is no folder.", "make it, or name another one.")
     return folder.resolve()
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class StoreSetting:
     """Where calls are remembered."""
 
-    place: Place
+    node: ConfigNode
 
-    def text(self, environment: Mapping[str, str]) -> str:
+    def resolve_address(self, environment: Mapping[str, str]) -> str:
         """The address itself: a file is meant relative to the configuration file, and variables are filled in."""
         try:
-            return store_address(expanded(self.place, environment), self.place.path.parent)
+            return resolve_store_address(expand_variables(self.node, environment), self.node.path.parent)
         except ValueError:
             fix = "write store: surehand.db, or store: postgresql://..."
-            raise self.place.error("store must be a file or a postgresql:// address.", fix) from None
+            raise self.node.error("store must be a file or a postgresql:// address.", fix) from None
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ToolSource:
     """Where tools come from: a file or a module, perhaps with one thing in it."""
 
-    text: str
-    place: Place
+    location: str
+    node: ConfigNode
 
     def error(self, problem: str) -> ConfigError:
         """What is wrong with it, and where it was asked for."""
-        return self.place.error(problem)
+        return self.node.error(problem)
 
 
-def defaults(place: Place) -> Defaults:
+def parse_defaults(node: ConfigNode) -> Defaults:
     """The limits that hold where a tool sets none."""
-    found = known_entries(place, DEFAULTS, others=_OTHERS, later=_DEFAULTS_LATER)
-    return Defaults(**{name: DEFAULTS[name](inside) for name, inside in found.items()})
+    found = known_entries(node, DEFAULTS_PARSERS, aliases=_DEFAULTS_ALIASES, unavailable=_UNAVAILABLE_DEFAULTS)
+    return Defaults(**{name: DEFAULTS_PARSERS[name](inside) for name, inside in found.items()})
 
 
-def workspace(place: Place) -> Workspace:
+def parse_workspace(node: ConfigNode) -> WorkspaceSettings:
     """A folder, or `{root, writes, extra, read_only, sensitive}`."""
-    if isinstance(place.value, str):
-        text(place)
-        return Workspace(place)
+    if isinstance(node.value, str):
+        read_text(node)
+        return WorkspaceSettings(node)
     found = known_entries(
-        place, ("root", "writes", "extra", "read_only", "sensitive"), others={"allowed_paths": "extra"}
+        node, ("root", "writes", "extra", "read_only", "sensitive"), aliases={"allowed_paths": "extra"}
     )
     if "root" not in found:
-        raise place.error("workspace has no root.", "write root: .")
-    text(found["root"])
-    return Workspace(
+        raise node.error("workspace has no root.", "write root: .")
+    read_text(found["root"])
+    return WorkspaceSettings(
         found["root"],
-        flag(found["writes"]) if "writes" in found else True,
-        extra=_places(found.get("extra")),
-        read_only=_places(found.get("read_only")),
-        sensitive=tuple(texts(found["sensitive"])) if "sensitive" in found else None,
+        read_flag(found["writes"]) if "writes" in found else True,
+        extra=_folder_nodes(found.get("extra")),
+        read_only=_folder_nodes(found.get("read_only")),
+        sensitive=tuple(read_texts(found["sensitive"])) if "sensitive" in found else None,
     )
 
 
-def _places(place: Place | None) -> tuple[Place, ...]:
+def _folder_nodes(node: ConfigNode | None) -> tuple[ConfigNode, ...]:
     """Folders, one or several."""
-    if place is None:
+    if node is None:
         return ()
-    texts(place)
-    return (place,) if isinstance(place.value, str) else tuple(place.items())
+    read_texts(node)
+    return (node,) if isinstance(node.value, str) else tuple(node.items())
 
 
-def store(place: Place) -> Address:
+def parse_store(node: ConfigNode) -> StoreSetting:
     """A file, or the address of a PostgreSQL server."""
-    text(place)
-    return Address(place)
+    read_text(node)
+    return StoreSetting(node)
 
 
-def policy(place: Place) -> Policy:
+def parse_policy(node: ConfigNode) -> Policy:
     """Rules in order; the first that matches decides."""
-    return Policy([_rule(item) for item in place.items("write - {effects: [write], decision: ask}.")])
+    return Policy([_parse_rule(item) for item in node.items("write - {effects: [write], decision: ask}.")])
 
 
-def _rule(place: Place) -> Rule:
-    found = known_entries(place, ("tools", "effects", "arguments", "decision", "reason"))
+def _parse_rule(node: ConfigNode) -> Rule:
+    found = known_entries(node, ("tools", "effects", "arguments", "decision", "reason"))
     decision = found["decision"].value if "decision" in found else None
     if decision not in _DECISIONS:
-        raise found.get("decision", place).error("A rule needs a decision.", f"use {', '.join(_DECISIONS)}.")
-    effects = texts(found["effects"]) if "effects" in found else []
+        raise found.get("decision", node).error("A rule needs a decision.", f"use {', '.join(_DECISIONS)}.")
+    effects = read_texts(found["effects"]) if "effects" in found else []
     if set(effects) - EFFECTS:
         raise found["effects"].error("effects names something unknown.", f"use some of {', '.join(sorted(EFFECTS))}.")
     arguments = found["arguments"].entries() if "arguments" in found else {}
     return Rule(
         cast(Decision, decision),
-        tuple(texts(found["tools"])) if "tools" in found else ("*",),
+        tuple(read_texts(found["tools"])) if "tools" in found else ("*",),
         frozenset(effects),
         {name: inside.value for name, inside in arguments.items()},
-        text(found["reason"]) if "reason" in found else "",
+        read_text(found["reason"]) if "reason" in found else "",
     )
 
 
-def queues(place: Place) -> dict[str, Queue]:
+def parse_queues(node: ConfigNode) -> dict[str, Queue]:
     """Named limits: `{github: {concurrent: 3, rate: 30/min, shared: true}}`."""
-    return {name: _queue(inside) for name, inside in place.entries().items()}
+    return {name: _parse_queue(inside) for name, inside in node.entries().items()}
 
 
-def _queue(place: Place) -> Queue:
-    found = known_entries(place, ("concurrent", "rate", "shared"))
-    pace = text(found["rate"]) if "rate" in found else None
+def _parse_queue(node: ConfigNode) -> Queue:
+    found = known_entries(node, ("concurrent", "rate", "shared"))
+    pace = read_text(found["rate"]) if "rate" in found else None
     try:
         if pace is not None:
-            rate(pace)
+            parse_rate(pace)
     except ValueError:
         raise found["rate"].error("rate must say how many in what time.", "write 30/min, 5/s or 1000/h.") from None
-    shared = flag(found["shared"]) if "shared" in found else False
-    return Queue(whole(found["concurrent"]) if "concurrent" in found else None, pace, shared)
+    shared = read_flag(found["shared"]) if "shared" in found else False
+    return Queue(read_positive_integer(found["concurrent"]) if "concurrent" in found else None, pace, shared)
 
 
-def tools(place: Place) -> tuple[Source, ...]:
+def parse_tool_sources(node: ConfigNode) -> tuple[ToolSource, ...]:
     """Files and modules, relative to the configuration file."""
-    return tuple(_source(item) for item in place.items("write - tools.py, or - package.module:object."))
+    return tuple(_parse_tool_source(item) for item in node.items("write - tools.py, or - package.module:object."))
 
 
-def _source(place: Place) -> Source:
-    if isinstance(place.value, dict):
-        raise place.error(f"A tool that is written out in the file {LATER}.", "name a file or module with tools.")
-    if not isinstance(place.value, str) or not place.value.strip():
-        raise place.error("A source of tools must be text.", "write tools.py, or package.module:object.")
-    return Source(place.value.strip(), place)
+def _parse_tool_source(node: ConfigNode) -> ToolSource:
+    if isinstance(node.value, dict):
+        raise node.error(
+            f"A tool that is written out in the file {NOT_AVAILABLE}.", "name a file or module with tools."
+        )
+    if not isinstance(node.value, str) or not node.value.strip():
+        raise node.error("A source of tools must be text.", "write tools.py, or package.module:object.")
+    return ToolSource(node.value.strip(), node)

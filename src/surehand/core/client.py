@@ -5,33 +5,33 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any, Literal, TypeAlias
 
-from surehand.core.context import Running
-from surehand.core.handler import Start
+from surehand.core.context import RunningCall
+from surehand.core.handler import StartHandler
 from surehand.core.outcome import Done, Pending
 
-Reply: TypeAlias = Literal["none", "wait", "later"]
+ReplyMode: TypeAlias = Literal["none", "wait", "later"]
 
 
 class ClientHandler:
     """Answers at once with a default (`none`), keeps the caller waiting (`wait`), or lets it go on (`later`)."""
 
-    suspends = False
+    can_suspend = False
 
     def __init__(
-        self, name: str, reply: Reply, *, default: Any = None, timeout: float = 30.0, request: Any = None
+        self, name: str, reply: ReplyMode, *, default: Any = None, timeout: float = 30.0, request: Any = None
     ) -> None:
         self._name, self._reply, self._request = name, reply, request
         self._default = f"[{name} rendered on client]" if default is None else default
-        self._patience = timeout if reply == "wait" else None
+        self._reply_timeout = timeout if reply == "wait" else None
 
-    def compile(self) -> Start:
-        return self._answer
+    def compile(self) -> StartHandler:
+        return self._start
 
-    def _answer(self, running: Running) -> Awaitable[Any]:
-        return self._respond()
+    def _start(self, call: RunningCall) -> Awaitable[Any]:
+        return self._build_outcome()
 
-    async def _respond(self) -> Any:
+    async def _build_outcome(self) -> Any:
         if self._reply == "none":
             return self._default if isinstance(self._default, Done) else Done(self._default)
         message = f"{self._name} waits for an answer; it will arrive later."
-        return Pending("result", message=message, request=self._request, patience=self._patience)
+        return Pending("result", message=message, request=self._request, reply_timeout=self._reply_timeout)

@@ -68,7 +68,7 @@ class Resource:
 
 
 Block: TypeAlias = Text | Json | Image | Audio | File | Resource
-BLOCKS = (Text, Json, Image, Audio, File, Resource)
+BLOCK_TYPES = (Text, Json, Image, Audio, File, Resource)
 
 
 def block_text(block: Block) -> str:
@@ -94,11 +94,11 @@ def to_text(value: Any) -> str:
 
 def to_json(value: Any) -> bytes:
     """Serialise what a handler may return: plain values, dataclasses, pydantic models, dates, paths, bytes."""
-    return _serialise()(value, bytes_mode="base64", inf_nan_mode="strings")
+    return _load_serializer()(value, bytes_mode="base64", inf_nan_mode="strings")
 
 
 @cache
-def _serialise() -> Callable[..., bytes]:
+def _load_serializer() -> Callable[..., bytes]:
     from pydantic_core import to_json  # loaded on first use: plain calls never need it
 
     return to_json

@@ -11,23 +11,23 @@ from os import PathLike
 from types import FrameType
 from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack, is_typeddict, overload
 
-from surehand.core.client import ClientHandler, Reply
-from surehand.core.description import Description
-from surehand.core.durations import seconds
+from surehand.core.client import ClientHandler, ReplyMode
+from surehand.core.description import DescriptionSource
+from surehand.core.durations import parse_duration
 from surehand.core.errors import DefinitionError
-from surehand.core.facets import Kind
-from surehand.core.handler import FunctionHandler, takes_whole
-from surehand.core.names import is_legal, sanitised
-from surehand.core.options import Options, facets_of
+from surehand.core.facets import ToolKind
+from surehand.core.handler import FunctionHandler, takes_single_argument
+from surehand.core.names import is_legal_name, sanitize_name
+from surehand.core.options import ToolOptions, build_facets
 from surehand.core.rawschema import RawParameters
 from surehand.core.schema import Parameters, TypedParameters
-from surehand.core.signature import Signature, where
+from surehand.core.signature import Signature, source_location
 from surehand.core.tool import Tool
-from surehand.core.typeddicts import portable
+from surehand.core.typeddicts import to_pydantic_typed_dict
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Prose: TypeAlias = str | PathLike[str]
+DescriptionLike: TypeAlias = str | PathLike[str]
 """A description, or the text file beside the tool that holds it."""
 ParametersLike: TypeAlias = type | Mapping[str, Any] | None
 
@@ -48,12 +48,12 @@ class LazyTool:
             raise DefinitionError(
                 f"The factory of {self.name} gave {type(made).__name__}.",
                 fix="return a tool or a function.",
-                where=where(self.factory),
+                where=source_location(self.factory),
             )
         return found if found.name == self.name else found.evolve(name=self.name)
 
 
-class _Define:
+class _ToolDecorator:
     """`tool`, the decorator; see its methods for tools without a function."""
 
     @overload
@@ -65,9 +65,9 @@ class _Define:
         /,
         *,
         name: str | None = None,
-        description: Prose | None = None,
+        description: DescriptionLike | None = None,
         parameters: ParametersLike = None,
-        **options: Unpack[Options],
+        **options: Unpack[ToolOptions],
     ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
     def __call__(
         self,
@@ -75,14 +75,14 @@ class _Define:
         /,
         *,
         name: str | None = None,
-        description: Prose | None = None,
+        description: DescriptionLike | None = None,
         parameters: ParametersLike = None,
-        **options: Unpack[Options],
+        **options: Unpack[ToolOptions],
     ) -> Any:
         """Make a function a tool; name, description and parameters come from the function unless given."""
-        namespace = _local_names(function)
+        namespace = _local_namespace(function)
         make = partial(
-            _from_function,
+            _tool_from_function,
             name=name,
             description=description,
             parameters=parameters,
@@ -94,68 +94,68 @@ class _Define:
     def client(
         self,
         name: str,
-        description: Prose,
+        description: DescriptionLike,
         *,
         parameters: ParametersLike = None,
-        reply: Reply = "none",
+        reply: ReplyMode = "none",
         default: Any = None,
-        **options: Unpack[Options],
+        **options: Unpack[ToolOptions],
     ) -> Tool[..., Any]:
         """A tool that runs in a browser or with a person: `reply` says whether and how the answer is waited for."""
         if reply not in ("none", "wait", "later"):
-            raise DefinitionError(f"Unknown reply {reply!r}.", fix="use none, wait or later.", where=_caller())
+            raise DefinitionError(f"Unknown reply {reply!r}.", fix="use none, wait or later.", where=_caller_location())
         options.setdefault("intent", "render")
         limit = options.get("timeout", 30.0)
-        patience = (seconds(limit) or inf) if isinstance(limit, (int, float, str)) else 30.0
+        patience = (parse_duration(limit) or inf) if isinstance(limit, (int, float, str)) else 30.0
         handler = ClientHandler(name, reply, default=default, timeout=patience, request=options.get("display"))
-        return _without_function("client", name, description, parameters, options, handler)
+        return _tool_without_function("client", name, description, parameters, options, handler)
 
     def external(
         self,
         name: str,
-        description: Prose,
+        description: DescriptionLike,
         *,
         parameters: ParametersLike = None,
-        **options: Unpack[Options],
+        **options: Unpack[ToolOptions],
     ) -> Tool[..., Any]:
         """A tool that another service works on; the result arrives later."""
-        return _without_function("external", name, description, parameters, options, ClientHandler(name, "later"))
+        return _tool_without_function("external", name, description, parameters, options, ClientHandler(name, "later"))
 
     def hosted(
         self,
         name: str,
-        description: Prose = "",
+        description: DescriptionLike = "",
         *,
         options: Mapping[str, Any],
         parameters: ParametersLike = None,
-        **facets: Unpack[Options],
+        **facets: Unpack[ToolOptions],
     ) -> Tool[..., Any]:
         """A tool that the model's own provider runs; `options` says for each provider how to ask for it."""
         facets["provider_options"] = options
-        return _without_function("hosted", name, description or name, parameters, facets, None)
+        return _tool_without_function("hosted", name, description or name, parameters, facets, None)
 
     def provided(
         self,
         name: str,
-        description: Prose = "",
+        description: DescriptionLike = "",
         *,
         parameters: ParametersLike = None,
-        **options: Unpack[Options],
+        **options: Unpack[ToolOptions],
     ) -> Tool[..., Any]:
         """A tool whose work a `Provider` does: for what a provider's `tools()` returns."""
-        return _without_function("provided", name, description or name, parameters, options, None)
+        return _tool_without_function("provided", name, description or name, parameters, options, None)
 
     def lazy(self, name: str, factory: Callable[[], Any | Awaitable[Any]]) -> LazyTool:
         """A tool whose definition, sync or async, is made once, when the runtime starts."""
         return LazyTool(name, factory)
 
 
-tool = _Define()
+tool = _ToolDecorator()
 
 
-def _local_names(function: Callable[..., Any] | None) -> dict[str, Any] | None:
+def _local_namespace(function: Callable[..., Any] | None) -> dict[str, Any] | None:
     """What a function inside another one sees there, so that string annotations can name local types."""
-    frame, names = _frame_outside(), dict[str, Any]()
+    frame, names = _calling_frame(), dict[str, Any]()
     while frame is not None and frame.f_locals is not frame.f_globals:
         names = {**frame.f_locals, **names}
         if frame.f_code.co_flags & inspect.CO_OPTIMIZED:
@@ -164,12 +164,12 @@ def _local_names(function: Callable[..., Any] | None) -> dict[str, Any] | None:
     return names or None
 
 
-def _caller() -> str:
-    frame = _frame_outside()
+def _caller_location() -> str:
+    frame = _calling_frame()
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def _frame_outside() -> FrameType | None:
+def _calling_frame() -> FrameType | None:
     """The frame that called into this module."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_filename == __file__:
@@ -177,43 +177,43 @@ def _frame_outside() -> FrameType | None:
     return frame
 
 
-def _from_function(
+def _tool_from_function(
     function: Callable[..., Any],
     *,
     name: str | None,
-    description: Prose | None,
+    description: DescriptionLike | None,
     parameters: ParametersLike,
-    options: Options,
+    options: ToolOptions,
     namespace: dict[str, Any] | None,
 ) -> Tool[..., Any]:
-    place = _caller() if isinstance(function, type) else where(function)
+    place = _caller_location() if isinstance(function, type) else source_location(function)
     if not callable(function):
         raise DefinitionError(
             f"{function!r} cannot be called.",
             fix="decorate a function, or a class that can be called; put @staticmethod and @classmethod above @tool.",
-            where=place or _caller(),
+            where=place or _caller_location(),
         )
     if isinstance(function, type):
-        return _from_class(function, name=name, description=description, options=options, place=place)
+        return _tool_from_class(function, name=name, description=description, options=options, where=place)
     title = name or str(getattr(function, "__name__", type(function).__name__))
-    _check_name(title, place)
+    _validate_name(title, place)
     if not any(isinstance(hint, str) for hint in getattr(function, "__annotations__", {}).values()):
         namespace = None  # only string annotations need it, and it keeps a whole frame's values alive
-    signature = Signature(function, namespace=namespace, uses=options.get("use"))
+    signature = Signature(function, namespace=namespace, used_types=options.get("use"))
     if parameters is None:
-        taken: Parameters = TypedParameters(signature.as_type, where=place)
+        taken: Parameters = TypedParameters(signature.build_typed_dict, where=place)
         handler: Any = FunctionHandler(function, signature)
     else:
-        taken = parameters_of(parameters, place)
-        handler = _Separate(function, signature, taken)
-    return _make(
-        "function", title, Description(description, function, title), taken, handler, options, place, function,
-        partial(_from_function, name=name, description=description, parameters=parameters, options=options,
+        taken = build_parameters(parameters, place)
+        handler = _SeparateParametersHandler(function, signature, taken)
+    return _build_tool(
+        "function", title, DescriptionSource(description, function, title), taken, handler, options, place, function,
+        partial(_tool_from_function, name=name, description=description, parameters=parameters, options=options,
                 namespace=namespace),
     )  # fmt: skip
 
 
-class _Separate(FunctionHandler):
+class _SeparateParametersHandler(FunctionHandler):
     """A function whose parameters are given separately; whether it takes them whole is known once both compile."""
 
     def __init__(self, function: Callable[..., Any], signature: Signature, parameters: Parameters) -> None:
@@ -222,75 +222,90 @@ class _Separate(FunctionHandler):
 
     def compile(self) -> Any:
         self._parameters.compile()
-        self._whole = takes_whole(self.signature, self._parameters.names)
-        if isinstance(self._parameters, RawParameters) and not self._whole and not self.signature.open:
-            self._parameters.narrow(self.signature.needed, {p.name for p in self.signature.fields})
+        self._single_argument = takes_single_argument(self.signature, self._parameters.argument_names)
+        if (
+            isinstance(self._parameters, RawParameters)
+            and not self._single_argument
+            and not self.signature.has_var_keyword
+        ):
+            self._parameters.restrict_names(
+                self.signature.required_names, {p.name for p in self.signature.model_parameters}
+            )
         return super().compile()
 
 
-def _from_class(
-    cls: type, *, name: str | None, description: Prose | None, options: Options, place: str
+def _tool_from_class(
+    cls: type, *, name: str | None, description: DescriptionLike | None, options: ToolOptions, where: str
 ) -> Tool[..., Any]:
     """A class whose fields are the parameters and whose `__call__` (or `run`) is the work."""
     method = next((m for m in ("__call__", "run") if callable(cls.__dict__.get(m))), None)
     if method is None:
         raise DefinitionError(
-            f"{cls.__name__} has neither __call__ nor run.", fix="add `async def run(self): ...`.", where=place
+            f"{cls.__name__} has neither __call__ nor run.", fix="add `async def run(self): ...`.", where=where
         )
     work = cls.__dict__[method]
     title = name or cls.__name__
-    _check_name(title, place)
-    signature = Signature(work, uses=options.get("use"))
-    handler = FunctionHandler(work, signature, whole=True)
+    _validate_name(title, where)
+    signature = Signature(work, used_types=options.get("use"))
+    handler = FunctionHandler(work, signature, single_argument=True)
     doc = inspect.cleandoc(cls.__doc__ or "")
     doc = "" if doc.startswith(f"{cls.__name__}(") else doc  # what a dataclass without a docstring is given
-    told = Description(description or doc or None, None, title)
-    return _make("function", title, told, parameters_of(cls, place), handler, options, where(work), cls, None)
-
-
-def _without_function(
-    kind: Kind, name: str, description: Prose, parameters: ParametersLike, options: Options, handler: Any
-) -> Tool[..., Any]:
-    place = _caller()
-    _check_name(name, place)
-    taken = parameters_of({} if parameters is None else parameters, place)
-    return _make(kind, name, Description(description, None, name), taken, handler, options, place, None, None)
-
-
-def parameters_of(given: ParametersLike, place: str = "") -> Parameters:
-    """Parameters from a pydantic model, a dataclass, a TypedDict or a JSON Schema."""
-    if isinstance(given, Mapping):
-        return RawParameters(given, where=place)
-    if is_typeddict(given) or hasattr(given, "__total__"):
-        return TypedParameters(lambda: portable(given), where=place)
-    if isinstance(given, type) and (is_dataclass(given) or hasattr(given, "model_fields")):
-        return TypedParameters(lambda: given, where=place)
-    raise DefinitionError(
-        f"{given!r} does not describe parameters.",
-        fix="give a pydantic model, a dataclass, a TypedDict or a JSON Schema.",
-        where=place,
+    told = DescriptionSource(description or doc or None, None, title)
+    return _build_tool(
+        "function", title, told, build_parameters(cls, where), handler, options, source_location(work), cls, None
     )
 
 
-def _check_name(name: str, place: str) -> None:
-    if not is_legal(str(name)):
+def _tool_without_function(
+    kind: ToolKind,
+    name: str,
+    description: DescriptionLike,
+    parameters: ParametersLike,
+    options: ToolOptions,
+    handler: Any,
+) -> Tool[..., Any]:
+    place = _caller_location()
+    _validate_name(name, place)
+    taken = build_parameters({} if parameters is None else parameters, place)
+    return _build_tool(
+        kind, name, DescriptionSource(description, None, name), taken, handler, options, place, None, None
+    )
+
+
+def build_parameters(source: ParametersLike, where: str = "") -> Parameters:
+    """Parameters from a pydantic model, a dataclass, a TypedDict or a JSON Schema."""
+    if isinstance(source, Mapping):
+        return RawParameters(source, where=where)
+    if is_typeddict(source) or hasattr(source, "__total__"):
+        return TypedParameters(lambda: to_pydantic_typed_dict(source), where=where)
+    if isinstance(source, type) and (is_dataclass(source) or hasattr(source, "model_fields")):
+        return TypedParameters(lambda: source, where=where)
+    raise DefinitionError(
+        f"{source!r} does not describe parameters.",
+        fix="give a pydantic model, a dataclass, a TypedDict or a JSON Schema.",
+        where=where,
+    )
+
+
+def _validate_name(name: str, where: str) -> None:
+    if not is_legal_name(str(name)):
         raise DefinitionError(
             f"{name!r} is no name for a tool.",
-            fix=f"use letters, digits, `_` and `-`, for example name={sanitised(str(name))!r}.",
-            where=place,
+            fix=f"use letters, digits, `_` and `-`, for example name={sanitize_name(str(name))!r}.",
+            where=where,
         )
 
 
-def _make(
-    kind: Kind,
+def _build_tool(
+    kind: ToolKind,
     name: str,
-    told: Description,
+    description: DescriptionSource,
     parameters: Parameters,
     handler: Any,
-    options: Options,
-    place: str,
+    options: ToolOptions,
+    where: str,
     function: Callable[..., Any] | None,
     rebind: Callable[..., Tool[..., Any]] | None,
 ) -> Tool[..., Any]:
-    facets = facets_of(options, kind, place)
-    return Tool(name, told, parameters, handler, kind, function, *facets, place, rebind)
+    facets = build_facets(options, kind, where)
+    return Tool(name, description, parameters, handler, kind, function, *facets, where, rebind)

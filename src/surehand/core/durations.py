@@ -4,45 +4,45 @@ from __future__ import annotations
 
 import re
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_UNITS |= {"mo": 2_592_000.0, "y": 31_536_000.0, "": 1.0}
-_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)\Z")
+_SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_SECONDS_PER_UNIT |= {"mo": 2_592_000.0, "y": 31_536_000.0, "": 1.0}
+_NUMBER_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)\Z")
 
 
-def seconds(value: float | str) -> float | None:
+def parse_duration(value: float | str) -> float | None:
     """Seconds, or None for `off`. A bare number is seconds."""
     if isinstance(value, (int, float)):
         return float(value)
     text = value.strip().lower()
     if text == "off":
         return None
-    match = _PATTERN.match(text)
-    if not match or match[2] not in _UNITS:
+    match = _NUMBER_AND_UNIT.match(text)
+    if not match or match[2] not in _SECONDS_PER_UNIT:
         raise ValueError(f"{value!r} is no duration.")
-    return float(match[1]) * _UNITS[match[2]]
+    return float(match[1]) * _SECONDS_PER_UNIT[match[2]]
 
 
-def rate(value: str) -> tuple[int, float]:
+def parse_rate(value: str) -> tuple[int, float]:
     """`30/min` as (30, 60.0)."""
     count, slash, period = value.partition("/")
     unit = period.strip().lower()
     unit = {"sec": "s", "second": "s", "minute": "min", "hour": "h", "day": "d"}.get(unit, unit)
     if not slash or not unit or not count.strip().isdigit() or int(count) < 1:
         raise ValueError(f"{value!r} is no rate. Write 30/min, 5/s or 1000/h.")
-    length = seconds(unit if unit[:1].isdigit() else f"1{unit}")
+    length = parse_duration(unit if unit[:1].isdigit() else f"1{unit}")
     if not length:
         raise ValueError(f"{value!r} is no rate. Write 30/min, 5/s or 1000/h.")
     return int(count), length
 
 
-_SIZES = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
+_BYTES_PER_UNIT = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 
 
-def size(value: int | str) -> int:
+def parse_size(value: int | str) -> int:
     """`100kB` or `2MiB` in bytes."""
     if isinstance(value, int):
         return value
-    match = _PATTERN.match(value.strip().lower())
-    if not match or match[2] not in _SIZES:
+    match = _NUMBER_AND_UNIT.match(value.strip().lower())
+    if not match or match[2] not in _BYTES_PER_UNIT:
         raise ValueError(f"{value!r} is no size.")
-    return int(float(match[1]) * _SIZES[match[2]])
+    return int(float(match[1]) * _BYTES_PER_UNIT[match[2]])

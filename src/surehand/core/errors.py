@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-Code = Literal[
+FailureCode = Literal[
     "failed",
     "not_found",
     "invalid_arguments",
@@ -23,23 +23,23 @@ Code = Literal[
     "conflict",
     "crashed",
 ]
-CODES: frozenset[str] = frozenset(get_args(Code))
+FAILURE_CODES: frozenset[str] = frozenset(get_args(FailureCode))
 
 
 class ToolError(Exception):
     """Raised by a handler to tell the model what happened, with the value, and what to do next."""
 
-    code: Code = "failed"
+    code: FailureCode = "failed"
     executed = True
     """Whether the handler may have run when this was raised."""
 
     def __init__(
-        self, message: str = "", *, code: Code | None = None, data: Any = None, retry_after: float | None = None
+        self, message: str = "", *, code: FailureCode | None = None, data: Any = None, retry_after: float | None = None
     ) -> None:
         super().__init__(message)
         if code is not None:
-            if code not in CODES:
-                raise ValueError(f"{code!r} is no failure code. Use one of: {', '.join(sorted(CODES))}.")
+            if code not in FAILURE_CODES:
+                raise ValueError(f"{code!r} is no failure code. Use one of: {', '.join(sorted(FAILURE_CODES))}.")
             self.code = code
         self.data = data
         self.retry_after = retry_after
@@ -94,13 +94,20 @@ class StillPending(ToolError):
     code = "interrupted"
 
 
-_OWN: tuple[type[ToolError], ...] = (NotFound, InvalidArguments, Denied, TimedOut, Unavailable, RateLimited)
-_CLASSES = {cls.code: cls for cls in _OWN}
+_CLASSES_WITH_CODE: tuple[type[ToolError], ...] = (
+    NotFound,
+    InvalidArguments,
+    Denied,
+    TimedOut,
+    Unavailable,
+    RateLimited,
+)
+_CLASS_BY_CODE = {cls.code: cls for cls in _CLASSES_WITH_CODE}
 
 
-def error_of(code: Code) -> type[ToolError]:
+def error_class_for(code: FailureCode) -> type[ToolError]:
     """The class to raise and to catch for a code; most codes have none of their own."""
-    return _CLASSES.get(code, ToolError)
+    return _CLASS_BY_CODE.get(code, ToolError)
 
 
 class DefinitionError(Exception):
@@ -111,7 +118,7 @@ class DefinitionError(Exception):
         super().__init__(f"{where + ': ' if where else ''}{problem}{' Fix: ' + fix if fix else ''}")
 
     @classmethod
-    def all_of(cls, errors: list[DefinitionError]) -> DefinitionError:
+    def combine(cls, errors: list[DefinitionError]) -> DefinitionError:
         """One error that lists every mistake, so that none hides behind the first."""
         if len(errors) == 1:
             return errors[0]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from surehand.core.outcome import Outcome, Wait
+from surehand.core.outcome import Outcome, WaitingFor
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_NO_DATA: Mapping[str, Any] = MappingProxyType({})
 
 
 class CallStarted(NamedTuple):
@@ -19,7 +19,7 @@ class CallStarted(NamedTuple):
     tool: str
     arguments: Any = None
     parent: str | None = None
-    display: Mapping[str, Any] = _NOTHING
+    display: Mapping[str, Any] = _NO_DATA
     at: float = 0.0
 
 
@@ -41,7 +41,7 @@ class CallProgress(NamedTuple):
     message: str | None = None
     fraction: float | None = None
     title: str | None = None
-    data: Mapping[str, Any] = _NOTHING
+    data: Mapping[str, Any] = _NO_DATA
     at: float = 0.0
 
 
@@ -50,7 +50,7 @@ class CallPending(NamedTuple):
 
     call_id: str
     tool: str
-    waiting_for: Wait
+    waiting_for: WaitingFor
     message: str = ""
     request: Any = None
     arguments: Any = None
@@ -65,7 +65,7 @@ class CallSettled(NamedTuple):
     tool: str
     verdict: str
     """`approve`, `reject`, `settle`, `expire` or `cancel`."""
-    waiting_for: Wait
+    waiting_for: WaitingFor
     by: str | None = None
     always: bool = False
     reason: str = ""

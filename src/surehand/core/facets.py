@@ -15,14 +15,16 @@ if TYPE_CHECKING:
 Effect: TypeAlias = Literal["read", "write", "execute", "network"]
 Audience: TypeAlias = Literal["model", "user", "all"]
 Intent: TypeAlias = Literal["render", "action", "compute"]
-Kind: TypeAlias = Literal["function", "client", "external", "hosted", "internal", "provided", "mcp", "rest", "agent"]
+ToolKind: TypeAlias = Literal[
+    "function", "client", "external", "hosted", "internal", "provided", "mcp", "rest", "agent"
+]
 
-Asked: TypeAlias = Callable[[dict[str, Any], "Context"], Any | Awaitable[Any]]
+FacetFunction: TypeAlias = Callable[[dict[str, Any], "Context"], Any | Awaitable[Any]]
 """A sync or async function of the arguments and the context."""
 
 EFFECTS: frozenset[str] = frozenset({"read", "write", "execute", "network"})
 CATEGORIES = ("system", "file", "network", "data", "memory", "code", "mcp", "custom")
-HOOKS = ("on_start", "on_tick_start", "on_tick_end", "on_complete", "on_error", "render", "on_after_compile")
+HOOK_NAMES = ("on_start", "on_tick_start", "on_tick_end", "on_complete", "on_error", "render", "on_after_compile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +35,9 @@ class Safety:
     optional_effects: frozenset[str] = frozenset()
     repeatable: bool = False
     """Whether running it twice does no harm."""
-    confirm: bool | Asked = False
-    confirm_message: str | Asked | None = None
-    preview: Any | Asked | None = None
+    confirm: bool | FacetFunction = False
+    confirm_message: str | FacetFunction | None = None
+    preview: Any | FacetFunction | None = None
     verify: Callable[..., Any] | None = None
     """Finds out, after a crash, whether the effect has happened."""
 
@@ -54,7 +56,7 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CallLimits:
     """How long, how often, how many at once, how large."""
 
     timeout: float | Callable[[dict[str, Any]], float | None] | None = None
@@ -66,7 +68,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Face:
+class Presentation:
     """How a tool is shown, and to whom."""
 
     category: str = "custom"
@@ -90,7 +92,7 @@ Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class Lifecycle:
     """What surrounds a tool's calls."""
 
     middleware: tuple[Callable[..., Any], ...] = ()
@@ -99,47 +101,53 @@ class Life:
     hooks: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
 
-def check_facets(safety: Safety, limits: Limits, face: Face, life: Life, *, where: str) -> None:
+def validate_facets(
+    safety: Safety, limits: CallLimits, presentation: Presentation, lifecycle: Lifecycle, *, where: str
+) -> None:
     """Refuse what can never work, at definition."""
-    for problem, fix in _mistakes(safety, limits, face, life):
+    for problem, fix in _find_problems(safety, limits, presentation, lifecycle):
         raise DefinitionError(problem, fix=fix, where=where)
 
 
-def _mistakes(safety: Safety, limits: Limits, face: Face, life: Life) -> list[tuple[str, str]]:
+def _find_problems(
+    safety: Safety, limits: CallLimits, presentation: Presentation, lifecycle: Lifecycle
+) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     if unknown := (safety.effects | safety.optional_effects) - EFFECTS:
         found.append((f"Unknown effects: {', '.join(sorted(unknown))}.", f"use some of {', '.join(sorted(EFFECTS))}."))
     if limits.cache and limits.cache.ttl > 0 and safety.effects - {"read"}:
         more = ", ".join(sorted(safety.effects - {"read"}))
         found.append((f"A tool that declares {more} cannot be cached.", "drop `cache`, or declare only `read`."))
-    found += _wrong_kinds(safety, limits)
+    found += _find_type_problems(safety, limits)
     if isinstance(limits.timeout, (int, float)) and limits.timeout <= 0:
         found.append((f"timeout={limits.timeout} is no time limit.", "give seconds above zero."))
-    if _is(limits.retries, int) and limits.retries < 0:
+    if _is_instance_not_bool(limits.retries, int) and limits.retries < 0:
         found.append((f"retries={limits.retries} is no number of retries.", "give zero or more."))
-    if face.audience not in ("model", "user", "all"):
-        found.append((f"Unknown audience {face.audience!r}.", "use model, user or all."))
-    if face.intent not in ("render", "action", "compute"):
-        found.append((f"Unknown intent {face.intent!r}.", "use render, action or compute."))
-    if strange := set(life.hooks) - set(HOOKS):
-        found.append((f"Unknown hooks: {', '.join(sorted(strange))}.", f"use some of {', '.join(HOOKS)}."))
+    if presentation.audience not in ("model", "user", "all"):
+        found.append((f"Unknown audience {presentation.audience!r}.", "use model, user or all."))
+    if presentation.intent not in ("render", "action", "compute"):
+        found.append((f"Unknown intent {presentation.intent!r}.", "use render, action or compute."))
+    if strange := set(lifecycle.hooks) - set(HOOK_NAMES):
+        found.append((f"Unknown hooks: {', '.join(sorted(strange))}.", f"use some of {', '.join(HOOK_NAMES)}."))
     return found
 
 
-def _wrong_kinds(safety: Safety, limits: Limits) -> list[tuple[str, str]]:
+def _find_type_problems(safety: Safety, limits: CallLimits) -> list[tuple[str, str]]:
     """Values that would only be found out at a call."""
     confirm, timeout, queue, most = safety.confirm, limits.timeout, limits.queue, limits.max_bytes
     good = {
         ("confirm", "True, or a function"): callable(confirm) or isinstance(confirm, bool),
-        ("timeout", "seconds, '30s', or a function"): timeout is None or callable(timeout) or _is(timeout, int, float),
-        ("retries", "a whole number"): _is(limits.retries, int),
+        ("timeout", "seconds, '30s', or a function"): timeout is None
+        or callable(timeout)
+        or _is_instance_not_bool(timeout, int, float),
+        ("retries", "a whole number"): _is_instance_not_bool(limits.retries, int),
         ("queue", "the name of a queue"): queue is None or isinstance(queue, str),
-        ("max_bytes", "a number of bytes, or '100kB'"): most is None or _is(most, int),
+        ("max_bytes", "a number of bytes, or '100kB'"): most is None or _is_instance_not_bool(most, int),
     }
     given = {"confirm": confirm, "timeout": timeout, "retries": limits.retries, "queue": queue, "max_bytes": most}
     wrong = [(name, fix) for (name, fix), is_good in good.items() if not is_good]
     return [(f"{name}={given[name]!r} cannot be used.", f"give {fix}.") for name, fix in wrong]
 
 
-def _is(value: Any, *kinds: type) -> bool:
-    return isinstance(value, kinds) and not isinstance(value, bool)
+def _is_instance_not_bool(value: Any, *types: type) -> bool:
+    return isinstance(value, types) and not isinstance(value, bool)

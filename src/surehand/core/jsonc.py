@@ -7,25 +7,25 @@ import re
 from collections.abc import Iterator
 from typing import TypeAlias
 
-Way: TypeAlias = tuple[str | int, ...]
+JsonPath: TypeAlias = tuple[str | int, ...]
 """The keys and numbers that lead to a value."""
-_STRING = r'"(?:\\.|[^"\\\n])*"?'
+_STRING_PATTERN = r'"(?:\\.|[^"\\\n])*"?'
 # What is never closed is taken to its end at once: looking for that end again and again would take for ever.
-_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
-_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
-_TOKEN = re.compile(rf"{_STRING}|[{{}}\[\],\n]|[^\s\"{{}}\[\],:]+")
+_STRING_OR_COMMENT = re.compile(rf"{_STRING_PATTERN}|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_STRING_OR_TRAILING_COMMA = re.compile(rf"{_STRING_PATTERN}|,(?=\s*[}}\]])")
+_TOKEN = re.compile(rf"{_STRING_PATTERN}|[{{}}\[\],\n]|[^\s\"{{}}\[\],:]+")
 
 
-def plain(text: str) -> str:
+def strip_comments(text: str) -> str:
     """The same as plain JSON: what had to go is blank, so that everything else stays where it was."""
-    return _COMMA.sub(_blank, _COMMENT.sub(_blank, text))
+    return _STRING_OR_TRAILING_COMMA.sub(_blank_out, _STRING_OR_COMMENT.sub(_blank_out, text))
 
 
-def _blank(found: re.Match[str]) -> str:
+def _blank_out(found: re.Match[str]) -> str:
     return found[0] if found[0].startswith('"') else re.sub(r"[^\n]", " ", found[0])
 
 
-def lines(text: str) -> Iterator[tuple[Way, int]]:
+def line_numbers(text: str) -> Iterator[tuple[JsonPath, int]]:
     """Where each key, and each item of a list, stands in plain JSON that can be read; a key that is twice is twice."""
     way: list[str | int | None] = []  # None: a key is awaited
     line = 1

@@ -9,27 +9,27 @@ from typing import Any
 
 from surehand.core.errors import InvalidArguments
 
-MAX_DEPTH = 200
+MAX_JSON_DEPTH = 200
 
 
-class Malformed(InvalidArguments):
+class MalformedJson(InvalidArguments):
     """The text is not JSON at all; it may be worth mending."""
 
 
-def parse(text: str | bytes) -> Any:
+def parse_json(text: str | bytes) -> Any:
     """The value, or `InvalidArguments`: no NaN or infinities, duplicate keys, lone surrogates or bottomless depth."""
     from pydantic_core import from_json
 
     try:
         value = from_json(text, allow_inf_nan=False)
     except (ValueError, TypeError) as error:
-        raise _unreadable(error) from None
-    check_plain(value)
-    check_unique(text)
+        raise _parse_error(error) from None
+    validate_json_value(value)
+    validate_unique_keys(text)
     return value
 
 
-def as_text(data: bytes) -> str:
+def decode_utf8(data: bytes) -> str:
     """The text that bytes stand for; a replacement character would be another value than was sent."""
     try:
         return data.decode()
@@ -37,27 +37,29 @@ def as_text(data: bytes) -> str:
         raise InvalidArguments(f"The arguments are not UTF-8 ({error.reason} at byte {error.start}).") from None
 
 
-def _unreadable(error: ValueError | TypeError) -> InvalidArguments:
+def _parse_error(error: ValueError | TypeError) -> InvalidArguments:
     # A string with a lone surrogate is no string to the parser: TypeError.
     reason = "it holds a lone surrogate" if isinstance(error, (UnicodeError, TypeError)) else str(error)
     if "recursion limit" in reason:
-        return InvalidArguments(f"The JSON is nested deeper than {MAX_DEPTH} levels. Send a flatter value.")
-    return Malformed(f"The arguments are not valid JSON ({reason}). Send one complete JSON object.")
+        return InvalidArguments(f"The JSON is nested deeper than {MAX_JSON_DEPTH} levels. Send a flatter value.")
+    return MalformedJson(f"The arguments are not valid JSON ({reason}). Send one complete JSON object.")
 
 
-def check_plain(value: Any) -> None:
+def validate_json_value(value: Any) -> None:
     """Refuse what JSON cannot hold, at any depth; walks without recursion, so that depth cannot hurt."""
-    if type(value) is dict and _is_flat(value):
+    if type(value) is dict and _is_flat_ascii_object(value):
         return
     level, depth = [value], 0
     while level:
-        if (depth := depth + 1) > MAX_DEPTH:
-            raise InvalidArguments(f"The arguments are nested deeper than {MAX_DEPTH} levels. Send a flatter value.")
+        if (depth := depth + 1) > MAX_JSON_DEPTH:
+            raise InvalidArguments(
+                f"The arguments are nested deeper than {MAX_JSON_DEPTH} levels. Send a flatter value."
+            )
         # Each value once: what holds itself, or one thing many times over, would grow without end.
-        level = list({id(item): item for holder in level for item in _checked_items(holder)}.values())
+        level = list({id(item): item for holder in level for item in _validate_and_list_children(holder)}.values())
 
 
-def _is_flat(value: dict[Any, Any]) -> bool:
+def _is_flat_ascii_object(value: dict[Any, Any]) -> bool:
     """Whether an object holds nothing but plain scalars, as most arguments do: then one look is enough."""
     for key, item in value.items():
         kind = type(item)
@@ -74,25 +76,25 @@ def _is_flat(value: dict[Any, Any]) -> bool:
     return True
 
 
-def holds_at_most(most: int, value: Any) -> bool:
+def has_at_most_parts(max_parts: int, value: Any) -> bool:
     """Whether a plain value has no more than so many parts."""
     level, count = [value], 0
-    while level and count <= most:
+    while level and count <= max_parts:
         count += len(level)
-        level = [item for holder in level for item in islice(_parts(holder), most)]
-    return count <= most
+        level = [item for holder in level for item in islice(_children(holder), max_parts)]
+    return count <= max_parts
 
 
-def _parts(value: Any) -> Iterable[Any]:
+def _children(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
 
 
-def _checked_items(value: Any) -> Iterable[Any]:
+def _validate_and_list_children(value: Any) -> Iterable[Any]:
     if isinstance(value, float):
         if not isfinite(value):
             raise InvalidArguments(f"{value} is not a number that JSON can hold. Send a finite number.")
     elif isinstance(value, str):
-        if not value.isascii() and not _encodes(value):
+        if not value.isascii() and not _is_encodable(value):
             raise InvalidArguments("A string holds a lone surrogate. Send valid Unicode text.")
     elif isinstance(value, dict):
         return [*value.keys(), *value.values()]
@@ -101,7 +103,7 @@ def _checked_items(value: Any) -> Iterable[Any]:
     return ()
 
 
-def _encodes(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -109,24 +111,24 @@ def _encodes(text: str) -> bool:
     return True
 
 
-def colons(text: str) -> int:
+def count_key_colons(text: str) -> int:
     """At least as many as there are keys: a key's colon follows its quote, or white space after it."""
     return sum(text.count(f"{before}:") for before in '" \t\n\r')
 
 
-def check_unique(text: str | bytes) -> None:
+def validate_unique_keys(text: str | bytes) -> None:
     """Refuse a repeated key: which of the two values was meant cannot be known."""
     import json
 
-    if isinstance(text, str) and colons(text) < 2:
+    if isinstance(text, str) and count_key_colons(text) < 2:
         return
     try:
-        json.loads(text, object_pairs_hook=_unique)
+        json.loads(text, object_pairs_hook=_object_with_unique_keys)
     except RecursionError:
         raise InvalidArguments("The JSON is nested too deeply. Send a flatter value.") from None
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object_with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
         seen: set[str] = set()

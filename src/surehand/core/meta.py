@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Meta:
+class CallMeta:
     """What is known about how a call went."""
 
     call_id: str = ""
@@ -29,7 +29,7 @@ class Meta:
     """An estimate of what the text costs a model: four characters each."""
 
 
-class Measured(Protocol):
+class OutcomeOrigin(Protocol):
     """Whatever took an outcome's measure: the call that it came from."""
 
-    def measure(self, outcome: Outcome) -> Meta: ...
+    def measure(self, outcome: Outcome) -> CallMeta: ...

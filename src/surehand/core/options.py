@@ -6,25 +6,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, TypeAlias, TypedDict, cast
 
-from surehand.core.durations import seconds, size
+from surehand.core.durations import parse_duration, parse_size
 from surehand.core.errors import DefinitionError
 from surehand.core.facets import (
-    Asked,
     Audience,
     Cache,
-    Face,
+    CallLimits,
+    FacetFunction,
     Intent,
-    Kind,
-    Life,
+    Lifecycle,
     Lifespan,
-    Limits,
+    Presentation,
     Safety,
-    check_facets,
+    ToolKind,
+    validate_facets,
 )
-from surehand.core.names import nearest
+from surehand.core.names import nearest_names
 
 
-class Options(TypedDict, total=False):
+class ToolOptions(TypedDict, total=False):
     """Every facet that `tool(...)` takes beside name, description and parameters."""
 
     category: str
@@ -37,8 +37,8 @@ class Options(TypedDict, total=False):
     aliases: str | Sequence[str]
     visible: bool
     intent: Intent
-    confirm: bool | Asked
-    confirm_message: str | Asked
+    confirm: bool | FacetFunction
+    confirm_message: str | FacetFunction
     preview: Any
     verify: Callable[..., Any]
     timeout: float | str | Callable[[dict[str, Any]], float | None]
@@ -57,68 +57,75 @@ class Options(TypedDict, total=False):
     hooks: Mapping[str, Callable[..., Any]]
 
 
-Facets: TypeAlias = tuple[Safety, Limits, Face, Life]
+FacetGroups: TypeAlias = tuple[Safety, CallLimits, Presentation, Lifecycle]
 
 
-def facets_of(options: Options, kind: Kind, place: str) -> Facets:
+def build_facets(options: ToolOptions, kind: ToolKind, where: str) -> FacetGroups:
     """The groups of facets; raises `DefinitionError` for what can never work."""
-    return _make(options, kind, place) if options or kind not in _PLAIN else _PLAIN[kind]
+    return _build_facets(options, kind, where) if options or kind not in _DEFAULT_FACETS else _DEFAULT_FACETS[kind]
 
 
-def _make(options: Options, kind: Kind, place: str) -> Facets:
-    for name in options.keys() - Options.__annotations__.keys():  # one that is misspelt would not protect anybody
-        near = nearest(name, Options.__annotations__, 1)
-        fix = f"did you mean {near[0]!r}?" if near else f"use some of {', '.join(Options.__annotations__)}."
-        raise DefinitionError(f"A tool has no option {name!r}.", fix=fix, where=place)
-    made = _safety(options, place), _limits(options, place), _face(options, kind), _life(options)
-    check_facets(*made, where=place)
+def _build_facets(options: ToolOptions, kind: ToolKind, where: str) -> FacetGroups:
+    for name in options.keys() - ToolOptions.__annotations__.keys():  # one that is misspelt would not protect anybody
+        near = nearest_names(name, ToolOptions.__annotations__, 1)
+        fix = f"did you mean {near[0]!r}?" if near else f"use some of {', '.join(ToolOptions.__annotations__)}."
+        raise DefinitionError(f"A tool has no option {name!r}.", fix=fix, where=where)
+    made = (
+        _build_safety(options, where),
+        _build_limits(options, where),
+        _build_presentation(options, kind),
+        _build_lifecycle(options),
+    )
+    validate_facets(*made, where=where)
     return made
 
 
-def _pick(options: Options, *names: str) -> dict[str, Any]:
+def _pick_options(options: ToolOptions, *names: str) -> dict[str, Any]:
     given = cast(dict[str, Any], options)
     return {name: given[name] for name in names if name in given}
 
 
-def _words(given: str | Iterable[Any]) -> tuple[Any, ...]:
+def _as_tuple(given: str | Iterable[Any]) -> tuple[Any, ...]:
     """One word may stand for a list of one."""
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _safety(options: Options, place: str) -> Safety:
-    effects = frozenset(_words(options.get("effects", ())))
+def _build_safety(options: ToolOptions, where: str) -> Safety:
+    effects = frozenset(_as_tuple(options.get("effects", ())))
     repeatable = options.get("repeatable", bool(effects) and effects <= {"read"})
-    picked = _pick(options, "confirm", "confirm_message", "preview", "verify")
+    picked = _pick_options(options, "confirm", "confirm_message", "preview", "verify")
     if (verify := picked.get("verify")) is not None and not callable(verify):
         fix = "give a function of (args, ctx) that finds out whether the call has happened."
-        raise DefinitionError(f"verify={verify!r} cannot be asked anything.", fix=fix, where=place)
-    return Safety(effects, frozenset(_words(options.get("optional_effects", ()))), repeatable, **picked)
+        raise DefinitionError(f"verify={verify!r} cannot be asked anything.", fix=fix, where=where)
+    return Safety(effects, frozenset(_as_tuple(options.get("optional_effects", ()))), repeatable, **picked)
 
 
-def _limits(options: Options, place: str) -> Limits:
-    picked = _pick(options, "timeout", "retries", "queue", "max_bytes")
+def _build_limits(options: ToolOptions, where: str) -> CallLimits:
+    picked = _pick_options(options, "timeout", "retries", "queue", "max_bytes")
     try:
         if isinstance(picked.get("timeout"), str):
-            picked["timeout"] = seconds(picked["timeout"]) or inf  # "off": no limit, not even the default one
+            picked["timeout"] = parse_duration(picked["timeout"]) or inf  # "off": no limit, not even the default one
         if (cache := options.get("cache")) is not None and not isinstance(cache, Cache):
-            cache = Cache(seconds(cache) or 0.0)  # "off": not even where its provider caches
+            cache = Cache(parse_duration(cache) or 0.0)  # "off": not even where its provider caches
         if isinstance(picked.get("max_bytes"), str):
-            picked["max_bytes"] = size(picked["max_bytes"])
+            picked["max_bytes"] = parse_size(picked["max_bytes"])
     except ValueError as error:
-        raise DefinitionError(str(error), fix="write 30, '30s', '5m', 'off', or '100kB'.", where=place) from None
-    return Limits(**picked, cache=cache)
+        raise DefinitionError(str(error), fix="write 30, '30s', '5m', 'off', or '100kB'.", where=where) from None
+    return CallLimits(**picked, cache=cache)
 
 
-def _face(options: Options, kind: Kind) -> Face:
-    picked = _pick(options, "category", "audience", "listed", "intent", "display", "version", "provider_options")
-    for name, value in _pick(options, "aliases", "examples", "requires", "toolsets").items():
-        picked[name] = _words(value)
-    return Face(**picked, visible=options.get("visible", kind not in ("internal", "mcp", "hosted")))
+def _build_presentation(options: ToolOptions, kind: ToolKind) -> Presentation:
+    picked = _pick_options(
+        options, "category", "audience", "listed", "intent", "display", "version", "provider_options"
+    )
+    for name, value in _pick_options(options, "aliases", "examples", "requires", "toolsets").items():
+        picked[name] = _as_tuple(value)
+    return Presentation(**picked, visible=options.get("visible", kind not in ("internal", "mcp", "hosted")))
 
 
-def _life(options: Options) -> Life:
-    return Life(tuple(options.get("middleware", ())), **_pick(options, "lifespan", "hooks"))
+def _build_lifecycle(options: ToolOptions) -> Lifecycle:
+    return Lifecycle(tuple(options.get("middleware", ())), **_pick_options(options, "lifespan", "hooks"))
 
 
-_PLAIN: dict[Kind, Facets] = {"function": _make({}, "function", "")}
+_DEFAULT_FACETS: dict[ToolKind, FacetGroups] = {"function": _build_facets({}, "function", "")}
 """Most tools set no facet at all: they share these, and ten thousand of them are defined in no time."""

@@ -10,17 +10,17 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NoReturn, Self, TypeAlias, cast
 
 from surehand.core.content import Block, Json, Text, block_text, to_json, to_text
-from surehand.core.errors import CODES, Code, StillPending, error_of
-from surehand.core.meta import Measured, Meta
+from surehand.core.errors import FAILURE_CODES, FailureCode, StillPending, error_class_for
+from surehand.core.meta import CallMeta, OutcomeOrigin
 
-Wait: TypeAlias = Literal["approval", "result", "input"]
+WaitingFor: TypeAlias = Literal["approval", "result", "input"]
 """What a pending call waits for: a yes, an answer, or more input."""
 
-_EMPTY: Mapping[str, Any] = MappingProxyType({})
-_set = object.__setattr__
+_NO_METADATA: Mapping[str, Any] = MappingProxyType({})
+_set_attribute = object.__setattr__
 _NOT_IN_REPR = frozenset({"origin", "_content", "data_json", "clipped_text"})
-_brief = Repr()
-_brief.maxstring = _brief.maxother = 300
+_truncating_repr = Repr()
+_truncating_repr.maxstring = _truncating_repr.maxother = 300
 
 
 class _Outcome:
@@ -28,13 +28,13 @@ class _Outcome:
 
     ok: ClassVar[bool] = False
     _fields: ClassVar[tuple[str, ...]] = ()
-    origin: Measured | None = None
+    origin: OutcomeOrigin | None = None
     """The call that it came from, which `meta` is worked out from."""
 
     @property
-    def meta(self) -> Meta:
+    def meta(self) -> CallMeta:
         """Which call this came from and how it went."""
-        return Meta() if self.origin is None else self.origin.measure(cast("Outcome", self))
+        return CallMeta() if self.origin is None else self.origin.measure(cast("Outcome", self))
 
     def evolve(self, **changes: Any) -> Self:
         """The same outcome with some parts changed, and no measurements of its own."""
@@ -61,7 +61,7 @@ class _Outcome:
     def __repr__(self) -> str:
         given = {name: value for name, value in self.__dict__.items() if name not in _NOT_IN_REPR}
         telling = {name: value for name, value in given.items() if value or (name == "data" and value is not None)}
-        shown = (f"{name}={_brief.repr(value)}" for name, value in telling.items())
+        shown = (f"{name}={_truncating_repr.repr(value)}" for name, value in telling.items())
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
@@ -74,7 +74,7 @@ class Done(_Outcome):
 
     data: Any
     title: str | None = None
-    metadata: Mapping[str, Any] = _EMPTY
+    metadata: Mapping[str, Any] = _NO_METADATA
     attachments: tuple[Block, ...] = ()
     _content: tuple[Block, ...] | None = None
     data_json: bytes | None = None
@@ -91,15 +91,15 @@ class Done(_Outcome):
         metadata: Mapping[str, Any] | None = None,
         attachments: Sequence[Block] = (),
     ) -> None:
-        _set(self, "data", data)
+        _set_attribute(self, "data", data)
         if content is not None:
-            _set(self, "_content", tuple(content))
+            _set_attribute(self, "_content", tuple(content))
         if title is not None:
-            _set(self, "title", title)
+            _set_attribute(self, "title", title)
         if metadata is not None:
-            _set(self, "metadata", metadata)
+            _set_attribute(self, "metadata", metadata)
         if attachments:
-            _set(self, "attachments", tuple(attachments))
+            _set_attribute(self, "attachments", tuple(attachments))
 
     @property
     def content(self) -> tuple[Block, ...]:
@@ -129,27 +129,27 @@ class Done(_Outcome):
     def _json_text(self) -> str:
         return to_text(self.data) if self.data_json is None else self.data_json.decode()
 
-    def serialised(self) -> Self:
+    def serialize_data(self) -> Self:
         """The same, with `data` written out once; raises for what cannot be written."""
         if self.data_json is None and not isinstance(self.data, str):
-            _set(self, "data_json", to_json(self.data))
+            _set_attribute(self, "data_json", to_json(self.data))
         return self
 
-    def size(self) -> int:
+    def text_size_bytes(self) -> int:
         """Bytes of the text, worked out without copying a large string where that can be known."""
         if self.data_json is not None and self._content is None and self.clipped_text is None:
             return len(self.data_json)
         text = self.text
         return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
-    def clipped(self, text: str) -> Done:
+    def with_clipped_text(self, text: str) -> Done:
         """The same data, shown as `text`."""
         clipped = self.evolve()
-        _set(clipped, "clipped_text", text)
-        _set(clipped, "_content", (Text(text),))
+        _set_attribute(clipped, "clipped_text", text)
+        _set_attribute(clipped, "_content", (Text(text),))
         return clipped
 
-    def apart(self) -> Done:
+    def with_copied_data(self) -> Done:
         """A copy whose data is nobody else's to change, where it can be copied at all."""
         new = self.evolve()
         with suppress(Exception):
@@ -166,7 +166,7 @@ class Done(_Outcome):
             new.__dict__.pop("data_json", None)
             new.__dict__.pop("clipped_text", None)
         if content is not self._content:
-            _set(new, "_content", content)
+            _set_attribute(new, "_content", content)
         return new
 
     def unwrap(self) -> Any:
@@ -180,7 +180,7 @@ class Failed(_Outcome):
     _fields = ("code", "message", "executed", "data")
     __match_args__ = ("code", "message")
 
-    code: Code
+    code: FailureCode
     message: str
     executed: bool = False
     """Whether the handler may have run."""
@@ -189,20 +189,20 @@ class Failed(_Outcome):
 
     def __init__(
         self,
-        code: Code,
+        code: FailureCode,
         message: str = "",
         *,
         executed: bool = False,
         data: Any = None,
         retry_after: float | None = None,
     ) -> None:
-        if code not in CODES:
-            raise ValueError(f"{code!r} is no failure code. Use one of: {', '.join(sorted(CODES))}.")
-        _set(self, "code", code)
-        _set(self, "message", message or code.replace("_", " "))
-        _set(self, "executed", executed)
-        _set(self, "data", data)
-        _set(self, "retry_after", retry_after)
+        if code not in FAILURE_CODES:
+            raise ValueError(f"{code!r} is no failure code. Use one of: {', '.join(sorted(FAILURE_CODES))}.")
+        _set_attribute(self, "code", code)
+        _set_attribute(self, "message", message or code.replace("_", " "))
+        _set_attribute(self, "executed", executed)
+        _set_attribute(self, "data", data)
+        _set_attribute(self, "retry_after", retry_after)
 
     @property
     def text(self) -> str:
@@ -216,7 +216,7 @@ class Failed(_Outcome):
 
     def unwrap(self) -> NoReturn:
         """Raises a `ToolError` with the same code and message; a `NotFound` and its like where the code has one."""
-        raise error_of(self.code)(self.message, code=self.code, data=self.data, retry_after=self.retry_after)
+        raise error_class_for(self.code)(self.message, code=self.code, data=self.data, retry_after=self.retry_after)
 
 
 class Pending(_Outcome):
@@ -229,14 +229,14 @@ class Pending(_Outcome):
 
     def __init__(
         self,
-        waiting_for: Wait = "result",
+        waiting_for: WaitingFor = "result",
         call_id: str = "",
         message: str = "",
         request: Any = None,
         expires_at: float | None = None,
         *,
         state: Any = None,
-        patience: float | None = None,
+        reply_timeout: float | None = None,
     ) -> None:
         self.__dict__.update(
             waiting_for=waiting_for,
@@ -245,10 +245,10 @@ class Pending(_Outcome):
             request=request,
             expires_at=expires_at,
             state=state,
-            patience=patience,
+            patience=reply_timeout,
         )
 
-    waiting_for: Wait
+    waiting_for: WaitingFor
     call_id: str
     """What `approve`, `reject` and `settle` take; empty until the runtime has taken the call in."""
     message: str
@@ -257,7 +257,7 @@ class Pending(_Outcome):
     expires_at: float | None
     state: Any
     """A provider's private note to itself, given back to `resume`."""
-    patience: float | None
+    reply_timeout: float | None
     """How long the caller is kept waiting for the answer before it is told that the call is pending."""
 
     @property
@@ -280,11 +280,11 @@ class Pending(_Outcome):
 Outcome: TypeAlias = Done | Failed | Pending
 
 
-def happened(outcome: Outcome) -> bool:
+def may_have_executed(outcome: Outcome) -> bool:
     """Whether an outcome says that something may have been done."""
     return not isinstance(outcome, Failed) or outcome.executed
 
 
-def attach(outcome: Outcome, origin: Measured) -> None:
+def attach_origin(outcome: Outcome, origin: OutcomeOrigin) -> None:
     """Let an outcome know which call it came from, so that `meta` can be worked out when asked for."""
-    _set(outcome, "origin", origin)
+    _set_attribute(outcome, "origin", origin)

@@ -7,11 +7,11 @@ from typing import Any, Literal, TypeAlias
 
 from surehand.core.call import Call, Principal
 from surehand.core.context import Context
-from surehand.core.facets import Kind
+from surehand.core.facets import ToolKind
 from surehand.core.outcome import Failed, Outcome
 from surehand.core.tool import Tool
 
-Conflict: TypeAlias = Literal["error", "replace", "rename"]
+OnConflict: TypeAlias = Literal["error", "replace", "rename"]
 """What happens to a tool whose name is taken."""
 
 
@@ -21,7 +21,7 @@ class Provider:
     A provider never touches the store and never waits for people: it returns a `Pending` instead.
     """
 
-    kind: Kind = "rest"
+    kind: ToolKind = "rest"
     namespace: str = ""
     timeout: float | None = None
     """Seconds per attempt for its tools that set none themselves."""
@@ -31,15 +31,15 @@ class Provider:
     """Seconds for which its tools that only read and set none themselves keep a result."""
     required: bool = False
     """Whether a runtime may not start without it; else it is left out, with a warning."""
-    comes_back: bool = False
+    retries_start: bool = False
     """Whether it goes on trying after a start that failed, and tells with `changed` when it is there."""
-    keeps_health: bool = False
+    tracks_own_health: bool = False
     """Whether it knows by itself when the other side is down, and then refuses at once: nobody else counts failures."""
-    knows_users: bool = False
+    is_per_user: bool = False
     """Whether it may tell a user what it offers where it does not tell nobody: `refresh_for` asks it."""
-    lets_go: bool = False
+    cancels_promptly: bool = False
     """Whether `invoke` and `resume` end at once when they are cancelled: then they run in the task of their caller."""
-    on_conflict: Conflict = "error"
+    on_conflict: OnConflict = "error"
 
     async def start(self) -> None:
         """Make ready; called once, when the runtime starts. Raise `Unavailable` when that cannot be done."""
@@ -54,19 +54,19 @@ class Provider:
     async def refresh(self) -> None:
         """Look again at what it offers."""
 
-    async def refresh_for(self, who: Principal) -> None:
+    async def refresh_for(self, principal: Principal) -> None:
         """The same in somebody's name, for a provider that does not tell everybody; unless it is defined, `refresh`."""
         await self.refresh()
 
-    async def meet(self, who: Principal) -> bool:
+    async def load_tools_for(self, principal: Principal) -> bool:
         """Ask in somebody's name what is offered to them, unless that is known; whether anything was asked."""
         return False
 
-    def hides_from(self, who: Principal, tool: str) -> bool:
+    def is_hidden_from(self, principal: Principal, tool: str) -> bool:
         """Whether somebody's model is not told of a tool, given by its own name: it is another user's alone."""
         return False
 
-    def missing(self) -> str:
+    def describe_missing_tools(self) -> str:
         """Which of its tools a model cannot use now, and why; empty if it has them all."""
         return ""
 
@@ -77,7 +77,7 @@ class Provider:
         watchers[key] = watcher
         return lambda: watchers.pop(key, None) and None
 
-    def changed(self) -> None:
+    def notify_changed(self) -> None:
         """Tell those who watch that `tools` gives something else now."""
         for watcher in list(self.__dict__.get("_watchers", {}).values()):
             watcher()
@@ -90,15 +90,15 @@ class Provider:
         """Go on after a `Pending("input")` was answered; may be Pending again."""
         return answer
 
-    async def go_on(self, call: Call, state: Any, answer: Any, context: Context) -> Outcome | Any:
+    async def resume_with_context(self, call: Call, state: Any, answer: Any, context: Context) -> Outcome | Any:
         """The same with a context, for a provider that tells of progress then; unless it is defined, `resume`."""
         return await self.resume(call, state, answer)
 
-    def holds(self, state: Any) -> bool:
+    def can_resume_here(self, state: Any) -> bool:
         """Whether a call that waits for input can go on here, and need not go on where it was begun."""
         return True
 
-    def lost(self, state: Any) -> Failed | None:
+    def resume_failure(self, state: Any) -> Failed | None:
         """What became of a call that waits for input, where no answer can reach the other side any more."""
         return None
 
@@ -109,6 +109,6 @@ class Provider:
         """What a model should know about these tools as a whole."""
         return ""
 
-    def told_to(self, who: Principal) -> str:
+    def instructions_for(self, principal: Principal) -> str:
         """All that somebody's model is told of it: unless it is defined, the instructions and what is missing."""
-        return "\n\n".join(text for text in (self.instructions().strip(), self.missing()) if text)
+        return "\n\n".join(text for text in (self.instructions().strip(), self.describe_missing_tools()) if text)

@@ -6,8 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from surehand.core.errors import DefinitionError, InvalidArguments
-from surehand.core.jsontext import check_plain, check_unique, colons
-from surehand.core.shape import Keys, holds_text, is_open, keys_of, lenient, tightened
+from surehand.core.jsontext import count_key_colons, validate_json_value, validate_unique_keys
+from surehand.core.shape import (
+    KeyCounter,
+    accepts_any_value,
+    accepts_strings,
+    build_key_counter,
+    make_lenient,
+    make_strict,
+)
 
 JSON = Any
 
@@ -23,20 +30,20 @@ class Parameters(Protocol):
         ...
 
     @property
-    def names(self) -> set[str]:
+    def argument_names(self) -> set[str]:
         """What the checked values are called."""
         ...
 
-    def read(self, text: str) -> dict[str, Any]:
+    def validate_json(self, text: str) -> dict[str, Any]:
         """Checked values from JSON text; raises `InvalidArguments`."""
         ...
 
-    def take(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def validate_mapping(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Checked values from a mapping; raises `InvalidArguments`."""
         ...
 
 
-class Whole(dict[str, Any]):
+class ModelArguments(dict[str, Any]):
     """The fields of a model, and the model itself for a handler that takes it whole."""
 
     model: Any
@@ -48,8 +55,8 @@ class TypedParameters:
     `build` gives the type; it runs when the runtime starts, so that forward references work.
     """
 
-    def __init__(self, build: Callable[[], Any], *, where: str = "") -> None:
-        self._build, self._where = build, where
+    def __init__(self, build_type: Callable[[], Any], *, where: str = "") -> None:
+        self._build_type, self._where = build_type, where
         self._schema: dict[str, JSON] | None = None
         self._adapter: Any = None
 
@@ -60,35 +67,38 @@ class TypedParameters:
         from pydantic.errors import PydanticUserError
         from pydantic_core import SchemaValidator
 
-        self._invalid = ValidationError
+        self._validation_error = ValidationError
         try:
-            adapter = TypeAdapter(self._build())
-            core = tightened(dict(adapter.core_schema))
+            adapter = TypeAdapter(self._build_type())
+            core = make_strict(dict(adapter.core_schema))
         except (PydanticUserError, NameError, TypeError, AttributeError, SyntaxError) as error:
-            problem, fix = _why_not_compiled(error)
+            problem, fix = _explain_compile_error(error)
             raise DefinitionError(problem, fix=fix, where=self._where) from error
-        self._loose = is_open(core)
-        self._wordy = holds_text(core)
-        self._fields = _fields_of(core)
+        self._accepts_any_value = accepts_any_value(core)
+        self._accepts_strings = accepts_strings(core)
+        self._model_fields = _model_field_names(core)
         # A model class's own prebuilt validator would let in what `tightened` refuses.
-        validator, keys = SchemaValidator(core, None, False), keys_of(core)
-        quick = SchemaValidator(lenient(core), None, False) if keys else validator
-        self._python = validator.validate_python
-        self.read = self._reader(quick.validate_json, validator.validate_json, keys or _never)  # type: ignore[assignment]
-        if self._loose:  # only there may a type be that JSON cannot hold
-            self._schema = self._shown(adapter)
+        validator, keys = SchemaValidator(core, None, False), build_key_counter(core)
+        quick = SchemaValidator(make_lenient(core), None, False) if keys else validator
+        self._validate_python = validator.validate_python
+        validate_json = self._build_json_validator(
+            quick.validate_json, validator.validate_json, keys or _unknown_key_count
+        )
+        self.validate_json = validate_json  # type: ignore[assignment,method-assign]  # saves a lookup on every call
+        if self._accepts_any_value:  # only there may a type be that JSON cannot hold
+            self._schema = self._build_json_schema(adapter)
         self._adapter = adapter
 
     @property
     def schema(self) -> dict[str, JSON]:
         self.compile()
         if self._schema is None:
-            self._schema = self._shown(self._adapter)
+            self._schema = self._build_json_schema(self._adapter)
         return self._schema
 
-    def _shown(self, adapter: Any) -> dict[str, JSON]:
+    def _build_json_schema(self, adapter: Any) -> dict[str, JSON]:
         try:
-            return _tidy(adapter.json_schema())
+            return _simplify_json_schema(adapter.json_schema())
         except Exception as error:
             raise DefinitionError(
                 f"The parameters have no JSON Schema ({str(error).splitlines()[0]}).",
@@ -97,65 +107,70 @@ class TypedParameters:
             ) from error
 
     @property
-    def names(self) -> set[str]:
+    def argument_names(self) -> set[str]:
         """What the checked values are called: a model's fields, even where a model is shown aliases."""
-        return set(self.schema["properties"] if self._fields is None else self._fields)
+        return set(self.schema["properties"] if self._model_fields is None else self._model_fields)
 
-    def read(self, text: str) -> dict[str, Any]:
+    def validate_json(self, text: str) -> dict[str, Any]:
         self.compile()
-        return self.read(text)  # compile() has put the quick one in this method's place
+        return self.validate_json(text)  # compile() has put the quick one in this method's place
 
-    def _reader(
-        self, quick: Callable[[str], Any], strict: Callable[[str], Any], keys: Keys
+    def _build_json_validator(
+        self, lenient: Callable[[str], Any], strict: Callable[[str], Any], count_keys: KeyCounter
     ) -> Callable[[str], dict[str, Any]]:
         """Reads JSON text; a function of its own, because every call goes through it.
 
         Where the text has just as many colons as the values have keys, no key is unknown or given twice; only else is
         it read strictly.
         """
-        invalid, explain, whole, loose = self._invalid, self._explain, self._fields is not None, self._loose
+        invalid, explain, whole, loose = (
+            self._validation_error,
+            self._explain_error,
+            self._model_fields is not None,
+            self._accepts_any_value,
+        )
 
         def read(text: str) -> dict[str, Any]:
             try:
-                values = quick(text)
+                values = lenient(text)
                 if whole:
-                    values = self._whole(values)
-                if text.count(":") != keys(values) and colons(text) > keys(values):
-                    values = self._whole(strict(text)) if whole else strict(text)
-                    check_unique(text)
+                    values = self._model_arguments(values)
+                if text.count(":") != count_keys(values) and count_key_colons(text) > count_keys(values):
+                    values = self._model_arguments(strict(text)) if whole else strict(text)
+                    validate_unique_keys(text)
             except invalid as error:
-                raise explain(_told_by(strict, text) or error) from None
+                raise explain(_strict_error(strict, text) or error) from None
             if loose:
-                check_plain(values)
+                validate_json_value(values)
             return values  # type: ignore[no-any-return]  # validators give what their schema says: a dict
 
         return read
 
-    def take(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def validate_mapping(self, values: Mapping[str, Any]) -> dict[str, Any]:
         if self._adapter is None:
             self.compile()
-        if self._loose or self._wordy:
-            check_plain(values)
+        if self._accepts_any_value or self._accepts_strings:
+            validate_json_value(values)
         try:
-            checked = self._python(values)
-        except self._invalid as error:
-            raise self._explain(error) from None
+            checked = self._validate_python(values)
+        except self._validation_error as error:
+            raise self._explain_error(error) from None
         except RecursionError:
             raise InvalidArguments("The arguments are nested too deeply. Send a flatter value.") from None
-        return checked if self._fields is None else self._whole(checked)
+        return checked if self._model_fields is None else self._model_arguments(checked)
 
-    def _whole(self, model: Any) -> Whole:
-        whole = Whole({name: getattr(model, name) for name in self._fields or ()})
+    def _model_arguments(self, model: Any) -> ModelArguments:
+        whole = ModelArguments({name: getattr(model, name) for name in self._model_fields or ()})
         whole.model = model
         return whole
 
-    def _explain(self, error: Any) -> InvalidArguments:
-        from surehand.core.explain import explain
+    def _explain_error(self, error: Any) -> InvalidArguments:
+        from surehand.core.explain import explain_validation_error
 
-        return explain(error, self.schema)
+        return explain_validation_error(error, self.schema)
 
 
-def _told_by(strict: Callable[[str], Any], text: str) -> Exception | None:
+def _strict_error(strict: Callable[[str], Any], text: str) -> Exception | None:
     """All that is wrong, unknown names too."""
     try:
         strict(text)
@@ -164,11 +179,11 @@ def _told_by(strict: Callable[[str], Any], text: str) -> Exception | None:
     return None
 
 
-def _never(values: dict[str, Any]) -> int:
+def _unknown_key_count(values: dict[str, Any]) -> int:
     return -1
 
 
-def _why_not_compiled(error: Exception) -> tuple[str, str]:
+def _explain_compile_error(error: Exception) -> tuple[str, str]:
     text = str(error).splitlines()[0]
     if "typing_extensions.TypedDict" in text:
         return text, "from typing_extensions import TypedDict"
@@ -177,38 +192,42 @@ def _why_not_compiled(error: Exception) -> tuple[str, str]:
     return f"The parameters' types cannot be used: {text}.", "annotate with types that pydantic knows."
 
 
-def _object_of(core: Any) -> dict[str, Any]:
+def _object_core_schema(core: Any) -> dict[str, Any]:
     while core.get("type") not in ("typed-dict", "model-fields", "dataclass-args") and "schema" in core:
         core = core["schema"]
     return core  # type: ignore[no-any-return]
 
 
-def _fields_of(core: Any) -> tuple[str, ...] | None:
-    inner = _object_of(core)
+def _model_field_names(core: Any) -> tuple[str, ...] | None:
+    inner = _object_core_schema(core)
     if inner.get("type") == "typed-dict":
         return None
     fields = inner.get("fields", ())
     return tuple(fields) if isinstance(fields, dict) else tuple(field["name"] for field in fields)
 
 
-def _tidy(schema: dict[str, JSON]) -> dict[str, JSON]:
+def _simplify_json_schema(schema: dict[str, JSON]) -> dict[str, JSON]:
     """Without the titles that pydantic adds: they cost tokens and tell a model nothing."""
     if (ref := schema.get("$ref", "")).startswith("#/$defs/"):  # a recursive model: show its own fields at the top
         schema = {**schema["$defs"][ref.removeprefix("#/$defs/")], "$defs": schema["$defs"]}
     schema.pop("description", None)
-    return {"type": "object", "properties": {}, "additionalProperties": False, **_untitled(schema)}
+    return {"type": "object", "properties": {}, "additionalProperties": False, **_strip_titles(schema)}
 
 
-_VALUES, _NAMES = ("default", "const", "enum", "examples"), ("properties", "$defs")
+_VALUE_KEYWORDS, _NAME_KEYWORDS = ("default", "const", "enum", "examples"), ("properties", "$defs")
 
 
-def _untitled(schema: Any, *, names: bool = False) -> Any:
+def _strip_titles(schema: Any, *, keys_are_names: bool = False) -> Any:
     if isinstance(schema, list):
-        return [_untitled(item) for item in schema]
+        return [_strip_titles(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {key: value for key, value in schema.items() if names or key != "title" or not isinstance(value, str)}
+    kept = {
+        key: value for key, value in schema.items() if keys_are_names or key != "title" or not isinstance(value, str)
+    }
     return {
-        key: value if not names and key in _VALUES else _untitled(value, names=not names and key in _NAMES)
+        key: value
+        if not keys_are_names and key in _VALUE_KEYWORDS
+        else _strip_titles(value, keys_are_names=not keys_are_names and key in _NAME_KEYWORDS)
         for key, value in kept.items()
     }

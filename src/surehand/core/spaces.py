@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 
-class Spaces(Protocol):
+class SpaceWriter(Protocol):
     """A place that visible calls are posted to; whoever keeps spaces implements it."""
 
     async def post(self, space: str, message: Mapping[str, Any]) -> str:

@@ -13,17 +13,17 @@ from typing import Any
 from surehand.core.errors import NotStarted
 
 
-class _Work:
+class _ThreadJob:
     """One function to run, and the future that waits for it."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
-        self.run = function
+        self.function = function
         self.context = contextvars.copy_context()
         self.started = self.finished = self.abandoned = False
 
-    def settle(self, result: Any, error: BaseException | None) -> None:
+    def set_result(self, result: Any, error: BaseException | None) -> None:
         if self.future.done():
             return
         if error is None:
@@ -34,25 +34,25 @@ class _Work:
             self.future.set_exception(error)
 
 
-class Threads:
+class HandlerThreads:
     """At most `size` threads at work; an abandoned one is replaced, until `most_abandoned` are left behind."""
 
-    def __init__(self, size: int = 32, most_abandoned: int = 64) -> None:
-        self._size, self._most_abandoned = size, most_abandoned
-        self._work: deque[_Work] = deque()
-        self._ready = threading.Condition()
-        self._alive = self._idle = 0
+    def __init__(self, max_threads: int = 32, max_abandoned: int = 64) -> None:
+        self._max_threads, self._max_abandoned = max_threads, max_abandoned
+        self._jobs: deque[_ThreadJob] = deque()
+        self._condition = threading.Condition()
+        self._thread_count = self._idle_count = 0
         self._closed = False
         self.abandoned = 0
-        """Threads still running a handler whose caller has gone."""
+        "HandlerThreadsds still running a handler whose caller has gone."
 
     async def run(self, function: Callable[[], Any]) -> Any:
         """Run a function in a thread; when the caller is cancelled, the thread is left to itself."""
-        if self.abandoned >= self._most_abandoned:
+        if self.abandoned >= self._max_abandoned:
             raise NotStarted(
                 f"{self.abandoned} earlier calls still occupy their threads after their time limit. Try again later."
             )
-        work = _Work(function)
+        work = _ThreadJob(function)
         self._submit(work)
         try:
             return await work.future
@@ -60,68 +60,68 @@ class Threads:
             self._abandon(work)
             raise
 
-    def _submit(self, work: _Work) -> None:
-        with self._ready:
-            self._work.append(work)
-            if self._idle >= len(self._work) or self._alive - self.abandoned >= self._size:
-                self._ready.notify()
+    def _submit(self, job: _ThreadJob) -> None:
+        with self._condition:
+            self._jobs.append(job)
+            if self._idle_count >= len(self._jobs) or self._thread_count - self.abandoned >= self._max_threads:
+                self._condition.notify()
                 return
-            self._hire()
+            self._start_thread()
 
-    def _hire(self) -> None:
+    def _start_thread(self) -> None:
         """One more thread; it counts as idle until it takes something, so that nobody hires twice for one work."""
-        self._alive += 1
-        self._idle += 1
-        threading.Thread(target=self._serve, name="surehand", daemon=True).start()
+        self._thread_count += 1
+        self._idle_count += 1
+        threading.Thread(target=self._run_jobs, name="surehand", daemon=True).start()
 
-    def _abandon(self, work: _Work) -> None:
-        with self._ready:
-            if work in self._work:
-                self._work.remove(work)
-            elif work.started and not work.finished:
-                work.abandoned = True
+    def _abandon(self, job: _ThreadJob) -> None:
+        with self._condition:
+            if job in self._jobs:
+                self._jobs.remove(job)
+            elif job.started and not job.finished:
+                job.abandoned = True
                 self.abandoned += 1
-                if self._work and not self._idle:  # somebody waits for the thread that will not come back
-                    self._hire()
+                if self._jobs and not self._idle_count:  # somebody waits for the thread that will not come back
+                    self._start_thread()
 
-    def _serve(self) -> None:
-        while work := self._next():
+    def _run_jobs(self) -> None:
+        while work := self._next_job():
             result, error = None, None
             try:
-                result = work.context.run(work.run)
+                result = work.context.run(work.function)
             except BaseException as raised:  # noqa: BLE001 - handed to whoever waits for it
                 error = raised
-            if self._finished(work):
+            if self._mark_finished(work):
                 return
             with suppress(RuntimeError):  # the loop was closed in the meantime: nobody is left to tell
-                work.loop.call_soon_threadsafe(work.settle, result, error)
+                work.loop.call_soon_threadsafe(work.set_result, result, error)
             del work, result, error
 
-    def _next(self) -> _Work | None:
-        with self._ready:
-            while not self._work and not self._closed:
-                self._ready.wait()
-            self._idle -= 1
-            if not self._work:
-                self._alive -= 1
+    def _next_job(self) -> _ThreadJob | None:
+        with self._condition:
+            while not self._jobs and not self._closed:
+                self._condition.wait()
+            self._idle_count -= 1
+            if not self._jobs:
+                self._thread_count -= 1
                 return None
-            work = self._work.popleft()
+            work = self._jobs.popleft()
             work.started = True
             return work
 
-    def _finished(self, work: _Work) -> bool:
+    def _mark_finished(self, job: _ThreadJob) -> bool:
         """Whether this thread was abandoned, and so has been replaced."""
-        with self._ready:
-            work.finished = True
-            if not work.abandoned:
-                self._idle += 1  # before anybody is told: whoever asks next finds this thread free
+        with self._condition:
+            job.finished = True
+            if not job.abandoned:
+                self._idle_count += 1  # before anybody is told: whoever asks next finds this thread free
                 return False
             self.abandoned -= 1
-            self._alive -= 1
+            self._thread_count -= 1
             return True
 
     def close(self) -> None:
         """Let idle threads end. Abandoned ones are daemons and never keep the process alive."""
-        with self._ready:
+        with self._condition:
             self._closed = True
-            self._ready.notify_all()
+            self._condition.notify_all()

@@ -9,17 +9,17 @@ from os import PathLike
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from surehand.core.call import Arguments, Principal
-from surehand.core.canonical import digest
-from surehand.core.description import Description
+from surehand.core.canonical import json_digest
+from surehand.core.description import DescriptionSource
 from surehand.core.errors import DefinitionError, InvalidArguments, Unavailable
-from surehand.core.facets import Face, Kind, Life, Limits, Safety
-from surehand.core.handler import Handler, Start
+from surehand.core.facets import CallLimits, Lifecycle, Presentation, Safety, ToolKind
+from surehand.core.handler import Handler, StartHandler
 from surehand.core.ids import new_id
-from surehand.core.invoke import failed, invoker
-from surehand.core.jsontext import as_text
+from surehand.core.invoke import build_invoker, failed_from_error
+from surehand.core.jsontext import decode_utf8
 from surehand.core.outcome import Outcome
 from surehand.core.schema import Parameters
-from surehand.core.threads import Threads
+from surehand.core.threads import HandlerThreads
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -35,16 +35,16 @@ class Tool(Generic[P, R]):
     """
 
     name: str
-    told: Description
+    description_source: DescriptionSource
     parameters: Parameters
     handler: Handler | None
     """None where a provider, or the model's own provider, does the work."""
-    kind: Kind = "function"
+    kind: ToolKind = "function"
     function: Callable[P, R] | None = None
     safety: Safety = field(default_factory=Safety)
-    limits: Limits = field(default_factory=Limits)
-    face: Face = field(default_factory=Face)
-    life: Life = field(default_factory=Life)
+    limits: CallLimits = field(default_factory=CallLimits)
+    presentation: Presentation = field(default_factory=Presentation)
+    lifecycle: Lifecycle = field(default_factory=Lifecycle)
     where: str = ""
     """File and line of the definition."""
     rebind: Callable[[Callable[..., Any]], Tool[..., Any]] | None = field(default=None, compare=False)
@@ -53,7 +53,7 @@ class Tool(Generic[P, R]):
     @property
     def description(self) -> str:
         """What a model reads about the tool."""
-        return self.told.text()
+        return self.description_source.render()
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -73,24 +73,24 @@ class Tool(Generic[P, R]):
     @property
     def category(self) -> str:
         """What sort of tool it is."""
-        return self.face.category
+        return self.presentation.category
 
     @property
     def audience(self) -> str:
         """Who is shown the tool."""
-        return self.face.audience
+        return self.presentation.audience
 
     @property
     def aliases(self) -> tuple[str, ...]:
         """Its other names."""
-        return self.face.aliases
+        return self.presentation.aliases
 
     @property
     def visible(self) -> bool:
         """Whether its calls show in the active space."""
-        return self.face.visible
+        return self.presentation.visible
 
-    def compile(self) -> Start | None:
+    def compile(self) -> StartHandler | None:
         """Make parameters and handler ready. Raises `DefinitionError`; after it, a call cannot."""
         if "start" not in self.__dict__:
             self.parameters.compile()
@@ -108,36 +108,38 @@ class Tool(Generic[P, R]):
         return self.__dict__["_defaults"]  # type: ignore[no-any-return]
 
     @property
-    def definition(self) -> str:
+    def definition_digest(self) -> str:
         """A digest of all that an approval or a cached result depends on."""
         if "_definition" not in self.__dict__:
             effects = sorted(self.safety.policy_effects)
-            self.__dict__["_definition"] = digest(self.name, self.description, self.schema, effects, self.face.version)
+            self.__dict__["_definition"] = json_digest(
+                self.name, self.description, self.schema, effects, self.presentation.version
+            )
         return self.__dict__["_definition"]  # type: ignore[no-any-return]
 
-    def check(self, arguments: Arguments) -> dict[str, Any]:
+    def validate_arguments(self, arguments: Arguments) -> dict[str, Any]:
         """Arguments as the handler takes them; raises `InvalidArguments`."""
         if type(arguments) is dict:
-            return self.parameters.take(arguments)
+            return self.parameters.validate_mapping(arguments)
         if isinstance(arguments, bytes):
-            arguments = as_text(arguments)
+            arguments = decode_utf8(arguments)
         if isinstance(arguments, str) and arguments.strip():
-            return self.parameters.read(arguments)
+            return self.parameters.validate_json(arguments)
         if arguments is None or isinstance(arguments, str):
             arguments = {}
         if not isinstance(arguments, Mapping):
             raise InvalidArguments(f"The arguments must be an object, not {type(arguments).__name__}.")
-        return self.parameters.take(arguments)
+        return self.parameters.validate_mapping(arguments)
 
     async def run(self, arguments: Arguments = None) -> Outcome:
         """Validate and run, with no runtime: no policy, no limits, nothing recorded."""
         if (start := self.compile()) is None:
             raise DefinitionError(f"{self.name} has no handler of its own.", fix="call it through a Runtime.")
         try:
-            values = self.check(arguments)
+            values = self.validate_arguments(arguments)
         except InvalidArguments as error:
-            return failed(error).evolve(executed=False)
-        return await invoker(self.name, start)(Direct(self.name, values))
+            return failed_from_error(error).evolve(executed=False)
+        return await build_invoker(self.name, start)(StandaloneCall(self.name, values))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.function is None:
@@ -158,25 +160,25 @@ class Tool(Generic[P, R]):
         """The same tool with some parts changed: `tool.evolve(name="...")`."""
         return replace(self, **changes)
 
-    def described(self, description: str | PathLike[str]) -> Tool[P, R]:
+    def with_description(self, description: str | PathLike[str]) -> Tool[P, R]:
         """The same tool with another description."""
-        return replace(self, told=Description(description, self.function, self.name))
+        return replace(self, description_source=DescriptionSource(description, self.function, self.name))
 
     def __repr__(self) -> str:
         return f"<Tool {self.name} ({self.kind})>"
 
 
-_threads: list[Threads] = []
-os.register_at_fork(after_in_child=_threads.clear)  # a child has none of its parent's threads
+_shared_threads: list[HandlerThreads] = []
+os.register_at_fork(after_in_child=_shared_threads.clear)  # a child has none of its parent's threads
 
 
-class Direct:
+class StandaloneCall:
     """The call of a tool that is run by itself."""
 
     principal = Principal()
     attempt = 1
     cancelled = False
-    direct = True
+    is_standalone = True
     workspace = ""
 
     def __init__(self, tool_name: str, arguments: dict[str, Any]) -> None:
@@ -185,19 +187,19 @@ class Direct:
         self.id = new_id()
 
     @property
-    def threads(self) -> Threads:
-        if not _threads:
-            _threads.append(Threads())
-        return _threads[0]
+    def threads(self) -> HandlerThreads:
+        if not _shared_threads:
+            _shared_threads.append(HandlerThreads())
+        return _shared_threads[0]
 
     def report(self, update: Mapping[str, Any]) -> None:
         """Nobody listens."""
 
-    def offered(self, kind: type[Any]) -> Any:
+    def find_value(self, value_type: type[Any]) -> Any:
         return None
 
-    async def nested(self, tool: str, arguments: Arguments, timeout: float | None) -> Outcome:
+    async def call_tool(self, tool: str, arguments: Arguments, timeout: float | None) -> Outcome:
         raise Unavailable(f"{self.tool_name} calls {tool}, which needs a runtime: use `await runtime.call(...)`.")
 
-    async def remembered(self) -> Any:
+    async def open_store(self) -> Any:
         raise Unavailable(f"{self.tool_name} needs a store, and so a runtime: use `await runtime.call(...)`.")

@@ -5,23 +5,26 @@ from __future__ import annotations
 from typing import Any, get_type_hints
 
 
-def portable(given: Any) -> Any:
+def to_pydantic_typed_dict(source: Any) -> Any:
     """The same TypedDict, as `typing_extensions` makes it."""
     from typing import NotRequired, Required
 
     from typing_extensions import TypedDict
 
-    hints = get_type_hints(given, include_extras=True)
-    required = given.__required_keys__
-    keys = {name: (Required if name in required else NotRequired)[_bare(hint)] for name, hint in hints.items()}
+    hints = get_type_hints(source, include_extras=True)
+    required = source.__required_keys__
+    keys = {
+        name: (Required if name in required else NotRequired)[_strip_required_marker(hint)]
+        for name, hint in hints.items()
+    }
     make: Any = TypedDict  # type checkers want a literal name, and there is none here
-    made = make(given.__name__, keys)
-    made.__doc__ = given.__doc__
-    made.__pydantic_config__ = getattr(given, "__pydantic_config__", {"extra": "forbid"})
+    made = make(source.__name__, keys)
+    made.__doc__ = source.__doc__
+    made.__pydantic_config__ = getattr(source, "__pydantic_config__", {"extra": "forbid"})
     return made
 
 
-def _bare(hint: Any) -> Any:
+def _strip_required_marker(hint: Any) -> Any:
     from typing import NotRequired, Required, get_args, get_origin
 
     return get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TypeAlias
 
-Address: TypeAlias = IPv4Address | IPv6Address
-Network: TypeAlias = IPv4Network | IPv6Network
+IpAddress: TypeAlias = IPv4Address | IPv6Address
+IpNetwork: TypeAlias = IPv4Network | IPv6Network
 
 PRIVATE_KINDS = frozenset({"loopback", "private", "shared", "unique local"})
 """Kinds that `allow_private=True` permits; the others are permitted only by naming their network."""
 
 # The first row that matches gives the kind, so narrower networks come first.
-_TABLE: tuple[tuple[str, str], ...] = (
+_SPECIAL_NETWORKS_TABLE: tuple[tuple[str, str], ...] = (
     ("metadata", "169.254.169.254/32 169.254.170.2/32 169.254.170.23/32 100.100.100.200/32 192.0.0.192/32"),
     ("metadata", "168.63.129.16/32 fd00:ec2::/32 fd20:ce::254/128"),
     ("unspecified", "0.0.0.0/8 ::/128"),
@@ -39,28 +39,28 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ("unique local", "fc00::/7"),
     ("site-local", "fec0::/10"),
 )
-_DENIED: tuple[tuple[Network, str], ...] = tuple(
-    (ip_network(network), kind) for kind, networks in _TABLE for network in networks.split()
+_SPECIAL_NETWORKS: tuple[tuple[IpNetwork, str], ...] = tuple(
+    (ip_network(network), kind) for kind, networks in _SPECIAL_NETWORKS_TABLE for network in networks.split()
 )
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _V4_MAPPED = IPv6Network("::ffff:0:0/96")
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
-def parse_address(text: str) -> Address:
+def parse_address(text: str) -> IpAddress:
     """Parse an address from a resolver; its zone (`fe80::1%eth0`) does not matter here. Raises `ValueError`."""
     return ip_address(text.partition("%")[0])
 
 
-def why_denied(address: Address) -> str | None:
+def special_address_kind(address: IpAddress) -> str | None:
     """The kind of a special address, also of one embedded in it; None for an address on the public internet."""
     for candidate in (address, *embedded_addresses(address)):
-        if (kind := _kind(candidate)) is not None:
+        if (kind := _own_special_kind(candidate)) is not None:
             return kind
     return None
 
 
-def embedded_addresses(address: Address) -> Iterator[IPv4Address]:
+def embedded_addresses(address: IpAddress) -> Iterator[IPv4Address]:
     """The IPv4 addresses inside an IPv6 address, which a gateway on the way would send the packets to."""
     if isinstance(address, IPv4Address):
         return
@@ -75,8 +75,8 @@ def embedded_addresses(address: Address) -> Iterator[IPv4Address]:
         yield from address.teredo
 
 
-def _kind(address: Address) -> str | None:
-    for network, kind in _DENIED:
+def _own_special_kind(address: IpAddress) -> str | None:
+    for network, kind in _SPECIAL_NETWORKS:
         if address.version == network.version and address in network:
             return kind
     if isinstance(address, IPv4Address) or address in _GLOBAL_UNICAST or address in _V4_MAPPED or address in _NAT64:
@@ -84,6 +84,6 @@ def _kind(address: Address) -> str | None:
     return "reserved"  # not assigned yet
 
 
-def without_mapping(address: Address) -> Address:
+def unmapped_address(address: IpAddress) -> IpAddress:
     """The address to connect to: plain IPv4 for an IPv4-mapped IPv6 address."""
     return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address

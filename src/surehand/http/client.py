@@ -14,20 +14,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self, Unpack
 
 from surehand.core.errors import NotStarted, TimedOut, ToolError
-from surehand.http.redirects import redirected_request
-from surehand.http.request import Request, request_of
-from surehand.http.response import Incoming, Response
-from surehand.http.settings import Limits, Reach, Settings
+from surehand.http.redirects import follow_redirect
+from surehand.http.request import HttpRequest, build_request
+from surehand.http.response import HttpResponse, IncomingResponse
+from surehand.http.settings import HttpLimits, HttpOptions, HttpSettings
 
 if TYPE_CHECKING:
     from surehand.http.transport import GuardedTransport
 
 
-class Client:
+class HttpClient:
     """Sends requests, follows redirects, and keeps connections open for later requests; it keeps no cookies."""
 
-    def __init__(self, settings: Settings | None = None, **changes: Unpack[Reach]) -> None:
-        self.settings = replace(settings or Settings(), **changes)
+    def __init__(self, settings: HttpSettings | None = None, **changes: Unpack[HttpOptions]) -> None:
+        self.settings = replace(settings or HttpSettings(), **changes)
         self._transport: GuardedTransport | None = None
         self._is_closed = False
 
@@ -39,9 +39,9 @@ class Client:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
         idempotency_key: str | None = None,
-        cut: bool = False,
-        **limits: Unpack[Limits],
-    ) -> Response:
+        truncate: bool = False,
+        **limits: Unpack[HttpLimits],
+    ) -> HttpResponse:
         """Send a request and read the whole response; `cut` keeps the beginning of one that is too large.
 
         The idempotency key is sent unless the method is safe, or the headers hold one already.
@@ -49,7 +49,7 @@ class Client:
         async with self.stream(
             method, url, headers=headers, body=body, idempotency_key=idempotency_key, **limits
         ) as incoming:
-            return await incoming.read(cut=cut)
+            return await incoming.read(truncate=truncate)
 
     @asynccontextmanager
     async def stream(
@@ -60,13 +60,13 @@ class Client:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
         idempotency_key: str | None = None,
-        **limits: Unpack[Limits],
-    ) -> AsyncIterator[Incoming]:
+        **limits: Unpack[HttpLimits],
+    ) -> AsyncIterator[IncomingResponse]:
         """Send a request and read the response while it arrives; the timeout covers the block too."""
-        if unknown := limits.keys() - Limits.__annotations__.keys():
+        if unknown := limits.keys() - HttpLimits.__annotations__.keys():
             raise TypeError(f"One request cannot change {', '.join(sorted(unknown))}: that takes a client of its own.")
         settings = replace(self.settings, **limits) if limits else self.settings
-        request = request_of(method, url, headers, body, idempotency_key)
+        request = build_request(method, url, headers, body, idempotency_key)
         try:
             async with asyncio.timeout(settings.timeout) as deadline:
                 incoming = await self._final_response(request, settings)
@@ -79,7 +79,7 @@ class Client:
                 raise
             raise TimedOut(f"{request.target.host} took longer than {settings.timeout:g} s.") from error
 
-    async def _final_response(self, request: Request, settings: Settings) -> Incoming:
+    async def _final_response(self, request: HttpRequest, settings: HttpSettings) -> IncomingResponse:
         """Follow redirects; every request is judged like the first."""
         seen = set[tuple[str, str]]()
         for hop in range(settings.max_redirects + 1):
@@ -91,7 +91,7 @@ class Client:
             if not settings.max_redirects:
                 return incoming
             try:
-                redirected = redirected_request(request, incoming.head, allow_downgrade=settings.allow_downgrade)
+                redirected = follow_redirect(request, incoming.head, allow_downgrade=settings.allow_downgrade)
             except BaseException:
                 await incoming.aclose()
                 raise
@@ -101,10 +101,10 @@ class Client:
             request = redirected
         raise ToolError(f"{request.target.host} is more than {settings.max_redirects} redirects away.")
 
-    async def _send(self, request: Request, settings: Settings, *, is_redirected: bool) -> Incoming:
+    async def _send(self, request: HttpRequest, settings: HttpSettings, *, is_redirected: bool) -> IncomingResponse:
         try:
             transport = self._open_transport()
-            return await transport.open(request.as_httpx2(settings), request.target, max_bytes=settings.max_bytes)
+            return await transport.open(request.to_httpx2(settings), request.target, max_bytes=settings.max_bytes)
         except ToolError as error:
             if is_redirected:
                 error.executed = True  # the request before the redirect has been sent

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from surehand.core.errors import Denied, NotStarted
-from surehand.http.addresses import Address, parse_address
-from surehand.http.failures import unsent
-from surehand.http.guard import Guard
-from surehand.http.resolver import Resolver, SystemResolver, unknown_host
-from surehand.http.target import host_of
+from surehand.http.addresses import IpAddress, parse_address
+from surehand.http.failures import mark_unsent
+from surehand.http.guard import AddressGuard
+from surehand.http.resolver import Resolver, SystemResolver, unknown_host_error
+from surehand.http.target import normalize_host
 
 if TYPE_CHECKING:
     from httpcore2 import AsyncNetworkStream
@@ -25,7 +25,7 @@ Dialer: TypeAlias = Callable[[str, int, float | None], Awaitable["AsyncNetworkSt
 MAX_ADDRESSES_TRIED = 8
 MAX_ADDRESSES_CHECKED = 256
 """Of one host; one that has more is refused."""
-MAX_REMEMBERED = 256
+MAX_REMEMBERED_LITERALS = 256
 
 
 class Connector:
@@ -34,11 +34,11 @@ class Connector:
     The host name stays in the Host header and in the TLS handshake; only the connection is made by address.
     """
 
-    def __init__(self, guard: Guard, *, resolver: Resolver | None = None, dialer: Dialer | None = None) -> None:
+    def __init__(self, guard: AddressGuard, *, resolver: Resolver | None = None, dialer: Dialer | None = None) -> None:
         self._guard = guard
-        self._resolve: Resolver = SystemResolver() if resolver is None else resolver
-        self._dial = dialer or dial
-        self._permitted_literals: dict[tuple[str, int], Sequence[Address]] = {}
+        self._resolver: Resolver = SystemResolver() if resolver is None else resolver
+        self._dialer = dialer or dial
+        self._permitted_literals: dict[tuple[str, int], Sequence[IpAddress]] = {}
         """Hosts that are addresses and were permitted: no resolver can change what they stand for."""
 
     async def connect_tcp(
@@ -52,17 +52,17 @@ class Connector:
         """Resolve, check, connect; `httpcore2` calls this for each new connection."""
         try:
             async with asyncio.timeout(timeout):
-                addresses = self._permitted_literals.get((host, port)) or await self._permitted(host, port)
+                addresses = self._permitted_literals.get((host, port)) or await self._permitted_addresses(host, port)
                 return await self._connect_to_first(addresses, port, timeout)
         except TimeoutError as error:
             raise NotStarted(f"{host} could not be reached in time. Try again later.") from error
 
-    async def _permitted(self, host: str, port: int) -> Sequence[Address]:
-        name = host_of(f"[{host}]" if ":" in host else host)
+    async def _permitted_addresses(self, host: str, port: int) -> Sequence[IpAddress]:
+        name = normalize_host(f"[{host}]" if ":" in host else host)
         self._guard.check_host(name, port)
-        found = await self._addresses(name, port)
+        found = await self._resolve_addresses(name, port)
         addresses = self._guard.check_addresses(name, port, found)[:MAX_ADDRESSES_TRIED]
-        if host == str(found[0]) and len(self._permitted_literals) < MAX_REMEMBERED:
+        if host == str(found[0]) and len(self._permitted_literals) < MAX_REMEMBERED_LITERALS:
             self._permitted_literals[host, port] = addresses
         return addresses
 
@@ -78,22 +78,24 @@ class Connector:
 
     def close(self) -> None:
         """End the resolver's threads."""
-        if isinstance(self._resolve, SystemResolver):
-            self._resolve.close()
+        if isinstance(self._resolver, SystemResolver):
+            self._resolver.close()
 
-    async def _addresses(self, host: str, port: int) -> list[Address]:
+    async def _resolve_addresses(self, host: str, port: int) -> list[IpAddress]:
         try:
             return [parse_address(host)]
         except ValueError:
-            found = [parse_address(text) for text in await self._resolve(host, port)]
+            found = [parse_address(text) for text in await self._resolver(host, port)]
         if not found:
-            raise unknown_host(host)
+            raise unknown_host_error(host)
         if len(found) > MAX_ADDRESSES_CHECKED:
-            raise unsent(Denied(f"{host} has {len(found)} addresses, and none has been tried. Use another source."))
+            raise mark_unsent(
+                Denied(f"{host} has {len(found)} addresses, and none has been tried. Use another source.")
+            )
         return list(dict.fromkeys(found))
 
     async def _connect_to_first(
-        self, addresses: Sequence[Address], port: int, timeout: float | None
+        self, addresses: Sequence[IpAddress], port: int, timeout: float | None
     ) -> AsyncNetworkStream:
         """Connect to the first address that responds; each has an equal share of the timeout."""
         from httpcore2 import ConnectError, ConnectTimeout
@@ -101,10 +103,10 @@ class Connector:
         share = None if timeout is None else timeout / len(addresses)
         for address in addresses[:-1]:
             try:
-                return await self._dial(str(address), port, share)
+                return await self._dialer(str(address), port, share)
             except (ConnectError, ConnectTimeout, OSError):
                 continue
-        return await self._dial(str(addresses[-1]), port, share)
+        return await self._dialer(str(addresses[-1]), port, share)
 
 
 async def dial(address: str, port: int, timeout: float | None) -> AsyncNetworkStream:

@@ -44,44 +44,44 @@ class InflatingDecoder:
     def __init__(self, encoding: str, max_ratio: float) -> None:
         self._encoding = encoding
         self._max_ratio = max_ratio
-        self._inflate = zlib.decompressobj(wbits=31 if encoding == "gzip" else 15)
+        self._decompressor = zlib.decompressobj(wbits=31 if encoding == "gzip" else 15)
         self._received_bytes = 0
         self._unpacked_bytes = 0
-        self._undecided: bytes | None = b"" if encoding == "deflate" else None
+        self._undecided_bytes: bytes | None = b"" if encoding == "deflate" else None
         """The first bytes of a deflate body, until there are enough to tell whether it has a zlib header."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Unpack one piece after another."""
         self._received_bytes += len(data)
-        data = self._without_undecided(data)
+        data = self._choose_deflate_format(data)
         has_more = False
         while data or has_more:
-            if self._inflate.eof:
+            if self._decompressor.eof:
                 if self._encoding != "gzip" or not data.startswith(b"\x1f"):
                     return  # padding, which other clients ignore too
-                self._inflate = zlib.decompressobj(wbits=31)  # a gzip body may consist of several gzip files
-            piece = self._piece(data)
-            data = self._inflate.unconsumed_tail or self._inflate.unused_data
+                self._decompressor = zlib.decompressobj(wbits=31)  # a gzip body may consist of several gzip files
+            piece = self._unpack_piece(data)
+            data = self._decompressor.unconsumed_tail or self._decompressor.unused_data
             has_more = len(piece) == MAX_PIECE_BYTES  # zlib may hold more output although all input is consumed
             if piece:
                 yield piece
 
-    def _without_undecided(self, data: bytes) -> bytes:
+    def _choose_deflate_format(self, data: bytes) -> bytes:
         """Choose zlib or raw deflate by the first two bytes: some servers leave the zlib header away."""
-        if self._undecided is None:
+        if self._undecided_bytes is None:
             return data
-        data = self._undecided + data
+        data = self._undecided_bytes + data
         if len(data) < 2:
-            self._undecided = data
+            self._undecided_bytes = data
             return b""
-        self._undecided = None
+        self._undecided_bytes = None
         if not _has_zlib_header(data):
-            self._inflate = zlib.decompressobj(wbits=-15)
+            self._decompressor = zlib.decompressobj(wbits=-15)
         return data
 
-    def _piece(self, data: bytes) -> bytes:
+    def _unpack_piece(self, data: bytes) -> bytes:
         try:
-            piece = self._inflate.decompress(data, MAX_PIECE_BYTES)
+            piece = self._decompressor.decompress(data, MAX_PIECE_BYTES)
         except zlib.error as error:
             raise ToolError(f"The answer claims to be {self._encoding}, and is not.") from error
         self._unpacked_bytes += len(piece)
@@ -94,11 +94,11 @@ class InflatingDecoder:
 
     def finish(self) -> None:
         """Raise if the body was cut off: it must not look complete."""
-        if self._received_bytes and not self._inflate.eof:
+        if self._received_bytes and not self._decompressor.eof:
             raise Unavailable("The answer broke off in the middle. Try again.")
 
 
-def decoder_of(encodings: str, max_ratio: float) -> Decoder:
+def decoder_for(encodings: str, max_ratio: float) -> Decoder:
     """The decoder for a Content-Encoding header; raises for an encoding that the request did not accept."""
     named = [word.strip().lower().removeprefix("x-") for word in encodings.split(",")]
     named = [word for word in named if word not in ("", "identity")]

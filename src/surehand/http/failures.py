@@ -13,7 +13,7 @@ from surehand.core.errors import InvalidArguments, NotStarted, TimedOut, ToolErr
 E = TypeVar("E", bound=ToolError)
 
 
-def unsent(error: E) -> E:
+def mark_unsent(error: E) -> E:
     """Mark an error as raised before anything was sent, so that the caller knows that nothing has happened."""
     error.executed = False
     return error
@@ -33,7 +33,7 @@ def http_errors_as_tool_errors(host: str) -> Iterator[None]:
     except (http.TimeoutException, TimeoutError) as error:
         raise TimedOut(f"{host} did not answer in time.") from error
     except http.ConnectError as error:
-        raise _unreachable(host, error) from error
+        raise _unreachable_error(host, error) from error
     except http.LocalProtocolError as error:
         raise InvalidArguments(
             f"The request to {host} cannot be sent: its headers or its body are not well formed."
@@ -44,14 +44,16 @@ def http_errors_as_tool_errors(host: str) -> Iterator[None]:
         raise Unavailable(f"The connection to {host} broke off. Try again later.") from error
 
 
-def _unreachable(host: str, error: BaseException) -> ToolError:
+def _unreachable_error(host: str, error: BaseException) -> ToolError:
     reason = _tls_reason(error)
     if reason is None:
-        return NotStarted(f"{host} could not be reached{why(error)}. Try again later, or use another source.")
-    return unsent(ToolError(f"No secure connection to {host}: {reason}."))
+        return NotStarted(
+            f"{host} could not be reached{connect_failure_reason(error)}. Try again later, or use another source."
+        )
+    return mark_unsent(ToolError(f"No secure connection to {host}: {reason}."))
 
 
-_REASONS = {
+_CONNECT_REASONS = {
     errno.ECONNREFUSED: "connection refused",
     errno.EHOSTUNREACH: "no route to it",
     errno.ENETUNREACH: "no network leads there",
@@ -59,12 +61,12 @@ _REASONS = {
 }
 
 
-def why(error: BaseException | None) -> str:
+def connect_failure_reason(error: BaseException | None) -> str:
     """The system's reason for a connection that failed, in brackets; empty if it is not known."""
     while error is not None:
         if isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        reason = _REASONS.get(error.errno or 0) if isinstance(error, OSError) else None
+        reason = _CONNECT_REASONS.get(error.errno or 0) if isinstance(error, OSError) else None
         if reason is not None:
             return f" ({reason})"
         error = error.__cause__ or error.__context__

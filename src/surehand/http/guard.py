@@ -11,93 +11,93 @@ from typing import Any, Literal, TypeAlias
 from surehand.core.errors import DefinitionError, Denied
 from surehand.http.addresses import (
     PRIVATE_KINDS,
-    Address,
-    Network,
+    IpAddress,
+    IpNetwork,
     embedded_addresses,
-    why_denied,
-    without_mapping,
+    special_address_kind,
+    unmapped_address,
 )
-from surehand.http.failures import unsent
+from surehand.http.failures import mark_unsent
 
-Ports: TypeAlias = Collection[int] | Literal["any"]
-Private: TypeAlias = bool | Collection[str]
+AllowedPorts: TypeAlias = Collection[int] | Literal["any"]
+PrivateAccess: TypeAlias = bool | Collection[str]
 """Whether private addresses may be reached: no, yes, or only those of the named hosts and networks."""
 
-PORTS: frozenset[int] = frozenset({80, 443, 8080, 8443})
+DEFAULT_PORTS: frozenset[int] = frozenset({80, 443, 8080, 8443})
 """The ports that may be reached on the public internet by default."""
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class AddressGuard:
     """What may be reached; by default the public internet on the ports of the web."""
 
     allow_private: bool = False
     private_hosts: tuple[str, ...] = ()
-    private_networks: tuple[Network, ...] = ()
+    private_networks: tuple[IpNetwork, ...] = ()
     allow_hosts: tuple[str, ...] = ()
     deny_hosts: tuple[str, ...] = ()
-    deny_networks: tuple[Network, ...] = ()
-    ports: Ports | None = None
+    deny_networks: tuple[IpNetwork, ...] = ()
+    ports: AllowedPorts | None = None
     """None: `PORTS` on the public internet, and any port of a permitted private address."""
 
     def check_host(self, host: str, port: int) -> None:
         """Raise `Denied` for a host name or port that may not be reached whatever its address is."""
-        if _matches(host, self.deny_hosts) or (self.allow_hosts and not _matches(host, self.allow_hosts)):
-            raise unsent(Denied(f"{host} is not among the hosts that may be reached. Use another source."))
+        if _matches_any(host, self.deny_hosts) or (self.allow_hosts and not _matches_any(host, self.allow_hosts)):
+            raise mark_unsent(Denied(f"{host} is not among the hosts that may be reached. Use another source."))
         may_be_private = self.allow_private or self.private_hosts or self.private_networks
         if not (self.ports is None and may_be_private):
             self._check_port(host, port)
 
     def _check_port(self, host: str, port: int) -> None:
-        ports = PORTS if self.ports is None else self.ports
+        ports = DEFAULT_PORTS if self.ports is None else self.ports
         if ports != "any" and port not in ports:
             known = ", ".join(map(str, sorted(ports)))
-            raise unsent(Denied(f"Port {port} of {host} may not be reached, only: {known}."))
+            raise mark_unsent(Denied(f"Port {port} of {host} may not be reached, only: {known}."))
 
-    def check_addresses(self, host: str, port: int, addresses: Iterable[Address]) -> list[Address]:
+    def check_addresses(self, host: str, port: int, addresses: Iterable[IpAddress]) -> list[IpAddress]:
         """The addresses to connect to; raises `Denied` if one of them may not be reached."""
-        found = [without_mapping(address) for address in addresses]
+        found = [unmapped_address(address) for address in addresses]
         if not all(self._permits(host, address) for address in found):
             # The error names neither the address nor its kind: that would reveal the layout of the internal network.
-            raise unsent(
+            raise mark_unsent(
                 Denied(f"{host} is not on the public internet, and private addresses may not be reached from here.")
             )
-        if any(why_denied(address) is None for address in found):
+        if any(special_address_kind(address) is None for address in found):
             self._check_port(host, port)
         return found
 
-    def _permits(self, host: str, address: Address) -> bool:
+    def _permits(self, host: str, address: IpAddress) -> bool:
         candidates = (address, *embedded_addresses(address))
-        if any(_within(each, self.deny_networks) for each in candidates):
+        if any(_is_within_any(each, self.deny_networks) for each in candidates):
             return False
-        kind = why_denied(address)
-        if kind is None or any(_within(each, self.private_networks) for each in candidates):
+        kind = special_address_kind(address)
+        if kind is None or any(_is_within_any(each, self.private_networks) for each in candidates):
             return True
-        return kind in PRIVATE_KINDS and (self.allow_private or _matches(host, self.private_hosts))
+        return kind in PRIVATE_KINDS and (self.allow_private or _matches_any(host, self.private_hosts))
 
 
-def guard_of(
-    allow_private: Private = False,
+def build_guard(
+    allow_private: PrivateAccess = False,
     allow_hosts: Iterable[str] = (),
     deny_hosts: Iterable[str] = (),
-    ports: Ports | None = None,
-) -> Guard:
+    ports: AllowedPorts | None = None,
+) -> AddressGuard:
     """Make a guard from a developer's settings; raises `DefinitionError`."""
-    given = () if isinstance(allow_private, bool) else _patterns(allow_private, "allow_private")
-    private_hosts, private_networks = _hosts_and_networks(given)
-    denied_hosts, denied_networks = _hosts_and_networks(_patterns(deny_hosts, "deny_hosts"))
-    return Guard(
+    given = () if isinstance(allow_private, bool) else _validate_patterns(allow_private, "allow_private")
+    private_hosts, private_networks = _split_hosts_and_networks(given)
+    denied_hosts, denied_networks = _split_hosts_and_networks(_validate_patterns(deny_hosts, "deny_hosts"))
+    return AddressGuard(
         allow_private is True,
         private_hosts,
         private_networks,
-        tuple(map(_normalized, _patterns(allow_hosts, "allow_hosts"))),
+        tuple(map(_normalize_host_pattern, _validate_patterns(allow_hosts, "allow_hosts"))),
         denied_hosts,
         denied_networks,
-        _ports(ports),
+        _validate_ports(ports),
     )
 
 
-def _patterns(given: Any, name: str) -> tuple[str, ...]:
+def _validate_patterns(given: Any, name: str) -> tuple[str, ...]:
     fix = "give host names, as in '*.example.com', or networks."
     if not isinstance(given, Iterable):
         raise DefinitionError(f"{name}={given!r} cannot be used.", fix=fix)
@@ -108,23 +108,23 @@ def _patterns(given: Any, name: str) -> tuple[str, ...]:
     return patterns
 
 
-def _hosts_and_networks(patterns: Iterable[str]) -> tuple[tuple[str, ...], tuple[Network, ...]]:
+def _split_hosts_and_networks(patterns: Iterable[str]) -> tuple[tuple[str, ...], tuple[IpNetwork, ...]]:
     """Host names and networks apart; an address is a network of one."""
     hosts = list[str]()
-    networks = list[Network]()
+    networks = list[IpNetwork]()
     for pattern in patterns:
         try:
             networks.append(ip_network(pattern.strip("[]"), strict=False))
         except ValueError:
-            hosts.append(_normalized(pattern))
+            hosts.append(_normalize_host_pattern(pattern))
     return tuple(hosts), tuple(networks)
 
 
-def _normalized(name: str) -> str:
-    return name.lower().removesuffix(".").strip("[]")
+def _normalize_host_pattern(pattern: str) -> str:
+    return pattern.lower().removesuffix(".").strip("[]")
 
 
-def _ports(ports: Any) -> Ports | None:
+def _validate_ports(ports: Any) -> AllowedPorts | None:
     if ports is None or ports == "any":
         return ports  # type: ignore[no-any-return]  # one of the two
     if not isinstance(ports, Iterable):
@@ -136,9 +136,9 @@ def _ports(ports: Any) -> Ports | None:
     return found
 
 
-def _matches(host: str, globs: Iterable[str]) -> bool:
+def _matches_any(host: str, globs: Iterable[str]) -> bool:
     return any(fnmatchcase(host, glob) for glob in globs)
 
 
-def _within(address: Address, networks: Iterable[Network]) -> bool:
+def _is_within_any(address: IpAddress, networks: Iterable[IpNetwork]) -> bool:
     return any(address.version == network.version and address in network for network in networks)

@@ -35,7 +35,7 @@ _INFO_NAMES = {"client_addr": "sockname", "server_addr": "peername", "socket": "
 """What `httpcore2` asks for, and asyncio's name for it."""
 
 
-async def connect(address: str, port: int, timeout: float | None) -> LowLatencyStream:
+async def connect_low_latency(address: str, port: int, timeout: float | None) -> LowLatencyStream:
     """Open a TCP connection to an address that has been checked; asyncio sets TCP_NODELAY on it."""
     try:
         async with asyncio.timeout(timeout):
@@ -58,7 +58,7 @@ class LowLatencyStream(asyncio.Protocol, AsyncNetworkStream):
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._head = b""
+        self._unsent_head = b""
         self._is_new_request = True
         """Whether the next write is the first of a request."""
         self._unread = bytearray()
@@ -70,18 +70,18 @@ class LowLatencyStream(asyncio.Protocol, AsyncNetworkStream):
         """Why the connection was lost, unless the server closed it in good order."""
         self._is_receiving_paused = False
         self._is_sending_paused = False
-        self._reader: asyncio.Future[bool] | None = None
-        self._writer: asyncio.Future[bool] | None = None
+        self._read_waiter: asyncio.Future[bool] | None = None
+        self._write_waiter: asyncio.Future[bool] | None = None
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return the next bytes; nothing at the end of the stream."""
-        if self._head:
+        if self._unsent_head:
             await self.write(b"", timeout)
         if not self._unread and not self._is_ended:
             if self._is_new_request:  # this is not the first piece of the response
                 self._acknowledge()
-            self._reader = self._loop.create_future()
-            await _wait(self._reader, timeout, ReadTimeout)
+            self._read_waiter = self._loop.create_future()
+            await _wait_for_event(self._read_waiter, timeout, ReadTimeout)
         self._is_new_request = True
         if not self._unread and self._error is not None:
             raise ReadError(str(self._error)) from self._error
@@ -96,10 +96,10 @@ class LowLatencyStream(asyncio.Protocol, AsyncNetworkStream):
         """Write the bytes, the first of a request together with the next: `httpcore2` writes at least twice."""
         if self._is_new_request and buffer:
             self._is_new_request = False
-            self._head = buffer
+            self._unsent_head = buffer
             return
-        head = self._head
-        self._head = b""
+        head = self._unsent_head
+        self._unsent_head = b""
         if len(buffer) > MAX_JOINED_BYTES:
             await self._send(head, timeout)
             head = b""
@@ -112,8 +112,8 @@ class LowLatencyStream(asyncio.Protocol, AsyncNetworkStream):
             raise WriteError(str(self._error or "The connection is closed.")) from self._error
         self._transport.write(data)
         if self._is_sending_paused:
-            self._writer = self._loop.create_future()
-            await _wait(self._writer, timeout, WriteTimeout)
+            self._write_waiter = self._loop.create_future()
+            await _wait_for_event(self._write_waiter, timeout, WriteTimeout)
             if self._is_lost:
                 raise WriteError(str(self._error or "The connection is closed.")) from self._error
 
@@ -169,12 +169,12 @@ class LowLatencyStream(asyncio.Protocol, AsyncNetworkStream):
         if len(self._unread) > MAX_UNREAD_BYTES and not self._is_receiving_paused:
             self._is_receiving_paused = True
             self._transport.pause_reading()
-        _wake(self._reader)
+        _wake(self._read_waiter)
 
     def eof_received(self) -> bool:
         """Called by the event loop. Whether the other direction stays open, which TLS does not have."""
         self._is_ended = True
-        _wake(self._reader)
+        _wake(self._read_waiter)
         return not self._is_secure
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -188,18 +188,20 @@ class LowLatencyStream(asyncio.Protocol, AsyncNetworkStream):
     def resume_writing(self) -> None:
         """Called by the event loop when the server has taken enough."""
         self._is_sending_paused = False
-        _wake(self._writer)
+        _wake(self._write_waiter)
 
     def _end(self, error: Exception | None) -> None:
         if not self._is_lost:
             self._is_ended = True
             self._is_lost = True
             self._error = error
-            _wake(self._reader)
-            _wake(self._writer)
+            _wake(self._read_waiter)
+            _wake(self._write_waiter)
 
 
-async def _wait(event: asyncio.Future[bool], timeout: float | None, timeout_error: type[TimeoutException]) -> None:
+async def _wait_for_event(
+    event: asyncio.Future[bool], timeout: float | None, timeout_error: type[TimeoutException]
+) -> None:
     """Wait without `asyncio.timeout`, which enters a scope and cancels the task: a timer that wakes it is less work."""
     # In an empty context: the event loop keeps a cancelled timer, and the context it was started in, until it is due.
     timer = None if timeout is None else event.get_loop().call_later(timeout, _wake, event, False, context=Context())
@@ -216,9 +218,9 @@ def _wake(event: asyncio.Future[bool] | None, has_happened: bool = True) -> None
         event.set_result(has_happened)
 
 
-def _is_readable(opened: Any) -> bool:
+def _is_readable(open_socket: Any) -> bool:
     """Whether the kernel holds bytes, or the end of the stream, that the event loop has not received yet."""
-    number = -1 if opened is None else opened.fileno()
+    number = -1 if open_socket is None else open_socket.fileno()
     if number < 0:
         return True
     if not hasattr(select, "poll"):  # Windows
@@ -228,15 +230,15 @@ def _is_readable(opened: Any) -> bool:
     return bool(poll.poll(0))
 
 
-def _acknowledger(opened: Any) -> Callable[[], None]:
+def _acknowledger(open_socket: Any) -> Callable[[], None]:
     """Has the kernel acknowledge at once what it has received. The option holds only until the next packets."""
     option: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux only
-    if option is None or opened is None:
+    if option is None or open_socket is None:
         return _do_nothing
 
     def acknowledge() -> None:
         with suppress(OSError):
-            opened.setsockopt(socket.IPPROTO_TCP, option, 1)
+            open_socket.setsockopt(socket.IPPROTO_TCP, option, 1)
 
     return acknowledge
 

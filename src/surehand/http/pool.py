@@ -12,11 +12,11 @@ from typing import Any, cast
 from httpcore2 import AsyncConnectionPool, AsyncNetworkStream, default_ssl_context
 
 from surehand.http.connector import Connector
-from surehand.http.settings import Settings
+from surehand.http.settings import HttpSettings
 from surehand.http.surplus import SurplusDetectingStream
 
 MAX_IDLE_CONNECTIONS = 16
-IDLE_SECONDS = 3.0
+MAX_IDLE_SECONDS = 3.0
 """An idle connection is not used after that: many servers close theirs after five seconds, and a request that is sent
 at the same moment would be lost."""
 
@@ -29,14 +29,14 @@ class PoolConnector(Connector):
         return SurplusDetectingStream(await super().connect_tcp(*args, **options))
 
 
-def connection_pool(connector: PoolConnector, settings: Settings) -> AsyncConnectionPool:
+def build_connection_pool(connector: PoolConnector, settings: HttpSettings) -> AsyncConnectionPool:
     """Create a pool for HTTP/1.1 without proxies and socket files."""
     return AsyncConnectionPool(
         ssl_context=settings.verify or _system_certificates(),
         network_backend=cast(Any, connector),  # has all methods of a network backend, but not its base class
         max_connections=settings.max_connections,
         max_keepalive_connections=MAX_IDLE_CONNECTIONS,
-        keepalive_expiry=IDLE_SECONDS,
+        keepalive_expiry=MAX_IDLE_SECONDS,
     )
 
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from surehand.core.errors import NotFound, NotStarted
-from surehand.core.threads import Threads
-from surehand.http.failures import unsent
+from surehand.core.threads import HandlerThreads
+from surehand.http.failures import mark_unsent
 
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the addresses of a host as text; it is given the host and the port."""
@@ -18,7 +18,7 @@ class SystemResolver:
     """The resolver of the system. `getaddrinfo` blocks and cannot be cancelled, so it runs in threads."""
 
     def __init__(self) -> None:
-        self._threads = Threads(size=8)
+        self._threads = HandlerThreads(max_threads=8)
 
     async def __call__(self, host: str, port: int) -> list[str]:
         """Look up the addresses of a host."""
@@ -27,7 +27,7 @@ class SystemResolver:
         except (socket.gaierror, UnicodeError) as error:
             if getattr(error, "errno", None) == socket.EAI_AGAIN:
                 raise NotStarted(f"The address of {host} could not be looked up now. Try again later.") from error
-            raise unknown_host(host) from error
+            raise unknown_host_error(host) from error
         return [str(entry[4][0]) for entry in found]
 
     def close(self) -> None:
@@ -35,6 +35,6 @@ class SystemResolver:
         self._threads.close()
 
 
-def unknown_host(host: str) -> NotFound:
+def unknown_host_error(host: str) -> NotFound:
     """The error for a host that does not exist."""
-    return unsent(NotFound(f"There is no host {host}. Check the spelling of the URL."))
+    return mark_unsent(NotFound(f"There is no host {host}. Check the spelling of the URL."))

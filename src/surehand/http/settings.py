@@ -7,29 +7,29 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from surehand.core.durations import seconds, size
+from surehand.core.durations import parse_duration, parse_size
 from surehand.core.errors import DefinitionError
 from surehand.http.connector import Dialer
-from surehand.http.guard import Guard, Ports, Private, guard_of
+from surehand.http.guard import AddressGuard, AllowedPorts, PrivateAccess, build_guard
 from surehand.http.resolver import Resolver
 
 USER_AGENT = "surehand (+https://pypi.org/project/surehand)"
 
 
-_TIMES = ("timeout", "connect_timeout", "read_timeout")
+_DURATION_FIELDS = ("timeout", "connect_timeout", "read_timeout")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class HttpSettings:
     """What a client may reach, and its limits; times are in seconds."""
 
-    allow_private: Private = False
+    allow_private: PrivateAccess = False
     """False, True for loopback and private networks, or the hosts and networks that are permitted."""
     allow_hosts: Iterable[str] = ()
     """Patterns such as `*.example.com`; if there are any, only these hosts are reached."""
     deny_hosts: Iterable[str] = ()
     """Patterns, or networks, that are never reached."""
-    ports: Ports | None = None
+    ports: AllowedPorts | None = None
     """Ports that may be reached, or `any`. None: 80, 443, 8080, 8443, and any port of a permitted private address."""
     allow_downgrade: bool = False
     """Whether a redirect may lead from https to http."""
@@ -62,29 +62,33 @@ class Settings:
         for name in ("allow_private", "allow_hosts", "deny_hosts", "ports"):
             if isinstance(given := getattr(self, name), Iterator):
                 object.__setattr__(self, name, tuple(given))
-        self.guard()
+        self.build_guard()
 
     def _parse_units(self) -> None:
         """Turn `5s` and `1MB` into numbers."""
-        for name, read in (*((name, seconds) for name in _TIMES), ("max_bytes", size), ("max_header_bytes", size)):
+        for name, read in (
+            *((name, parse_duration) for name in _DURATION_FIELDS),
+            ("max_bytes", parse_size),
+            ("max_header_bytes", parse_size),
+        ):
             if isinstance(given := getattr(self, name), str):
                 try:
                     object.__setattr__(self, name, read(given))
                 except ValueError as error:
                     raise DefinitionError(str(error), fix="write 5, '5s' or '1MB'.") from None
 
-    def guard(self) -> Guard:
+    def build_guard(self) -> AddressGuard:
         """The guard for these settings."""
-        return guard_of(self.allow_private, self.allow_hosts, self.deny_hosts, self.ports)
+        return build_guard(self.allow_private, self.allow_hosts, self.deny_hosts, self.ports)
 
 
-class Reach(TypedDict, total=False):
+class HttpOptions(TypedDict, total=False):
     """The fields of `Settings` as keyword arguments."""
 
-    allow_private: Private
+    allow_private: PrivateAccess
     allow_hosts: Iterable[str]
     deny_hosts: Iterable[str]
-    ports: Ports | None
+    ports: AllowedPorts | None
     allow_downgrade: bool
     timeout: float | None
     connect_timeout: float
@@ -100,7 +104,7 @@ class Reach(TypedDict, total=False):
     dialer: Dialer | None
 
 
-class Limits(TypedDict, total=False):
+class HttpLimits(TypedDict, total=False):
     """The settings that one request may change."""
 
     timeout: float | None

@@ -19,11 +19,11 @@ import httpx2
 from surehand.core.errors import DefinitionError, Denied, TimedOut, ToolError
 from surehand.http.decoding import ACCEPT_ENCODING
 from surehand.http.failures import http_errors_as_tool_errors
-from surehand.http.headers import for_another_origin
-from surehand.http.pool import PoolConnector, connection_pool
-from surehand.http.response import Incoming, head_of
-from surehand.http.settings import Settings
-from surehand.http.target import Target, target_of
+from surehand.http.headers import headers_for_another_origin
+from surehand.http.pool import PoolConnector, build_connection_pool
+from surehand.http.response import IncomingResponse, build_response_head
+from surehand.http.settings import HttpSettings
+from surehand.http.target import HttpTarget, parse_target
 
 _EVENT_STREAM = "text/event-stream"
 _WIRE_HEADERS = frozenset({b"content-encoding", b"content-length"})
@@ -38,19 +38,19 @@ _REQUIRED_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "c
 class GuardedTransport(httpx2.AsyncBaseTransport):
     """Connects only to permitted addresses, and unpacks responses within the limits of `Settings`."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self._settings = settings or Settings()
+    def __init__(self, settings: HttpSettings | None = None) -> None:
+        self._settings = settings or HttpSettings()
         self._connector = PoolConnector(
-            self._settings.guard(), resolver=self._settings.resolver, dialer=self._settings.dialer
+            self._settings.build_guard(), resolver=self._settings.resolver, dialer=self._settings.dialer
         )
-        self._pool = connection_pool(self._connector, self._settings)
+        self._pool = build_connection_pool(self._connector, self._settings)
         self._last_url = ""
-        self._last_target: Target | None = None
+        self._last_target: HttpTarget | None = None
         """Of the last URL: an MCP connection sends all its requests to one, which is parsed only once."""
 
     async def open(
-        self, request: httpx2.Request, target: Target, *, max_bytes: int | None, endless_events: bool = False
-    ) -> Incoming:
+        self, request: httpx2.Request, target: HttpTarget, *, max_bytes: int | None, allow_endless_events: bool = False
+    ) -> IncomingResponse:
         """Send one request, follow no redirect, and return once the head of the response has arrived.
 
         Raises `ToolError`, and no error of `httpx2`. The caller closes the `Incoming`.
@@ -62,10 +62,10 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         with http_errors_as_tool_errors(target.host):
             response = await self._pool.handle_async_request(_httpcore2_request(request, target))
         try:
-            head = head_of(request.method, target, response, self._settings.max_header_bytes)
-            if endless_events and head.ok and head.header("content-type").startswith(_EVENT_STREAM):
+            head = build_response_head(request.method, target, response, self._settings.max_header_bytes)
+            if allow_endless_events and head.ok and head.header("content-type").startswith(_EVENT_STREAM):
                 max_bytes = None
-            return Incoming(head, response, max_bytes=max_bytes, max_ratio=self._settings.max_ratio)
+            return IncomingResponse(head, response, max_bytes=max_bytes, max_ratio=self._settings.max_ratio)
         except ToolError:
             await cast(Any, response.stream).aclose()
             raise
@@ -76,10 +76,10 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         A refusal or failure is an `httpx2.RequestError`, as `httpx2` expects, and its cause is the `ToolError`.
         """
         try:
-            target = self._target(str(request.url))
+            target = self._parse_target(str(request.url))
             is_for_events = request.method != "DELETE" and _EVENT_STREAM in request.headers.get("accept", "")
             incoming = await self.open(
-                request, target, max_bytes=self._settings.max_bytes, endless_events=is_for_events
+                request, target, max_bytes=self._settings.max_bytes, allow_endless_events=is_for_events
             )
         except ToolError as error:
             raise _as_httpx2_error(error, request) from error
@@ -87,13 +87,13 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(
             response.status,
             headers=[pair for pair in response.headers if pair[0].lower() not in _WIRE_HEADERS],
-            stream=_Body(incoming, request),
+            stream=_UnpackedBody(incoming, request),
             extensions={name: response.extensions[name] for name in _KEPT_EXTENSIONS & response.extensions.keys()},
         )
 
-    def _target(self, url: str) -> Target:
+    def _parse_target(self, url: str) -> HttpTarget:
         if self._last_target is None or url != self._last_url:
-            self._last_target = target_of(url)
+            self._last_target = parse_target(url)
             self._last_url = url
         return self._last_target
 
@@ -103,10 +103,10 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         await self._pool.aclose()
 
 
-class _Body(httpx2.AsyncByteStream):
+class _UnpackedBody(httpx2.AsyncByteStream):
     """The unpacked body of a response, with errors of `httpx2`."""
 
-    def __init__(self, incoming: Incoming, request: httpx2.Request) -> None:
+    def __init__(self, incoming: IncomingResponse, request: httpx2.Request) -> None:
         self._incoming = incoming
         self._request = request
 
@@ -139,8 +139,8 @@ class GuardedClient(httpx2.AsyncClient):
         options: those of `httpx2.AsyncClient`, except the ones that would bypass the guard.
     """
 
-    def __init__(self, settings: Settings | None = None, **options: Any) -> None:
-        settings = settings or Settings()
+    def __init__(self, settings: HttpSettings | None = None, **options: Any) -> None:
+        settings = settings or HttpSettings()
         if forbidden := _BYPASSING_OPTIONS & options.keys():
             raise DefinitionError(
                 f"{', '.join(sorted(forbidden))} would bypass the address guard.", fix="set it in `Settings`."
@@ -162,7 +162,7 @@ class GuardedClient(httpx2.AsyncClient):
         )
 
 
-async def _check_redirect(settings: Settings, response: httpx2.Response) -> None:
+async def _check_redirect(settings: HttpSettings, response: httpx2.Response) -> None:
     """Refuse an https to http redirect, and remove headers that must not travel to another origin."""
     if not response.has_redirect_location:
         return
@@ -173,12 +173,12 @@ async def _check_redirect(settings: Settings, response: httpx2.Response) -> None
         raise _as_httpx2_error(error, response.request) from error
     if there.origin != here.origin:
         headers = response.request.headers
-        harmless = {name for name, _ in for_another_origin(tuple(headers.items()))}
+        harmless = {name for name, _ in headers_for_another_origin(tuple(headers.items()))}
         for name in headers.keys() - harmless - _REQUIRED_HEADERS:
             del headers[name]
 
 
-def _httpcore2_request(request: httpx2.Request, target: Target) -> httpcore2.Request:
+def _httpcore2_request(request: httpx2.Request, target: HttpTarget) -> httpcore2.Request:
     """The request for the pool; it goes to the target that was parsed by us, however `httpx2` reads the same URL."""
     return httpcore2.Request(
         request.method,
@@ -191,7 +191,7 @@ def _httpcore2_request(request: httpx2.Request, target: Target) -> httpcore2.Req
 
 
 def _as_httpx2_error(
-    error: ToolError, request: httpx2.Request, otherwise: type[httpx2.RequestError] = httpx2.ConnectError
+    error: ToolError, request: httpx2.Request, default_type: type[httpx2.RequestError] = httpx2.ConnectError
 ) -> httpx2.RequestError:
-    kind: type[httpx2.RequestError] = httpx2.ReadTimeout if isinstance(error, TimedOut) else otherwise
+    kind: type[httpx2.RequestError] = httpx2.ReadTimeout if isinstance(error, TimedOut) else default_type
     return kind(str(error), request=request)

@@ -25,8 +25,8 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from surehand.jsonrpc.limits import MessageLimits, has_too_many_values
 
-Message: TypeAlias = JSONRPCRequest | JSONRPCNotification | JSONRPCResponse | JSONRPCError
-Problem: TypeAlias = Literal["too_long", "too_many_values", "not_json", "not_a_message", "id_too_long"]
+JsonRpcMessage: TypeAlias = JSONRPCRequest | JSONRPCNotification | JSONRPCResponse | JSONRPCError
+MalformedReason: TypeAlias = Literal["too_long", "too_many_values", "not_json", "not_a_message", "id_too_long"]
 
 _ID = rb'"id"\s*:\s*("[^"\\]{0,100}"|\d{1,18})\s*'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
@@ -59,10 +59,10 @@ class OverlongFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class Malformed:
+class MalformedMessage:
     """A message that was refused, and the error that its sender is answered with."""
 
-    problem: Problem
+    problem: MalformedReason
     code: int
     description: str
     id: RequestId | None = None
@@ -83,46 +83,46 @@ class SalvagedId(NamedTuple):
     """Whether a method stands beside the id. False for a response, and where it could not be seen."""
 
 
-def decode(frame: bytes | OverlongFrame, limits: MessageLimits) -> Message | Malformed:
+def decode(frame: bytes | OverlongFrame, limits: MessageLimits) -> JsonRpcMessage | MalformedMessage:
     """Parse one message."""
-    value = parse(frame, limits)
-    return value if isinstance(value, Malformed) else as_message(value)
+    value = parse_frame(frame, limits)
+    return value if isinstance(value, MalformedMessage) else message_from_dict(value)
 
 
-def parse(frame: bytes | OverlongFrame, limits: MessageLimits) -> dict[str, Any] | Malformed:
+def parse_frame(frame: bytes | OverlongFrame, limits: MessageLimits) -> dict[str, Any] | MalformedMessage:
     """Parse one message into a plain dictionary, within the limits. Its shape is not checked: see `as_message`."""
     if isinstance(frame, OverlongFrame):
         description = f"The message is longer than {frame.max_bytes} bytes and was not read."
-        return _unread("too_long", description, frame.head, frame.tail)
+        return _unparsed_message("too_long", description, frame.head, frame.tail)
     if has_too_many_values(frame, limits.max_values):
         description = f"The message has more than {limits.max_values} values and was not read. Send less at once."
-        return _unread("too_many_values", description, frame[:ID_SEARCH_BYTES], frame[-ID_SEARCH_BYTES:])
+        return _unparsed_message("too_many_values", description, frame[:ID_SEARCH_BYTES], frame[-ID_SEARCH_BYTES:])
     try:
         value = from_json(frame, allow_inf_nan=limits.allow_non_finite)
     except ValueError as error:
-        return Malformed("not_json", PARSE_ERROR, f"Parse error: {error}")
+        return MalformedMessage("not_json", PARSE_ERROR, f"Parse error: {error}")
     if not isinstance(value, dict):
         kind = "a batch" if isinstance(value, list) else "not an object"
         description = f"The message is {kind}. Send one request, notification or response at a time."
-        return Malformed("not_a_message", INVALID_REQUEST, description)
-    return _within_limits(value, len(frame), limits)
+        return MalformedMessage("not_a_message", INVALID_REQUEST, description)
+    return _check_limits(value, len(frame), limits)
 
 
-def _within_limits(value: dict[str, Any], size: int, limits: MessageLimits) -> dict[str, Any] | Malformed:
+def _check_limits(value: dict[str, Any], size: int, limits: MessageLimits) -> dict[str, Any] | MalformedMessage:
     max_bytes = limits.max_initialize_bytes
     if max_bytes is not None and size > max_bytes and value.get("method") == "initialize":
         description = f"The initialize request is longer than {max_bytes} bytes. Send less about the client."
-        return Malformed("too_long", INVALID_REQUEST, description, _id_of(value, limits.max_id_length))
+        return MalformedMessage("too_long", INVALID_REQUEST, description, _find_id(value, limits.max_id_length))
     if limits.max_id_length is not None and not has_short_ids(value, limits.max_id_length):
         description = f"The id or progressToken is longer than {limits.max_id_length} characters."
-        return Malformed("id_too_long", INVALID_REQUEST, description)
+        return MalformedMessage("id_too_long", INVALID_REQUEST, description)
     return value
 
 
-def as_message(value: dict[str, Any]) -> Message | Malformed:
+def message_from_dict(value: dict[str, Any]) -> JsonRpcMessage | MalformedMessage:
     """A parsed dictionary as a message of the MCP SDK."""
     # The keys say which kind it is. Letting the SDK's union try all four kinds takes five times as long.
-    kind: type[Message]
+    kind: type[JsonRpcMessage]
     if "method" in value:
         kind = JSONRPCRequest if "id" in value else JSONRPCNotification
     else:
@@ -133,16 +133,16 @@ def as_message(value: dict[str, Any]) -> Message | Malformed:
         return _not_a_message(value)
 
 
-def _not_a_message(value: dict[str, Any]) -> Malformed:
-    found_id = _id_of(value, None)
+def _not_a_message(value: dict[str, Any]) -> MalformedMessage:
+    found_id = _find_id(value, None)
     if found_id is not None and "method" not in value and ("result" in value or "error" in value):
         description = "The message is not a valid JSON-RPC 2.0 response."
-        return Malformed("not_a_message", INVALID_REQUEST, description, found_id, is_response=True)
+        return MalformedMessage("not_a_message", INVALID_REQUEST, description, found_id, is_response=True)
     description = "The message is not a JSON-RPC 2.0 request, notification or response."
-    return Malformed("not_a_message", INVALID_REQUEST, description, found_id)
+    return MalformedMessage("not_a_message", INVALID_REQUEST, description, found_id)
 
 
-def plain_response(value: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+def simple_response(value: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
     """The id and the result of a parsed dictionary that is a response in its simplest form, with a number as its id."""
     if value.keys() != _RESPONSE_KEYS or value["jsonrpc"] != "2.0":
         return None
@@ -160,22 +160,22 @@ def has_short_ids(value: dict[str, Any], max_length: int) -> bool:
     return type(meta) is not dict or "progressToken" not in meta or _is_short(meta["progressToken"], max_length)
 
 
-def _is_short(given: Any, max_length: int) -> bool:
-    if type(given) is int:
-        return given.bit_length() <= max_length
-    return type(given) is not str or len(given) <= max_length
+def _is_short(value: Any, max_length: int) -> bool:
+    if type(value) is int:
+        return value.bit_length() <= max_length
+    return type(value) is not str or len(value) <= max_length
 
 
-def _id_of(value: dict[str, Any], max_length: int | None) -> RequestId | None:
+def _find_id(value: dict[str, Any], max_length: int | None) -> RequestId | None:
     found = value.get("id")
     if not isinstance(found, str) and type(found) is not int:
         return None
     return found if max_length is None or _is_short(found, max_length) else None
 
 
-def _unread(problem: Problem, description: str, head: bytes, tail: bytes) -> Malformed:
+def _unparsed_message(problem: MalformedReason, description: str, head: bytes, tail: bytes) -> MalformedMessage:
     found = salvage_id(head, tail)
-    return Malformed(problem, INVALID_REQUEST, description, None if found is None else found.id)
+    return MalformedMessage(problem, INVALID_REQUEST, description, None if found is None else found.id)
 
 
 def salvage_id(head: bytes, tail: bytes) -> SalvagedId | None:
@@ -188,7 +188,7 @@ def salvage_id(head: bytes, tail: bytes) -> SalvagedId | None:
     return None if at_end is None else SalvagedId(json.loads(at_end[1]), b'"method"' in head)
 
 
-def encode(message: Message) -> bytes:
+def encode(message: JsonRpcMessage) -> bytes:
     """A message as JSON on one line, without a line break at its end."""
     try:
         if isinstance(message, JSONRPCError):

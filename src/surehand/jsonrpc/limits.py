@@ -27,9 +27,9 @@ class MessageLimits:
     """Whether NaN and infinities are parsed. JSON does not have them, but Python servers write them."""
 
 
-FROM_CLIENT = MessageLimits(max_values=50_000, max_id_length=256, max_initialize_bytes=64 << 10)
+CLIENT_MESSAGE_LIMITS = MessageLimits(max_values=50_000, max_id_length=256, max_initialize_bytes=64 << 10)
 """What a server accepts of a client."""
-FROM_SERVER = MessageLimits(max_values=250_000, allow_non_finite=True)
+SERVER_MESSAGE_LIMITS = MessageLimits(max_values=250_000, allow_non_finite=True)
 """What a client accepts of a server, whose results may be large."""
 
 
@@ -45,7 +45,7 @@ def has_too_many_values(data: bytes, max_values: int) -> bool:
     return _count_separators(outside_strings) > max_values
 
 
-def estimated_memory(data: bytes, max_values: int) -> int:
+def estimate_memory_bytes(data: bytes, max_values: int) -> int:
     """Bytes that a message takes while it is being handled, roughly: its text and its parsed values."""
     return len(data) + BYTES_PER_VALUE * min(_count_separators(data), max_values)
 

@@ -29,14 +29,14 @@ class LineSplitter:
         *ended, rest = chunk.split(b"\n")
         lines: list[bytes | OverlongFrame] = [*ended]
         if len(chunk) > self._max_bytes:
-            lines = [self._checked(line) for line in ended]
+            lines = [self._check_length(line) for line in ended]
         if ended and not self.is_empty:
             lines[0] = self._finish(ended[0])
         if rest:
             self._add(rest)
         return lines
 
-    def _checked(self, line: bytes) -> bytes | OverlongFrame:
+    def _check_length(self, line: bytes) -> bytes | OverlongFrame:
         if len(line) <= self._max_bytes:
             return line
         return OverlongFrame(line[:ID_SEARCH_BYTES], line[-ID_SEARCH_BYTES:], self._max_bytes)

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.core.events import CallEnded
-from surehand.core.meta import Meta
+from surehand.core.meta import CallMeta
 from surehand.core.outcome import Failed, Pending
-from surehand.runtime.unknown import UNKNOWN
+from surehand.runtime.unknown import UNKNOWN_TOOL_NAME
 
 
-def measured(event: CallEnded) -> Meta:
+def call_meta(event: CallEnded) -> CallMeta:
     """How the call went; arguments that cannot be written as JSON have no size, and then nothing else is known."""
     try:
         return event.outcome.meta
     except Exception:  # noqa: BLE001 - the arguments are a stranger's objects, and writing them may raise anything
-        return Meta(event.call_id, event.tool)
+        return CallMeta(event.call_id, event.tool)
 
 
-def label(event: CallEnded, meta: Meta, catalogue: Catalogue) -> str:
+def tool_label(event: CallEnded, meta: CallMeta, catalogue: Catalogue) -> str:
     """The tool's name, or one for all that are not there: a model may invent names without number."""
-    return event.tool if meta.kind or catalogue.find(event.tool) else UNKNOWN
+    return event.tool if meta.kind or catalogue.find(event.tool) else UNKNOWN_TOOL_NAME
 
 
-def status(event: CallEnded) -> str:
+def status_label(event: CallEnded) -> str:
     """`ok`, `pending`, or the failure's code."""
     match event.outcome:
         case Failed(code):

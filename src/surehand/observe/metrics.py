@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from surehand.core.events import CallEnded, Event
-from surehand.observe.measure import label, measured, status
+from surehand.observe.measure import call_meta, status_label, tool_label
 from surehand.runtime.scope import Scope
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
 
 T = TypeVar("T")
-_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-_TRIES = 10
+_SECONDS_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_MAX_READ_ATTEMPTS = 10
 
 
 def metrics(runtime: Scope, registry: CollectorRegistry | None = None) -> Callable[[], None]:
@@ -24,9 +24,9 @@ def metrics(runtime: Scope, registry: CollectorRegistry | None = None) -> Callab
     except ImportError as error:
         raise ImportError("Metrics need prometheus-client: pip install 'surehand[metrics]'.") from error
     into = prometheus_client.REGISTRY if registry is None else registry
-    counts = Counts(runtime)
+    counts = CallCollector(runtime)
     into.register(counts)
-    unsubscribe = runtime.listen(counts.hear)
+    unsubscribe = runtime.listen(counts.on_event)
     ended = False
 
     def end() -> None:
@@ -39,7 +39,7 @@ def metrics(runtime: Scope, registry: CollectorRegistry | None = None) -> Callab
     return end
 
 
-class Counts:
+class CallCollector:
     """One collector for everything: counted as calls end, or read when somebody looks."""
 
     def __init__(self, runtime: Scope) -> None:
@@ -50,20 +50,24 @@ class Counts:
             "surehand_calls", "Calls by how they ended: ok, pending, or a code.", ("tool", "status"), registry=None
         )
         self._seconds = Histogram(
-            "surehand_call_seconds", "How long calls took.", ("tool",), buckets=_BUCKETS, registry=None
+            "surehand_call_seconds", "How long calls took.", ("tool",), buckets=_SECONDS_BUCKETS, registry=None
         )
         self._queued = Histogram(
-            "surehand_queued_seconds", "How long they waited for a slot.", ("tool",), buckets=_BUCKETS, registry=None
+            "surehand_queued_seconds",
+            "How long they waited for a slot.",
+            ("tool",),
+            buckets=_SECONDS_BUCKETS,
+            registry=None,
         )
         self._tokens = Counter("surehand_tokens", "Estimated tokens of their texts.", ("tool",), registry=None)
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """A call has ended."""
         if not isinstance(event, CallEnded):
             return
-        meta = measured(event)
-        tool = label(event, meta, self._runtime.catalogue)
-        self._calls.labels(tool, status(event)).inc()
+        meta = call_meta(event)
+        tool = tool_label(event, meta, self._runtime.catalogue)
+        self._calls.labels(tool, status_label(event)).inc()
         self._seconds.labels(tool).observe(meta.latency_ms / 1000)
         self._queued.labels(tool).observe(meta.queued_ms / 1000)
         self._tokens.labels(tool).inc(meta.tokens)
@@ -83,7 +87,7 @@ class Counts:
     def _gauges(self) -> Iterable[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
-        stats, queues = _steady(self._runtime.stats), _steady(self._runtime.queues)
+        stats, queues = _read_with_retry(self._runtime.stats), _read_with_retry(self._runtime.queues)
         yield GaugeMetricFamily("surehand_running", "Calls suspended in the pipeline.", stats.running)
         yield GaugeMetricFamily("surehand_pending", "Calls that wait for somebody.", stats.pending)
         yield GaugeMetricFamily("surehand_abandoned", "Threads left running past their deadline.", stats.abandoned)
@@ -95,9 +99,9 @@ class Counts:
         yield from (in_use, waiting)
 
 
-def _steady(read: Callable[[], T]) -> T:
+def _read_with_retry(read: Callable[[], T]) -> T:
     """Scrapes come from a thread of their own, and what they read may grow under them: then read again."""
-    for _ in range(_TRIES):
+    for _ in range(_MAX_READ_ATTEMPTS):
         try:
             return read()
         except RuntimeError:

@@ -10,11 +10,11 @@ from math import isfinite
 from numbers import Real
 from typing import Any, Literal, TypeAlias
 
-from surehand.core.meta import Meta
-from surehand.core.outcome import Wait
+from surehand.core.meta import CallMeta
+from surehand.core.outcome import WaitingFor
 
-Status: TypeAlias = Literal["running", "pending", "ok", "failed"]
-_DIGITS = 12
+NodeStatus: TypeAlias = Literal["running", "pending", "ok", "failed"]
+_COST_DECIMALS = 12
 """Costs are shown with so many decimals: sums of floats have noise behind them."""
 
 
@@ -42,7 +42,7 @@ class Total:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        return asdict(self) | {"cost": round(self.cost, _DIGITS)}
+        return asdict(self) | {"cost": round(self.cost, _COST_DECIMALS)}
 
 
 @dataclass(slots=True, eq=False)
@@ -54,10 +54,10 @@ class Node:
     started: float
     """Seconds since the epoch."""
     parent: Node | None = field(default=None, repr=False)
-    status: Status = "running"
+    status: NodeStatus = "running"
     code: str | None = None
     """The failure's code."""
-    waiting_for: Wait | None = None
+    waiting_for: WaitingFor | None = None
     kind: str = ""
     """What does the work; empty for a tool that is not there."""
     namespace: str = ""
@@ -78,14 +78,14 @@ class Node:
     """How often it went through the pipeline: 2 for a call that waited once."""
     calls: list[Node] = field(default_factory=list, repr=False)
     """The calls made from it, in the order they began."""
-    kept: bool = field(default=True, repr=False)
+    is_retained: bool = field(default=True, repr=False)
     """False once it was dropped from its tree, or never fitted in."""
-    repeats: list[asyncio.Task[Any] | None] = field(default_factory=list, repr=False)
+    repeat_tasks: list[asyncio.Task[Any] | None] = field(default_factory=list, repr=False)
     """Who asks again under the same id, and gets what is stored or nothing."""
-    paid: list[Mapping[str, Any]] = field(default_factory=list, repr=False)
+    counted_costs: list[Mapping[str, Any]] = field(default_factory=list, repr=False)
     """Where its nested calls stated their costs: when it returns one of their outcomes, it does not pay again."""
 
-    def measure(self, meta: Meta) -> None:
+    def add_pass(self, meta: CallMeta) -> None:
         """One pass through the pipeline is over."""
         if self.passes == 0:
             self.characters_in = meta.characters_in
@@ -96,7 +96,7 @@ class Node:
         self.attempts, self.cached = meta.attempts, meta.cached
         self.characters_out, self.tokens = meta.characters_out, meta.tokens
 
-    def spend(self, amount: float) -> None:
+    def add_cost(self, amount: float) -> None:
         """Add to the call's own cost, and to the total of all that it is part of."""
         self.cost += amount
         at: Node | None = self
@@ -130,16 +130,16 @@ class Node:
             "characters_in": self.characters_in,
             "characters_out": self.characters_out,
             "tokens": self.tokens,
-            "cost": round(self.cost, _DIGITS),
-            "total_cost": round(self.total_cost, _DIGITS),
+            "cost": round(self.cost, _COST_DECIMALS),
+            "total_cost": round(self.total_cost, _COST_DECIMALS),
             "passes": self.passes,
             "calls": [node.as_dict() for node in self.calls],
         }
 
 
-def amount(stated: object) -> float:
+def parse_cost(quantity: object) -> float:
     """A cost as a handler states it: a finite number, not below zero; anything else counts nothing."""
-    if isinstance(stated, bool) or not isinstance(stated, (Real, Decimal)):
+    if isinstance(quantity, bool) or not isinstance(quantity, (Real, Decimal)):
         return 0.0
-    value = float(stated)
+    value = float(quantity)
     return value if isfinite(value) and value > 0 else 0.0

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
-_STYLES = {"ok": "green", "failed": "red", "pending": "yellow", "running": "cyan"}
+_STATUS_STYLES = {"ok": "green", "failed": "red", "pending": "yellow", "running": "cyan"}
 
 
-def printed(roots: Iterable[Node], total: Mapping[str, Total], console: Console | None) -> None:
+def print_tree(roots: Iterable[Node], totals: Mapping[str, Total], console: Console | None) -> None:
     """Draw the calls, then what they add up to."""
     try:
         from rich.console import Console
@@ -27,39 +27,39 @@ def printed(roots: Iterable[Node], total: Mapping[str, Total], console: Console 
     console = console or Console()
     drawn = Tree("calls")
     for root in roots:
-        _grow(drawn, root)
+        _add_branches(drawn, root)
     console.print(drawn)
-    if total:
-        console.print(_table(total))
+    if totals:
+        console.print(_totals_table(totals))
 
 
-def _grow(drawn: Tree, root: Node) -> None:
-    ahead = [(drawn, root)]
+def _add_branches(tree: Tree, root: Node) -> None:
+    ahead = [(tree, root)]
     while ahead:
         above, node = ahead.pop()
-        branch = above.add(_line(node))
+        branch = above.add(_render_node(node))
         ahead += [(branch, inner) for inner in reversed(node.calls)]
 
 
-def _line(node: Node) -> Text:
+def _render_node(node: Node) -> Text:
     from rich.text import Text
 
     line = Text(escape_line(node.tool), style="bold")
-    line.append(f"  {_state(node)}", style=f"not bold {_STYLES[node.status]}")
-    line.append(f"  {', '.join(_facts(node))}", style="not bold dim")
+    line.append(f"  {_status_text(node)}", style=f"not bold {_STATUS_STYLES[node.status]}")
+    line.append(f"  {', '.join(_node_details(node))}", style="not bold dim")
     return line
 
 
-def _state(node: Node) -> str:
+def _status_text(node: Node) -> str:
     if node.status == "pending":
         return f"waits for {node.waiting_for}"
     return node.code or node.status
 
 
-def _facts(node: Node) -> Iterable[str]:
-    yield duration(node.seconds)
+def _node_details(node: Node) -> Iterable[str]:
+    yield format_duration(node.seconds)
     if node.queued:
-        yield f"{duration(node.queued)} queued"
+        yield f"{format_duration(node.queued)} queued"
     if node.attempts > 1:
         yield f"{node.attempts} attempts"
     if node.cached:
@@ -71,20 +71,20 @@ def _facts(node: Node) -> Iterable[str]:
         yield f"cost {node.cost:.6g}"
 
 
-def _table(total: Mapping[str, Total]) -> Table:
+def _totals_table(totals: Mapping[str, Total]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table("tool")
     for column in ("calls", "failures", "time", "in", "out", "tokens", "cost"):
         table.add_column(column, justify="right")
-    for tool, of in sorted(total.items()):
+    for tool, of in sorted(totals.items()):
         sizes = (f"{of.characters_in:,}", f"{of.characters_out:,}", f"{of.tokens:,}", f"{of.cost:.6g}")
-        table.add_row(Text(escape_line(tool)), f"{of.calls:,}", f"{of.failures:,}", duration(of.seconds), *sizes)
+        table.add_row(Text(escape_line(tool)), f"{of.calls:,}", f"{of.failures:,}", format_duration(of.seconds), *sizes)
     return table
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Short: `350 ms`, `2.4 s`, `3 min 20 s`."""
     if seconds < 0.9995:
         return f"{seconds * 1000:.3g} ms"

@@ -15,24 +15,28 @@ from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, Statu
 from surehand.core.content import to_text
 from surehand.core.events import CallEnded, CallPending, CallProgress, CallQueued, CallResumed, CallStarted, Event
 from surehand.core.outcome import Done, Failed, Outcome, Pending
-from surehand.observe.measure import measured
+from surehand.observe.measure import call_meta
 from surehand.runtime.scope import Scope
-from surehand.runtime.unknown import UNKNOWN
+from surehand.runtime.unknown import UNKNOWN_TOOL_NAME
 
 # As in the GenAI conventions; they are still in development, and the package with their constants is only in beta.
-OPERATION, NAME, CALL_ID = "gen_ai.operation.name", "gen_ai.tool.name", "gen_ai.tool.call.id"
-TYPE, DESCRIPTION = "gen_ai.tool.type", "gen_ai.tool.description"
-ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
-ERROR_TYPE = "error.type"
+OPERATION_NAME_ATTRIBUTE, TOOL_NAME_ATTRIBUTE, CALL_ID_ATTRIBUTE = (
+    "gen_ai.operation.name",
+    "gen_ai.tool.name",
+    "gen_ai.tool.call.id",
+)
+TOOL_TYPE_ATTRIBUTE, TOOL_DESCRIPTION_ATTRIBUTE = "gen_ai.tool.type", "gen_ai.tool.description"
+CALL_ARGUMENTS_ATTRIBUTE, CALL_RESULT_ATTRIBUTE = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
+ERROR_TYPE_ATTRIBUTE = "error.type"
 
-_EXTENSIONS = frozenset({"mcp", "rest", "hosted"})
+_EXTENSION_KINDS = frozenset({"mcp", "rest", "hosted"})
 """Kinds that reach for somebody else's system; the conventions call the others functions."""
-_MOST_OPEN = 100_000
-_MOST_WAITING = 10_000
-_LONGEST_TEXT = 1_000
+_MAX_OPEN_CALLS = 100_000
+_MAX_WAITING_CALLS = 10_000
+_MAX_DESCRIPTION_LENGTH = 1_000
 
 
-def tracer_of(provider: TracerProvider | None) -> Tracer | None:
+def find_tracer(provider: TracerProvider | None) -> Tracer | None:
     """A tracer that records something; None where spans would go nowhere."""
     provider = provider or trace.get_tracer_provider()
     if isinstance(provider, (trace.ProxyTracerProvider, trace.NoOpTracerProvider)):
@@ -42,110 +46,115 @@ def tracer_of(provider: TracerProvider | None) -> Tracer | None:
 
 
 @dataclass(slots=True, eq=False)
-class Pass:
+class CallSpan:
     """One call on its way through the pipeline, in the task that called it."""
 
-    owner: Spans
+    recorder: SpanRecorder
     call_id: str
     span: Span
-    resumed: bool
-    outer: Pass | None
+    is_resumed: bool
+    outer: CallSpan | None
     """The pass that was innermost when this one began."""
-    entered: Token[Pass | None] | None = None
-    attached: Token[Context] | None = None
-    ended: bool = False
+    innermost_token: Token[CallSpan | None] | None = None
+    context_token: Token[Context] | None = None
+    has_ended: bool = False
 
-    def enter(self) -> None:
+    def make_current(self) -> None:
         """Make the span current, for the handler and all it starts."""
-        self.entered = _innermost.set(self)
-        self.attached = contexts.attach(trace.set_span_in_context(self.span))
+        self.innermost_token = _innermost_span.set(self)
+        self.context_token = contexts.attach(trace.set_span_in_context(self.span))
 
 
-_innermost: ContextVar[Pass | None] = ContextVar("surehand_span", default=None)
+_innermost_span: ContextVar[CallSpan | None] = ContextVar("surehand_span", default=None)
 
 
-def _surrounding() -> Iterator[Pass]:
+def _enclosing_spans() -> Iterator[CallSpan]:
     """The passes around whatever runs now, innermost first."""
-    at = _innermost.get()
+    at = _innermost_span.get()
     while at is not None:
         yield at
         at = at.outer
 
 
-def _leave_ended() -> None:
+def _restore_context() -> None:
     """Make current again what was so before.
 
     Context variables go back in the reverse order only. A pass that ends while a later one in the same task is still
     open is left when that one is.
     """
-    while (at := _innermost.get()) is not None and at.ended and at.entered is not None and at.attached is not None:
+    while (
+        (at := _innermost_span.get()) is not None
+        and at.has_ended
+        and at.innermost_token is not None
+        and at.context_token is not None
+    ):
         try:
-            _innermost.reset(at.entered)
+            _innermost_span.reset(at.innermost_token)
         except (ValueError, RuntimeError):  # a copy of the context, in a task that outlives the call
             return
-        contexts.detach(at.attached)
+        contexts.detach(at.context_token)
 
 
-class Spans:
+class SpanRecorder:
     """Turns events into spans."""
 
     def __init__(self, runtime: Scope, tracer: Tracer, max_content: int) -> None:
         self._runtime, self._tracer, self._max_content = runtime, tracer, max_content
-        self._redact = runtime.parts.redact or str
+        self._redact = runtime.services.redact or str
         # Without `auto_complete` a call ends when its caller says so, long after other calls may have begun in the
         # same task: those are not part of it, so it must not stay current.
-        self._current = runtime.parts.auto_complete
-        self._open: dict[str, list[Pass]] = {}
-        self._waited: dict[str, tuple[SpanContext, SpanContext]] = {}
+        self._makes_current = runtime.services.auto_complete
+        self._open_spans: dict[str, list[CallSpan]] = {}
+        self._waiting_contexts: dict[str, tuple[SpanContext, SpanContext]] = {}
         """The first and the latest span of calls that wait."""
         self._unsubscribe: Callable[[], None] | None = None
-        self._stopping = False
-        self._hearing: dict[type, Callable[[Any], None]] = {
-            CallStarted: self._started,
-            CallResumed: self._resumed,
-            CallQueued: self._queued,
-            CallProgress: self._progress,
-            CallPending: self._pending,
-            CallEnded: self._ended,
+        self._is_stopping = False
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            CallStarted: self._on_started,
+            CallResumed: self._on_resumed,
+            CallQueued: self._on_queued,
+            CallProgress: self._on_progress,
+            CallPending: self._on_pending,
+            CallEnded: self._on_ended,
         }
 
     def listen(self) -> Callable[[], None]:
         """Begin; the returned function ends it."""
-        self._unsubscribe = self._runtime.listen(self._hear)
+        self._unsubscribe = self._runtime.listen(self._on_event)
         return self._stop
 
     def _stop(self) -> None:
         """Begin no more spans. Those that are open end with their calls: only there can the context be restored."""
-        self._stopping = True
-        self._close_when_idle()
+        self._is_stopping = True
+        self._unsubscribe_when_idle()
 
-    def _close_when_idle(self) -> None:
-        if self._stopping and not self._open and self._unsubscribe is not None:
+    def _unsubscribe_when_idle(self) -> None:
+        if self._is_stopping and not self._open_spans and self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
 
-    def _hear(self, event: Event) -> None:
-        if (hears := self._hearing.get(type(event))) is not None:
+    def _on_event(self, event: Event) -> None:
+        if (hears := self._handlers.get(type(event))) is not None:
             hears(event)
 
     # Beginning
 
-    def _started(self, event: CallStarted) -> None:
-        self._begin(event.call_id, event.tool, self._parent(event.parent), event.arguments)
+    def _on_started(self, event: CallStarted) -> None:
+        self._start_span(event.call_id, event.tool, self._parent_context(event.parent), event.arguments)
 
-    def _resumed(self, event: CallResumed) -> None:
-        first, latest = self._waited.get(event.call_id, (None, None))
+    def _on_resumed(self, event: CallResumed) -> None:
+        first, latest = self._waiting_contexts.get(event.call_id, (None, None))
         links = [Link(each) for each in (first, latest if latest is not first else None) if each is not None]
-        self._begin(event.call_id, event.tool, None, None, links=links, resumed=True)
+        self._start_span(event.call_id, event.tool, None, None, links=links, is_resumed=True)
 
-    def _parent(self, call_id: str | None) -> Context | None:
+    def _parent_context(self, call_id: str | None) -> Context | None:
         """None is whatever is current: outside of any call, or inside the parent's own handler."""
-        if call_id is None or any(each.call_id == call_id for each in _surrounding()):
+        if call_id is None or any(each.call_id == call_id for each in _enclosing_spans()):
             return None
-        passes = self._open.get(call_id)
+        passes = self._open_spans.get(call_id)
         return trace.set_span_in_context(passes[0].span) if passes else None
 
-    def _begin(
+    def _start_span(
         self,
         call_id: str,
         tool: str,
@@ -153,68 +162,80 @@ class Spans:
         arguments: Any,
         *,
         links: list[Link] | None = None,
-        resumed: bool = False,
+        is_resumed: bool = False,
     ) -> None:
-        if self._stopping:
+        if self._is_stopping:
             return
         listing = self._runtime.catalogue.find(tool)
-        attributes: dict[str, str] = {OPERATION: "execute_tool", NAME: tool[:200], CALL_ID: call_id}
+        attributes: dict[str, str] = {
+            OPERATION_NAME_ATTRIBUTE: "execute_tool",
+            TOOL_NAME_ATTRIBUTE: tool[:200],
+            CALL_ID_ATTRIBUTE: call_id,
+        }
         if listing is not None:
-            attributes[TYPE] = "extension" if listing.kind in _EXTENSIONS else "function"
-            attributes[DESCRIPTION] = listing.tool.description[:_LONGEST_TEXT]
+            attributes[TOOL_TYPE_ATTRIBUTE] = "extension" if listing.kind in _EXTENSION_KINDS else "function"
+            attributes[TOOL_DESCRIPTION_ATTRIBUTE] = listing.tool.description[:_MAX_DESCRIPTION_LENGTH]
             attributes |= {"surehand.kind": listing.kind, "surehand.namespace": listing.namespace}
-        if self._max_content and not resumed:
-            attributes[ARGUMENTS] = self._text(arguments)
-        name = f"execute_tool {tool if listing else UNKNOWN}"
+        if self._max_content and not is_resumed:
+            attributes[CALL_ARGUMENTS_ATTRIBUTE] = self._render_content(arguments)
+        name = f"execute_tool {tool if listing else UNKNOWN_TOOL_NAME}"
         span = self._tracer.start_span(name, parent, SpanKind.INTERNAL, attributes, links)
-        begun = Pass(self, call_id, span, resumed, _innermost.get() if self._current else None)
-        self._open.setdefault(call_id, []).append(begun)
-        if self._current:
-            begun.enter()
-        if len(self._open) > _MOST_OPEN:  # nobody says that they have ended
-            self._end(self._open[next(iter(self._open))][0])
+        begun = CallSpan(self, call_id, span, is_resumed, _innermost_span.get() if self._makes_current else None)
+        self._open_spans.setdefault(call_id, []).append(begun)
+        if self._makes_current:
+            begun.make_current()
+        if len(self._open_spans) > _MAX_OPEN_CALLS:  # nobody says that they have ended
+            self._end_span(self._open_spans[next(iter(self._open_spans))][0])
 
     # On the way
 
-    def _queued(self, event: CallQueued) -> None:
-        self._note(event.call_id, "queued", {"surehand.queue": event.queue, "surehand.position": event.position})
+    def _on_queued(self, event: CallQueued) -> None:
+        self._add_span_event(
+            event.call_id, "queued", {"surehand.queue": event.queue, "surehand.position": event.position}
+        )
 
-    def _progress(self, event: CallProgress) -> None:
+    def _on_progress(self, event: CallProgress) -> None:
         """How far it is; what it says is content: a handler that yields its result piece by piece says it so."""
         known: dict[str, Any] = {} if event.fraction is None else {"surehand.fraction": float(event.fraction)}
         if self._max_content:
             said = {"message": event.message, "title": event.title, "data": dict(event.data) or None}
-            known |= {f"surehand.{name}": self._text(value) for name, value in said.items() if value is not None}
-        self._note(event.call_id, "progress", known)
+            known |= {
+                f"surehand.{name}": self._render_content(value) for name, value in said.items() if value is not None
+            }
+        self._add_span_event(event.call_id, "progress", known)
 
-    def _pending(self, event: CallPending) -> None:
-        self._note(event.call_id, "pending", {"surehand.waiting_for": event.waiting_for})
+    def _on_pending(self, event: CallPending) -> None:
+        self._add_span_event(event.call_id, "pending", {"surehand.waiting_for": event.waiting_for})
 
-    def _note(self, call_id: str, name: str, attributes: Mapping[str, Any]) -> None:
-        if passes := self._open.get(call_id):
+    def _add_span_event(self, call_id: str, name: str, attributes: Mapping[str, Any]) -> None:
+        if passes := self._open_spans.get(call_id):
             passes[0].span.add_event(name, attributes)
 
     # Ending
 
-    def _ended(self, event: CallEnded) -> None:
-        if (ending := self._ending(event.call_id)) is None:
-            _leave_ended()
+    def _on_ended(self, event: CallEnded) -> None:
+        if (ending := self._find_ending(event.call_id)) is None:
+            _restore_context()
             return
         try:
             if ending.span.is_recording():
-                self._describe(ending.span, event)
-            self._remember(ending, event.outcome)
+                self._set_end_attributes(ending.span, event)
+            self._remember_waiting(ending, event.outcome)
         finally:
-            self._end(ending)
+            self._end_span(ending)
 
-    def _ending(self, call_id: str) -> Pass | None:
+    def _find_ending(self, call_id: str) -> CallSpan | None:
         """The pass of this task; an id that was given twice may have one in another task too."""
-        passes = self._open.get(call_id, ())
-        mine = (each for each in _surrounding() if each.owner is self and each.call_id == call_id and not each.ended)
+        passes = self._open_spans.get(call_id, ())
+        mine = (
+            each
+            for each in _enclosing_spans()
+            if each.recorder is self and each.call_id == call_id and not each.has_ended
+        )
         return next(mine, passes[-1] if passes else None)
 
-    def _describe(self, span: Span, event: CallEnded) -> None:
-        meta = measured(event)
+    def _set_end_attributes(self, span: Span, event: CallEnded) -> None:
+        meta = call_meta(event)
         span.set_attributes(
             {
                 "surehand.attempts": meta.attempts,
@@ -229,32 +250,32 @@ class Spans:
             case Pending(waiting_for):
                 span.set_attributes({"surehand.pending": True, "surehand.waiting_for": waiting_for})
             case Failed(code, message):
-                span.set_attributes({ERROR_TYPE: code, "surehand.code": code})
-                span.set_status(Status(StatusCode.ERROR, self._text(message) if self._max_content else code))
+                span.set_attributes({ERROR_TYPE_ATTRIBUTE: code, "surehand.code": code})
+                span.set_status(Status(StatusCode.ERROR, self._render_content(message) if self._max_content else code))
             case Done() as done if self._max_content:
-                span.set_attribute(RESULT, self._text(done.text))
+                span.set_attribute(CALL_RESULT_ATTRIBUTE, self._render_content(done.text))
 
-    def _remember(self, ending: Pass, outcome: Outcome) -> None:
+    def _remember_waiting(self, ending: CallSpan, outcome: Outcome) -> None:
         if isinstance(outcome, Pending):
             latest = ending.span.get_span_context()
-            first, _ = self._waited.pop(ending.call_id, (latest, latest))
-            self._waited[ending.call_id] = first, latest
-            while len(self._waited) > _MOST_WAITING:
-                del self._waited[next(iter(self._waited))]
-        elif ending.resumed:
-            self._waited.pop(ending.call_id, None)
+            first, _ = self._waiting_contexts.pop(ending.call_id, (latest, latest))
+            self._waiting_contexts[ending.call_id] = first, latest
+            while len(self._waiting_contexts) > _MAX_WAITING_CALLS:
+                del self._waiting_contexts[next(iter(self._waiting_contexts))]
+        elif ending.is_resumed:
+            self._waiting_contexts.pop(ending.call_id, None)
 
-    def _end(self, ending: Pass) -> None:
-        passes = self._open[ending.call_id]
+    def _end_span(self, ending: CallSpan) -> None:
+        passes = self._open_spans[ending.call_id]
         passes.remove(ending)
         if not passes:
-            del self._open[ending.call_id]
+            del self._open_spans[ending.call_id]
         ending.span.end()
-        ending.ended = True
-        _leave_ended()
-        self._close_when_idle()
+        ending.has_ended = True
+        _restore_context()
+        self._unsubscribe_when_idle()
 
-    def _text(self, value: Any) -> str:
+    def _render_content(self, value: Any) -> str:
         """Known secrets are masked before it is cut: half a secret would not be known."""
         if isinstance(value, bytes):
             value = value.decode(errors="replace")

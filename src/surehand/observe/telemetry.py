@@ -27,13 +27,13 @@ def telemetry(
         max_content: Characters that are recorded of each.
     """
     try:
-        from surehand.observe.spans import Spans, tracer_of  # needs the extra, so not before somebody asks
+        from surehand.observe.spans import SpanRecorder, find_tracer  # needs the extra, so not before somebody asks
     except ImportError:
-        return _nothing
-    if (tracer := tracer_of(tracer_provider)) is None:
-        return _nothing
-    return Spans(runtime, tracer, max_content if content else 0).listen()
+        return _do_nothing
+    if (tracer := find_tracer(tracer_provider)) is None:
+        return _do_nothing
+    return SpanRecorder(runtime, tracer, max_content if content else 0).listen()
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Nothing was begun."""

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from surehand.core.events import CallEnded, CallProgress, CallResumed, CallStarted, Event
 from surehand.core.outcome import Done, Failed, Pending
-from surehand.observe.measure import label, measured
-from surehand.observe.node import Node, Total, amount
-from surehand.observe.printing import printed
+from surehand.observe.measure import call_meta, tool_label
+from surehand.observe.node import Node, Total, parse_cost
+from surehand.observe.printing import print_tree
 from surehand.runtime.scope import Scope
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-_LONGEST_NAME = 200
+_MAX_TOOL_NAME_LENGTH = 200
 """A tool that is not there may be called by any name."""
 
 
@@ -42,20 +42,20 @@ class Tree:
         """Per tool, and never dropped; tools that are not there are counted together."""
         self.dropped = 0
         """Calls that are no longer kept."""
-        self._runtime, self._most_roots, self._most_calls = runtime, roots, calls
+        self._runtime, self._max_roots, self._max_calls = runtime, roots, calls
         self._roots: dict[str, Node] = {}
-        self._known: dict[str, Node] = {}
+        self._nodes: dict[str, Node] = {}
         self._unsubscribe: Callable[[], None] | None = None
-        self._hearing: dict[type, Callable[[Any], None]] = {
-            CallStarted: self._started,
-            CallProgress: self._progress,
-            CallResumed: self._resumed,
-            CallEnded: self._ended,
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            CallStarted: self._on_started,
+            CallProgress: self._on_progress,
+            CallResumed: self._on_resumed,
+            CallEnded: self._on_ended,
         }
 
     def __enter__(self) -> Self:
         if self._unsubscribe is None:
-            self._unsubscribe = self._runtime.listen(self._hear)
+            self._unsubscribe = self._runtime.listen(self._on_event)
         return self
 
     def __exit__(
@@ -83,7 +83,7 @@ class Tree:
 
     def find(self, call_id: str) -> Node | None:
         """The call with that id."""
-        return self._known.get(call_id)
+        return self._nodes.get(call_id)
 
     def __iter__(self) -> Iterator[Node]:
         """Every call that is kept, callers first."""
@@ -105,39 +105,39 @@ class Tree:
 
     def print(self, console: Console | None = None) -> None:
         """Show it to a person; needs the extra `cli`."""
-        printed(self.roots, self.total, console)
+        print_tree(self.roots, self.total, console)
 
     # Hearing
 
-    def _hear(self, event: Event) -> None:
-        if (hears := self._hearing.get(type(event))) is not None:
+    def _on_event(self, event: Event) -> None:
+        if (hears := self._handlers.get(type(event))) is not None:
             hears(event)
 
-    def _started(self, event: CallStarted) -> None:
-        if (known := self._known.get(event.call_id)) is not None:
-            known.repeats.append(_task())  # the id was given before: that call is in the tree already
+    def _on_started(self, event: CallStarted) -> None:
+        if (known := self._nodes.get(event.call_id)) is not None:
+            known.repeat_tasks.append(_current_task())  # the id was given before: that call is in the tree already
             return
-        parent = self._known.get(event.parent) if event.parent else None
-        self._add(Node(event.call_id, event.tool[:_LONGEST_NAME], event.at, parent))
+        parent = self._nodes.get(event.parent) if event.parent else None
+        self._add_node(Node(event.call_id, event.tool[:_MAX_TOOL_NAME_LENGTH], event.at, parent))
 
-    def _resumed(self, event: CallResumed) -> None:
-        if event.call_id not in self._known:
-            self._add(Node(event.call_id, event.tool, event.at))
-        node = self._known[event.call_id]
+    def _on_resumed(self, event: CallResumed) -> None:
+        if event.call_id not in self._nodes:
+            self._add_node(Node(event.call_id, event.tool, event.at))
+        node = self._nodes[event.call_id]
         node.status, node.waiting_for = "running", None
 
-    def _progress(self, event: CallProgress) -> None:
-        if spent := amount(event.data.get("cost")):
-            self._spend(self._known.get(event.call_id), event.tool, spent)
+    def _on_progress(self, event: CallProgress) -> None:
+        if spent := parse_cost(event.data.get("cost")):
+            self._add_cost(self._nodes.get(event.call_id), event.tool, spent)
 
-    def _ended(self, event: CallEnded) -> None:
-        if (node := self._known.get(event.call_id)) is None:
+    def _on_ended(self, event: CallEnded) -> None:
+        if (node := self._nodes.get(event.call_id)) is None:
             return
-        if node.repeats and (task := _task()) in node.repeats:
-            node.repeats.remove(task)
+        if node.repeat_tasks and (task := _current_task()) in node.repeat_tasks:
+            node.repeat_tasks.remove(task)
             return
-        meta = measured(event)
-        node.measure(meta)
+        meta = call_meta(event)
+        node.add_pass(meta)
         match event.outcome:
             case Pending(waiting_for):
                 node.status, node.waiting_for = "pending", waiting_for
@@ -146,55 +146,55 @@ class Tree:
                 node.status, node.code = "failed", code
             case Done() as done:
                 node.status = "ok"
-                self._pay(node, done)
-        self._of(label(event, meta, self._runtime.catalogue)).add(node)
-        node.paid.clear()
-        if not node.kept:
-            del self._known[node.id]
+                self._add_outcome_cost(node, done)
+        self._total_for(tool_label(event, meta, self._runtime.catalogue)).add(node)
+        node.counted_costs.clear()
+        if not node.is_retained:
+            del self._nodes[node.id]
 
-    def _pay(self, node: Node, done: Done) -> None:
+    def _add_outcome_cost(self, node: Node, done: Done) -> None:
         """What the outcome says it cost, unless that was paid already: by an earlier call, or by a nested one."""
-        if not (spent := amount(done.metadata.get("cost"))):
+        if not (spent := parse_cost(done.metadata.get("cost"))):
             return
         if node.parent is not None:
-            node.parent.paid.append(done.metadata)
-        if not node.cached and not any(paid is done.metadata for paid in node.paid):
-            self._spend(node, node.tool, spent)
+            node.parent.counted_costs.append(done.metadata)
+        if not node.cached and not any(paid is done.metadata for paid in node.counted_costs):
+            self._add_cost(node, node.tool, spent)
 
-    def _spend(self, node: Node | None, tool: str, spent: float) -> None:
-        self._of(tool).cost += spent
+    def _add_cost(self, node: Node | None, tool: str, cost: float) -> None:
+        self._total_for(tool).cost += cost
         if node is not None:
-            node.spend(spent)
+            node.add_cost(cost)
 
-    def _of(self, tool: str) -> Total:
+    def _total_for(self, tool: str) -> Total:
         return self.total.setdefault(tool, Total())
 
     # Keeping
 
-    def _add(self, node: Node) -> None:
-        self._known[node.id] = node
+    def _add_node(self, node: Node) -> None:
+        self._nodes[node.id] = node
         if node.parent is None:
             self._roots[node.id] = node
-        while len(self._roots) > self._most_roots or (len(self._known) > self._most_calls and len(self._roots) > 1):
-            self._drop(next(iter(self._roots)))
+        while len(self._roots) > self._max_roots or (len(self._nodes) > self._max_calls and len(self._roots) > 1):
+            self._drop_root(next(iter(self._roots)))
         if node.parent is None:
             return
-        if node.parent.kept and len(self._known) <= self._most_calls:
+        if node.parent.is_retained and len(self._nodes) <= self._max_calls:
             node.parent.calls.append(node)
         else:
-            node.kept = False
+            node.is_retained = False
             self.dropped += 1
 
-    def _drop(self, call_id: str) -> None:
+    def _drop_root(self, call_id: str) -> None:
         """Let go of an outermost call and all below; what still runs is followed to its end, for the totals."""
         for node in self._roots.pop(call_id).walk():
-            node.kept = False
+            node.is_retained = False
             self.dropped += 1
             if node.status != "running":
-                self._known.pop(node.id, None)
+                self._nodes.pop(node.id, None)
 
 
-def _task() -> asyncio.Task[Any] | None:
+def _current_task() -> asyncio.Task[Any] | None:
     try:
         return asyncio.current_task()
     except RuntimeError:

@@ -13,15 +13,15 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from surehand.core.call import Call
-from surehand.core.errors import Code
+from surehand.core.errors import FailureCode
 from surehand.core.events import CallResumed, CallSettled
-from surehand.core.outcome import Done, Failed, Outcome, Pending, Wait, happened
-from surehand.runtime.resume import Turn, again_from, listing_of, take
-from surehand.runtime.verdict import Going, Verdict
+from surehand.core.outcome import Done, Failed, Outcome, Pending, WaitingFor, may_have_executed
+from surehand.runtime.resume import Resumption, apply_resumption, find_listing, restore_invocation
+from surehand.runtime.verdict import Answer, AnswerInProgress
 from surehand.store import ledger as rows
-from surehand.store.database import Statement, StoreError, StoreUnavailable, Unexpected, Unstorable
-from surehand.store.outcomes import outcome_of
-from surehand.store.pending import Answered, Held, Round
+from surehand.store.database import Statement, StoreError, StoreUnavailable, UnexpectedRowCount, UnstorableValue
+from surehand.store.outcomes import deserialize_outcome
+from surehand.store.pending import PendingRound, PendingRow, RoundAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -33,122 +33,129 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 log = logging.getLogger("surehand")
-ANNOUNCED = Statement("{announce}")
+ANNOUNCE_STATEMENT = Statement("{announce}")
 
 
-async def act(scope: Scope, held: Held, wait: Round, verdict: Verdict) -> Outcome | None:
+async def apply_answer(scope: Scope, row: PendingRow, pending_round: PendingRound, answer: Answer) -> Outcome | None:
     """Act on an answer; None if somebody else answered first."""
-    going = Going(verdict.answer, verdict.weight(), wait.round)
-    return await result_of(_begin(scope, held, going, _go_on(scope, held, wait, verdict)))
+    going = AnswerInProgress(answer.kind, answer.answer_digest(), pending_round.round)
+    return await wait_for_task(_start_resumption(scope, row, going, _resume_or_end(scope, row, pending_round, answer)))
 
 
-async def take_ready(scope: Scope, held: Held, ending: Verdict | None = None) -> asyncio.Task[Outcome | None] | None:
+async def claim_ready_call(
+    scope: Scope, row: PendingRow, ending_answer: Answer | None = None
+) -> asyncio.Task[Outcome | None] | None:
     """Claim a call that was answered elsewhere, or before a restart, and go on with it where its tool is here.
 
     Args:
         ending: end it instead, wherever its tool is.
     """
-    parts, call, last = scope.parts, held.call, held.rounds[-1]
-    listing = listing_of(parts, held)
-    here = listing is not None and listing.tool.definition == call.definition and _goes_on_here(listing, held)
-    if ending is None and not held.is_as_asked:
-        ending = _altered(held, last)
-    if not parts.open or not (here or ending):
+    parts, call, last = scope.services, row.call, row.rounds[-1]
+    listing = find_listing(parts, row)
+    here = listing is not None and listing.tool.definition_digest == call.definition and _can_resume_here(listing, row)
+    if ending_answer is None and not row.matches_binding:
+        ending_answer = _reject_altered_call(row, last)
+    if not parts.is_open or not (here or ending_answer):
         return None
-    verdict = ending or Verdict.kept(last)
-    fence = await _taken(scope, held, to_end=ending is not None)
+    verdict = ending_answer or Answer.from_round(last)
+    fence = await _claim_for_resumption(scope, row, to_end=ending_answer is not None)
     if fence is None:
         return None
-    turn = Turn(verdict, fence=fence)
-    going = Going(last.answer or "", last.weight or "", last.round)
-    return _begin(scope, held, going, _resume(scope, held, turn))
+    turn = Resumption(verdict, fence=fence)
+    going = AnswerInProgress(last.answer or "", last.answer_digest or "", last.round)
+    return _start_resumption(scope, row, going, _resume_from_store(scope, row, turn))
 
 
-async def _taken(scope: Scope, held: Held, *, to_end: bool) -> int | None:
-    parts, call = scope.parts, held.call
-    store = await parts.remembered()
-    await _mend(scope, call.call_id)
+async def _claim_for_resumption(scope: Scope, row: PendingRow, *, to_end: bool) -> int | None:
+    parts, call = scope.services, row.call
+    store = await parts.open_store()
+    await _retry_unwritten(scope, call.call_id)
     try:
-        [found] = await store.write([rows.taken(call, parts.owner, to_end=to_end)])
+        [found] = await store.write([rows.take_statement(call, parts.owner_id, to_end=to_end)])
     except StoreUnavailable:  # it may have been kept: then nobody goes on with it until it is put back
-        parts.ledger.unwritten.keep(call.call_id, [rows.put_back(call.call_id, parts.owner, call.fence + 1)])
+        parts.ledger.write_retry.retry_later(
+            call.call_id, [rows.return_to_ready_statement(call.call_id, parts.owner_id, call.fence + 1)]
+        )
         raise
     return found[0]["fence"] if found else None
 
 
-async def _mend(scope: Scope, call_id: str) -> None:
+async def _retry_unwritten(scope: Scope, call_id: str) -> None:
     """What is left of a try that failed would put this one back, too."""
-    unwritten = scope.parts.ledger.unwritten
+    unwritten = scope.services.ledger.write_retry
     if call_id in unwritten:
-        await unwritten.mend(await scope.parts.remembered(), call_id)
+        await unwritten.retry_call(await scope.services.open_store(), call_id)
 
 
-def _altered(held: Held, wait: Round, by: str | None = None) -> Verdict:
+def _reject_altered_call(row: PendingRow, pending_round: PendingRound, by: str | None = None) -> Answer:
     problem = (
-        f"call {held.call.call_id} is not what was asked about any more. Call {held.call.tool} again, under a new id."
+        f"call {row.call.call_id} is not what was asked about any more. Call {row.call.tool} again, under a new id."
     )
-    return Verdict.ending(wait, "reject", "conflict", problem, by)
+    return Answer.refusal(pending_round, "reject", "conflict", problem, by)
 
 
-async def result_of(running: asyncio.Task[T]) -> T | Failed:
+async def wait_for_task(task: asyncio.Task[T]) -> T | Failed:
     """What came of it; whoever asks may hang up, and it goes on."""
     try:
-        return await asyncio.shield(running)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
-        if not running.cancelled():
+        if not task.cancelled():
             raise
         return Failed("cancelled", "The runtime closed before the call ended.", executed=True)
 
 
-def _begin(
-    scope: Scope, held: Held, going: Going, work: Coroutine[object, object, Outcome]
+def _start_resumption(
+    scope: Scope, row: PendingRow, in_progress: AnswerInProgress, coroutine: Coroutine[object, object, Outcome]
 ) -> asyncio.Task[Outcome | None]:
     """The runtime owns what follows: it goes on when the one who answered hangs up."""
-    scope.parts.waits.going[held.call.call_id] = going
-    going.task = scope.parts.reaper.own(_carry_out(scope, held.call.call_id, going, work))
-    return going.task
+    scope.services.pending_calls.answers_in_progress[row.call.call_id] = in_progress
+    in_progress.task = scope.services.reaper.spawn(_run_resumption(scope, row.call.call_id, in_progress, coroutine))
+    return in_progress.task
 
 
-async def _carry_out(
-    scope: Scope, call_id: str, going: Going, work: Coroutine[object, object, Outcome]
+async def _run_resumption(
+    scope: Scope, call_id: str, in_progress: AnswerInProgress, coroutine: Coroutine[object, object, Outcome]
 ) -> Outcome | None:
-    going_on = scope.parts.waits.going
+    going_on = scope.services.pending_calls.answers_in_progress
     try:
-        outcome = await work
-    except Unexpected:
+        outcome = await coroutine
+    except UnexpectedRowCount:
         return None
     except StoreError as error:
-        return unreachable(error)
+        return store_failure(error)
     finally:
-        if going_on.get(call_id) is going:
+        if going_on.get(call_id) is in_progress:
             del going_on[call_id]
     try:
-        await tell_followers(scope, call_id, outcome)
+        await end_following_calls(scope, call_id, outcome)
     except StoreError as error:  # what was answered is answered; they are found at the next beat at the latest
         log.warning("Calls that wait for call %s are told later: %s", call_id, error)
     return outcome
 
 
-async def _go_on(scope: Scope, held: Held, wait: Round, verdict: Verdict) -> Outcome:
-    listing = listing_of(scope.parts, held)
-    verdict, goes_on = _fitting(held, wait, verdict, listing)
-    edited = verdict.edited(held)
-    answered, tell = verdict.to(edited, wait, scope.principal), partial(_tell, scope, held, wait, verdict)
+async def _resume_or_end(scope: Scope, row: PendingRow, pending_round: PendingRound, answer: Answer) -> Outcome:
+    listing = find_listing(scope.services, row)
+    answer, goes_on = _check_binding(row, pending_round, answer, listing)
+    edited = answer.apply_edited_arguments(row)
+    answered, tell = (
+        answer.to_round_answer(edited, pending_round, scope.principal),
+        partial(_emit_settled, scope, row, pending_round, answer),
+    )
     if not goes_on:
-        outcome = await _pass_on(scope, held, Turn(verdict, answered, on_settled=tell))
-        if wait.waiting_for == "input" and listing is not None and listing.provider is not None:
-            await _let_go(listing.provider, Call(listing.tool.name, id=held.call.call_id), verdict.answer)
+        outcome = await _deliver_answer(scope, row, Resumption(answer, answered, on_settled=tell))
+        if pending_round.waiting_for == "input" and listing is not None and listing.provider is not None:
+            await _cancel_input_request(listing.provider, Call(listing.tool.name, id=row.call.call_id), answer.kind)
         return outcome
-    here = listing is not None and _goes_on_here(listing, held)
-    fence = await _commit(scope, edited, verdict, answered, here=here)
+    here = listing is not None and _can_resume_here(listing, row)
+    fence = await _commit_resumption(scope, edited, answer, answered, resumes_here=here)
     tell()
     if fence is None:
-        said = "Approved" if verdict.answer == "approve" else "Answered"
-        return Pending("result", held.call.call_id, f"{said}, but {held.call.tool} is not here now.")
-    return await _pass_on(scope, edited, Turn(verdict, fence=fence))
+        said = "Approved" if answer.kind == "approve" else "RoundAnswer"
+        return Pending("result", row.call.call_id, f"{said}, but {row.call.tool} is not here now.")
+    return await _deliver_answer(scope, edited, Resumption(answer, fence=fence))
 
 
-async def _let_go(provider: Provider, call: Call, reason: str) -> None:
+async def _cancel_input_request(provider: Provider, call: Call, reason: str) -> None:
     """Whoever asked for input need not wait for it any longer."""
     try:
         await provider.cancel(call, reason)
@@ -156,129 +163,153 @@ async def _let_go(provider: Provider, call: Call, reason: str) -> None:
         log.exception("%s could not be told that nobody answers", provider.namespace)
 
 
-def _goes_on_here(listing: Listing, held: Held) -> bool:
+def _can_resume_here(listing: Listing, row: PendingRow) -> bool:
     """Some providers can go on only where they asked; unless nobody is left there, and that is all there is to say."""
-    if listing.provider is None or held.rounds[-1].waiting_for != "input" or held.rounds[-1].inner_call is not None:
+    if listing.provider is None or row.rounds[-1].waiting_for != "input" or row.rounds[-1].inner_call_id is not None:
         return True
-    return listing.provider.holds(held.note) or listing.provider.lost(held.note) is not None
+    return (
+        listing.provider.can_resume_here(row.provider_state)
+        or listing.provider.resume_failure(row.provider_state) is not None
+    )
 
 
-def _fitting(held: Held, wait: Round, verdict: Verdict, listing: Listing | None) -> tuple[Verdict, bool]:
+def _check_binding(
+    row: PendingRow, pending_round: PendingRound, answer: Answer, listing: Listing | None
+) -> tuple[Answer, bool]:
     """The answer, and whether the call goes on with it; a no where the call is not what was asked about any more."""
     # A provider that asked for input goes on with it; to any other wait the answer is the outcome.
-    asked = wait.waiting_for == "input" and wait.inner_call is None
-    resumes = asked and isinstance(verdict.value, Done) and (listing is None or listing.provider is not None)
-    if verdict.answer != "approve" and not resumes:
-        return verdict, False
-    if not held.is_as_asked:
-        return _altered(held, wait, verdict.by), False
-    if verdict.answer == "approve" and listing is not None and listing.tool.definition != held.call.definition:
-        changed = f"{held.call.tool} has changed since it was asked about. Call it again, under a new id."
-        return Verdict.ending(wait, "reject", "conflict", changed, verdict.by), False
-    return verdict, True
+    asked = pending_round.waiting_for == "input" and pending_round.inner_call_id is None
+    resumes = asked and isinstance(answer.value, Done) and (listing is None or listing.provider is not None)
+    if answer.kind != "approve" and not resumes:
+        return answer, False
+    if not row.matches_binding:
+        return _reject_altered_call(row, pending_round, answer.by), False
+    if answer.kind == "approve" and listing is not None and listing.tool.definition_digest != row.call.definition:
+        changed = f"{row.call.tool} has changed since it was asked about. Call it again, under a new id."
+        return Answer.refusal(pending_round, "reject", "conflict", changed, answer.by), False
+    return answer, True
 
 
-async def _commit(scope: Scope, held: Held, verdict: Verdict, answered: Answered, *, here: bool) -> int | None:
+async def _commit_resumption(
+    scope: Scope, row: PendingRow, answer: Answer, round_answer: RoundAnswer, *, resumes_here: bool
+) -> int | None:
     """Write that the call may go on; the fence under which it goes on here, if it can."""
-    parts, call = scope.parts, held.call
-    store = await parts.remembered()
-    await _mend(scope, call.call_id)
-    steps = [answered.statement(), rows.goes_on(call.call_id, parts.owner if here else None, call.arguments)]
-    if parts.durable:
-        detail, user = {"answer": verdict.answer, "weight": answered.weight}, call.user_id
-        steps.append(store.audit.row("answer", call.call_id, call.tool, user=user, by=verdict.by, detail=detail))
-        steps.append(store.journal.entry("settled", call.call_id, call.tool, verdict.answer, user=user))
+    parts, call = scope.services, row.call
+    store = await parts.open_store()
+    await _retry_unwritten(scope, call.call_id)
+    steps = [
+        round_answer.statement(),
+        rows.resume_statement(call.call_id, parts.owner_id if resumes_here else None, call.arguments),
+    ]
+    if parts.is_durable:
+        detail, user = {"answer": answer.kind, "weight": round_answer.answer_digest}, call.user_id
+        steps.append(
+            store.audit.row_statement("answer", call.call_id, call.tool, user=user, by=answer.by, detail=detail)
+        )
+        steps.append(store.journal.entry_statement("settled", call.call_id, call.tool, answer.kind, user=user))
         if (run := json.loads(call.context).get("turn")) is not None:
-            steps += store.streams.of_call(run, "settled", call.call_id, call.tool, verdict.answer, 0.0)
-    if not here:
-        steps.append(ANNOUNCED)
+            steps += store.streams.call_event_statements(run, "settled", call.call_id, call.tool, answer.kind, 0.0)
+    if not resumes_here:
+        steps.append(ANNOUNCE_STATEMENT)
     try:
         results = await store.write(steps)
     except StoreUnavailable:
-        if here:  # it may have been kept: then nobody goes on with it until it is put back
-            parts.ledger.unwritten.keep(call.call_id, [rows.put_back(call.call_id, parts.owner, call.fence + 1)])
+        if resumes_here:  # it may have been kept: then nobody goes on with it until it is put back
+            parts.ledger.write_retry.retry_later(
+                call.call_id, [rows.return_to_ready_statement(call.call_id, parts.owner_id, call.fence + 1)]
+            )
         raise
-    return results[1][0]["fence"] if here else None
+    return results[1][0]["fence"] if resumes_here else None
 
 
-async def _pass_on(scope: Scope, held: Held, turn: Turn) -> Outcome:
+async def _deliver_answer(scope: Scope, row: PendingRow, resumption: Resumption) -> Outcome:
     """To a caller who waits for the answer and goes on with it itself, or else to the same call once more."""
-    return await _to_live_caller(scope, held, turn) or await _resume(scope, held, turn)
+    return await _deliver_to_waiting_caller(scope, row, resumption) or await _resume_from_store(scope, row, resumption)
 
 
-async def _to_live_caller(scope: Scope, held: Held, turn: Turn) -> Outcome | None:
+async def _deliver_to_waiting_caller(scope: Scope, row: PendingRow, resumption: Resumption) -> Outcome | None:
     """None if there is none, or it left just then."""
-    waits, call_id = scope.parts.waits, held.call.call_id
-    live, invocation = waits.live.get(call_id), waits.here.get(call_id)
+    waits, call_id = scope.services.pending_calls, row.call.call_id
+    live, invocation = waits.waiting_callers.get(call_id), waits.invocations.get(call_id)
     if live is None or live.done() or invocation is None:
         return None
     ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-    invocation.on_end = partial(_hand_over, ended)
-    take(invocation, held, turn)
+    invocation.on_end = partial(_set_outcome, ended)
+    apply_resumption(invocation, row, resumption)
     live.set_result(True)
     outcome = await ended
-    if invocation.lost:
-        raise Unexpected("somebody else was first")
+    if invocation.has_lost_race:
+        raise UnexpectedRowCount("somebody else was first")
     if not (isinstance(outcome, Failed) and outcome.code == "cancelled"):
         return outcome
     # It left while it went on. What counts is what was written; if nothing was, the answer counts all the same.
-    found = await scope.parts.ledger.find(call_id)
-    return scope.parts.ledger.said(found) if found is not None and found.state == "ended" else None
+    found = await scope.services.ledger.find(call_id)
+    return scope.services.ledger.stored_outcome(found) if found is not None and found.state == "ended" else None
 
 
-def _hand_over(waiting: asyncio.Future[Outcome], outcome: Outcome) -> None:
-    if not waiting.done():
-        waiting.set_result(outcome)
+def _set_outcome(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
+    if not future.done():
+        future.set_result(outcome)
 
 
-async def _resume(scope: Scope, held: Held, turn: Turn) -> Outcome:
+async def _resume_from_store(scope: Scope, row: PendingRow, resumption: Resumption) -> Outcome:
     """The same call once more, from its stored arguments."""
-    parts = scope.parts
-    again, stack = again_from(parts, held)
-    take(again, held, turn)
-    if parts.closed():  # meanwhile; what was claimed is given back when it leaves the store
+    parts = scope.services
+    again, stack = restore_invocation(parts, row)
+    apply_resumption(again, row, resumption)
+    if parts.is_closed():  # meanwhile; what was claimed is given back when it leaves the store
         raise StoreUnavailable("The runtime is not running.")
     outcome = await stack(again)
-    if again.lost and turn.answered is not None:
-        raise Unexpected("somebody else was first")
-    if isinstance(outcome, Pending) or again.closed:
+    if again.has_lost_race and resumption.round_answer is not None:
+        raise UnexpectedRowCount("somebody else was first")
+    if isinstance(outcome, Pending) or again.is_outcome_recorded:
         return outcome
-    if turn.fence is not None and parts.closed() and not happened(outcome):
-        return Pending("result", held.call.call_id, f"{held.call.tool} was let run, and goes on where it is again.")
-    return await parts.ledger.end(again, outcome)
+    if resumption.fence is not None and parts.is_closed() and not may_have_executed(outcome):
+        return Pending("result", row.call.call_id, f"{row.call.tool} was let run, and goes on where it is again.")
+    return await parts.ledger.record_outcome(again, outcome)
 
 
-async def tell_followers(scope: Scope, call_id: str, outcome: Outcome | None = None) -> None:
+async def end_following_calls(scope: Scope, call_id: str, outcome: Outcome | None = None) -> None:
     """Calls that wait for this one end as it does."""
-    parts = scope.parts
-    store = await parts.remembered()
-    followers = await store.pending.followers(call_id)
+    parts = scope.services
+    store = await parts.open_store()
+    followers = await store.pending.find_followers(call_id)
     found = await parts.ledger.find(call_id) if followers else None
     if found is None or found.outcome is None:
         return
-    told = outcome_of(found.outcome) if outcome is None or isinstance(outcome, Pending) else outcome.evolve()
+    told = deserialize_outcome(found.outcome) if outcome is None or isinstance(outcome, Pending) else outcome.evolve()
     for follower in followers:
         outer = await store.pending.find(follower)
-        if outer is not None and outer.wait is not None and follower not in parts.waits.going:
-            await act(parts.root, outer, outer.wait, Verdict("settle", value=told))
+        if (
+            outer is not None
+            and outer.open_round is not None
+            and follower not in parts.pending_calls.answers_in_progress
+        ):
+            await apply_answer(parts.root_scope, outer, outer.open_round, Answer("settle", value=told))
 
 
-def unreachable(error: StoreError) -> Failed:
+def store_failure(error: StoreError) -> Failed:
     """What whoever answered is told."""
-    code: Code = "invalid_arguments" if isinstance(error, Unstorable) else "unavailable"
+    code: FailureCode = "invalid_arguments" if isinstance(error, UnstorableValue) else "unavailable"
     return Failed(code, f"the answer could not be written down, and the call still waits: {error}")
 
 
-def _tell(scope: Scope, held: Held, wait: Round, verdict: Verdict, ended: Invocation | None = None) -> None:
+def _emit_settled(
+    scope: Scope,
+    row: PendingRow,
+    pending_round: PendingRound,
+    answer: Answer,
+    ended_invocation: Invocation | None = None,
+) -> None:
     """Only of what is written: an answer that came second is no news."""
-    parts = scope.parts
-    if parts.listeners.heard:
-        call, always = held.call, bool(verdict.approval and verdict.approval.always)
+    parts = scope.services
+    if parts.listeners.callbacks:
+        call, always = row.call, bool(answer.approval and answer.approval.always)
         parts.listeners.emit(
             CallSettled(
-                call.call_id, call.tool, verdict.answer, cast(Wait, wait.waiting_for), verdict.by, always,
-                verdict.reason, parts.clock.time(),
+                call.call_id, call.tool, answer.kind, cast(WaitingFor, pending_round.waiting_for), answer.by, always,
+                answer.reason, parts.clock.time(),
             )
         )  # fmt: skip
-        if ended is not None and ended.resumed:
+        if ended_invocation is not None and ended_invocation.is_resumed:
             parts.listeners.emit(CallResumed(call.call_id, call.tool, parts.clock.time()))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from surehand.core.errors import Code
+from surehand.core.errors import FailureCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,14 @@ class Approval:
     """Edited arguments, to run with in place of the given ones."""
     reason: str = ""
     by: str | None = None
-    code: Code = "rejected"
+    code: FailureCode = "rejected"
     """How a call that may not run ends."""
 
     def __bool__(self) -> bool:
         return self.allow
 
     @classmethod
-    def of(cls, decision: Any) -> Approval | None:
+    def from_decision(cls, decision: Any) -> Approval | None:
         """What an approver may answer: yes, no, an Approval, or None for "not now"."""
         match decision:
             case Approval() | None:

@@ -11,120 +11,135 @@ from typing import TYPE_CHECKING, Any
 from surehand.core.errors import NotFound
 from surehand.core.ids import new_id
 from surehand.core.outcome import Failed, Outcome, Pending
-from surehand.runtime.known import unknown_effect
-from surehand.runtime.plain import plain_arguments
-from surehand.runtime.shown import status_of
-from surehand.store.database import Statement, StoreUnavailable, Unexpected
+from surehand.runtime.known import unknown_effect_failure
+from surehand.runtime.plain import json_arguments
+from surehand.runtime.shown import to_message_status
+from surehand.store.database import Statement, StoreUnavailable, UnexpectedRowCount
 from surehand.store.messages import (
     Message,
-    amended,
-    call_posted,
-    left_running,
-    of_call,
-    taken_over,
-    unless_it_waits,
-    while_unknown,
+    amend_statements,
+    find_by_call_statement,
+    find_orphaned_statement,
+    post_call_statements,
+    require_not_waiting_statement,
+    require_unknown_statement,
+    take_over_statement,
 )
-from surehand.store.spaces import no_space
+from surehand.store.spaces import space_not_found
 
 if TYPE_CHECKING:
     from surehand.runtime.invocation import Invocation
-    from surehand.runtime.parts import Parts
-    from surehand.store.ledger import Known
+    from surehand.runtime.parts import RuntimeServices
+    from surehand.store.ledger import LedgerRow
     from surehand.store.store import Store
-    from surehand.store.streams import Kind
+    from surehand.store.streams import StreamEventKind
 
-_KINDS: Mapping[str, Kind] = {"complete": "tool-call.complete", "error": "tool-call.error"}
+_STREAM_EVENT_KINDS: Mapping[str, StreamEventKind] = {"complete": "tool-call.complete", "error": "tool-call.error"}
 
 
-class Board:
+class CallMessages:
     """The spaces of the store. What a call has come to is shown in the very transaction that keeps it."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, services: RuntimeServices) -> None:
+        self._services = services
 
     async def post(self, space: str, message: Mapping[str, Any]) -> str:
         """Show a call that has begun; gives the id of its message."""
-        store, message_id = await self._parts.remembered(), new_id()
+        store, message_id = await self._services.open_store(), new_id()
         agent, call_id = message.get("senderId"), message["toolCallId"]
         try:
-            owner = self._parts.owner
+            owner = self._services.owner_id
             await store.write(
-                call_posted(space, message, message_id=message_id, call_id=call_id, agent=agent, owner=owner)
+                post_call_statements(space, message, message_id=message_id, call_id=call_id, agent=agent, owner=owner)
             )
-        except Unexpected:
-            return await self._shown_already(store, space, call_id)
+        except UnexpectedRowCount:
+            return await self._find_existing(store, space, call_id)
         except (asyncio.CancelledError, StoreUnavailable):  # it may be there, and nobody else knows of it
             ended = {**message, "status": "error", "result": f"{message['toolName']} did not run."}
-            self._parts.ledger.unwritten.keep(f"shown {message_id}", _amended(space, message_id, ended))
+            self._services.ledger.write_retry.retry_later(
+                f"shown {message_id}", _amend_statements(space, message_id, ended)
+            )
             raise
-        store.streams.look()
+        store.streams.notify_written()
         return message_id
 
-    async def _shown_already(self, store: Store, space: str, call_id: str) -> str:
-        step = of_call(space, call_id)
+    async def _find_existing(self, store: Store, space: str, call_id: str) -> str:
+        step = find_by_call_statement(space, call_id)
         if not (found := await store.database.read(step.sql, step.params)):
-            raise no_space(space)
+            raise space_not_found(space)
         return str(found[0]["message_id"])
 
     async def amend(self, space: str, message_id: str, message: Mapping[str, Any]) -> None:
         """Show how it stands now. A caller may have left a call that still waits: that has not ended."""
-        store, owner = await self._parts.remembered(), self._parts.owner if message["status"] == "running" else None
-        steps = _amended(space, message_id, message, owner)
-        if message["status"] in _KINDS:
-            steps.insert(0, unless_it_waits(message["toolCallId"]))
-        with suppress(Unexpected):
+        store, owner = (
+            await self._services.open_store(),
+            self._services.owner_id if message["status"] == "running" else None,
+        )
+        steps = _amend_statements(space, message_id, message, owner)
+        if message["status"] in _STREAM_EVENT_KINDS:
+            steps.insert(0, require_not_waiting_statement(message["toolCallId"]))
+        with suppress(UnexpectedRowCount):
             await store.write(steps)
-        store.streams.look()
+        store.streams.notify_written()
 
-    def showing(self, invocation: Invocation, outcome: Outcome) -> list[Statement]:
+    def amend_statements(self, invocation: Invocation, outcome: Outcome) -> list[Statement]:
         """What shows an outcome, for the transaction that keeps it; nothing for a call that is shown nowhere."""
-        space, posted = invocation.principal.space, invocation.posted
+        space, posted = invocation.principal.space, invocation.message_id
         if posted is None or space is None:
             return []
-        return _amended(space, posted, message_of(invocation, status_of(outcome), outcome))
+        return _amend_statements(space, posted, build_call_message(invocation, to_message_status(outcome), outcome))
 
 
-async def show_unknown(store: Store, call: Known) -> None:
+async def mark_unknown_effect(store: Store, call: LedgerRow) -> None:
     """Say in its message that nobody knows whether a call has happened, unless somebody does by now."""
     context = json.loads(call.context)
     if call.posted is None or (space := context.get("space")) is None:
         return
-    with suppress(NotFound, Unexpected):
+    with suppress(NotFound, UnexpectedRowCount):
         message = await store.spaces.message(call.posted)
         if message.content["status"] == "running":
             asks = {"status": "requires_action", "waitingFor": "result"}
-            told = {**message.content, **asks, "message": unknown_effect(call.tool, call.call_id).message}
-            await store.write([while_unknown(call.call_id), *_amended(space, call.posted, told)])
+            told = {**message.content, **asks, "message": unknown_effect_failure(call.tool, call.call_id).message}
+            await store.write([require_unknown_statement(call.call_id), *_amend_statements(space, call.posted, told)])
 
 
-async def show_interrupted(store: Store, me: str) -> None:
+async def mark_interrupted_calls(store: Store, owner_id: str) -> None:
     """Say of calls that were shown as running, and of which nobody knows anything more, that their process died."""
-    step = left_running(me)
+    step = find_orphaned_statement(owner_id)
     for row in await store.database.read(step.sql, step.params):
-        owner, message = row["owner"], Message.of({name: row[name] for name in row if name != "owner"})
+        owner, message = row["owner"], Message.from_row({name: row[name] for name in row if name != "owner"})
         call_id, told = message.content["toolCallId"], message.content
         name, run = told["toolName"], told["runId"]
         interrupted = Failed("interrupted", f"{name} was interrupted: its process died. It may be called again.")
-        steps = _amended(message.space_id, message.message_id, told | {"status": "error", "result": interrupted.text})
-        steps.append(store.journal.entry("ended", call_id, name, interrupted.code))
-        steps += store.streams.of_call(run, "ended", call_id, name, interrupted.code, 0.0) if run is not None else []
-        with suppress(Unexpected):
-            await store.write([taken_over(message.message_id, owner), *steps])
-    store.streams.look()
+        steps = _amend_statements(
+            message.space_id, message.message_id, told | {"status": "error", "result": interrupted.text}
+        )
+        steps.append(store.journal.entry_statement("ended", call_id, name, interrupted.code))
+        steps += (
+            store.streams.call_event_statements(run, "ended", call_id, name, interrupted.code, 0.0)
+            if run is not None
+            else []
+        )
+        with suppress(UnexpectedRowCount):
+            await store.write([take_over_statement(message.message_id, owner), *steps])
+    store.streams.notify_written()
 
 
-def _amended(space: str, message_id: str, message: Mapping[str, Any], owner: str | None = None) -> list[Statement]:
-    return amended(space, message_id, message, _KINDS.get(message["status"], "message.amended"), owner)
+def _amend_statements(
+    space: str, message_id: str, message: Mapping[str, Any], owner_id: str | None = None
+) -> list[Statement]:
+    return amend_statements(
+        space, message_id, message, _STREAM_EVENT_KINDS.get(message["status"], "message.amended"), owner_id
+    )
 
 
-def message_of(invocation: Invocation, status: str, outcome: Outcome | None = None) -> dict[str, Any]:
+def build_call_message(invocation: Invocation, status: str, outcome: Outcome | None = None) -> dict[str, Any]:
     """A call as its message shows it."""
     waits = isinstance(outcome, Pending)
     return {
         "type": "tool_call",
         "toolName": invocation.listing.name,
-        "args": plain_arguments(invocation),
+        "args": json_arguments(invocation),
         "result": None if outcome is None or waits else outcome.text,
         "status": status,
         "waitingFor": outcome.waiting_for if isinstance(outcome, Pending) else None,
@@ -132,5 +147,5 @@ def message_of(invocation: Invocation, status: str, outcome: Outcome | None = No
         "toolCallId": invocation.id,
         "runId": invocation.principal.turn,
         "senderId": invocation.principal.agent,
-        "display": dict(invocation.listing.tool.face.display),
+        "display": dict(invocation.listing.tool.presentation.display),
     }

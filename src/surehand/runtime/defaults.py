@@ -7,62 +7,66 @@ from dataclasses import dataclass, fields
 from math import isfinite
 from typing import Any
 
-from surehand.core.durations import seconds, size
+from surehand.core.durations import parse_duration, parse_size
 from surehand.core.errors import DefinitionError
-from surehand.core.names import nearest
+from surehand.core.names import nearest_names
 
 
-def _seconds(value: Any) -> float:
-    found = seconds(value) if isinstance(value, str) else _number(value)
+def _parse_seconds(value: Any) -> float:
+    found = parse_duration(value) if isinstance(value, str) else _validate_number(value)
     if found is None or not isfinite(found) or found < 0:
         raise ValueError
     return float(found)
 
 
-def _above_zero(value: Any) -> float:
-    if (found := _seconds(value)) == 0:
+def _parse_positive_seconds(value: Any) -> float:
+    if (found := _parse_seconds(value)) == 0:
         raise ValueError
     return found
 
 
-def _size(value: Any) -> int:
-    return _whole(size(value) if isinstance(value, str) else value)
+def _parse_size(value: Any) -> int:
+    return _parse_positive_integer(parse_size(value) if isinstance(value, str) else value)
 
 
-def _whole(value: Any) -> int:
-    found = int(_number(value))
+def _parse_positive_integer(value: Any) -> int:
+    found = int(_validate_number(value))
     if found != value or found < 1:
         raise ValueError
     return found
 
 
-def _number(value: Any) -> float:
+def _validate_number(value: Any) -> float:
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         raise TypeError
     return value
 
 
-def _or_off(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """The same, or None for no limit, which may be written as `off`."""
 
     def read_or_off(value: Any) -> Any:
         off = value is None or (isinstance(value, str) and value.strip().lower() == "off")
-        return None if off else read(value)
+        return None if off else parse(value)
 
     return read_or_off
 
 
-_TIME, _COUNT, _OR_OFF = "seconds above zero, or '30s'", "a whole number, one at least", ", or None for no limit"
-_READ: Mapping[str, tuple[Callable[[Any], Any], str]] = {
-    "tool_timeout": (_or_off(_above_zero), _TIME + _OR_OFF),
-    "max_output": (_size, "a number of bytes, or '100kB'"),
-    "max_input": (_size, "a number of characters, or '16MB'"),
-    "max_concurrent": (_or_off(_whole), _COUNT + _OR_OFF),
-    "pending_ttl": (_or_off(_above_zero), _TIME + _OR_OFF),
-    "retry_delay": (_seconds, "seconds, or '500ms'"),
-    "breaker_failures": (_whole, _COUNT),
-    "breaker_pause": (_seconds, "seconds, or '30s'"),
-    "mcp_init_concurrency": (_or_off(_whole), _COUNT + _OR_OFF),
+_SECONDS_HINT, _COUNT_HINT, _OPTIONAL_HINT = (
+    "seconds above zero, or '30s'",
+    "a whole number, one at least",
+    ", or None for no limit",
+)
+_FIELD_PARSERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
+    "tool_timeout": (_optional(_parse_positive_seconds), _SECONDS_HINT + _OPTIONAL_HINT),
+    "max_output": (_parse_size, "a number of bytes, or '100kB'"),
+    "max_input": (_parse_size, "a number of characters, or '16MB'"),
+    "max_concurrent": (_optional(_parse_positive_integer), _COUNT_HINT + _OPTIONAL_HINT),
+    "pending_ttl": (_optional(_parse_positive_seconds), _SECONDS_HINT + _OPTIONAL_HINT),
+    "retry_delay": (_parse_seconds, "seconds, or '500ms'"),
+    "breaker_failures": (_parse_positive_integer, _COUNT_HINT),
+    "breaker_pause": (_parse_seconds, "seconds, or '30s'"),
+    "mcp_init_concurrency": (_optional(_parse_positive_integer), _COUNT_HINT + _OPTIONAL_HINT),
 }
 """How each is read, and what is to be given where that cannot be done."""
 
@@ -91,7 +95,10 @@ class Defaults:
     """MCP servers that are started at once when the runtime starts; None for all of them."""
 
     def __post_init__(self) -> None:
-        for name, (read, wanted) in _READ.items():  # what no call can go by is refused once, and not by every call
+        for name, (
+            read,
+            wanted,
+        ) in _FIELD_PARSERS.items():  # what no call can go by is refused once, and not by every call
             value = getattr(self, name)
             try:
                 object.__setattr__(self, name, read(value))
@@ -100,16 +107,16 @@ class Defaults:
                 raise DefinitionError(problem, fix=f"give {wanted}.") from None
 
     @classmethod
-    def of(cls, given: Defaults | Mapping[str, Any] | None) -> Defaults:
+    def from_mapping(cls, defaults: Defaults | Mapping[str, Any] | None) -> Defaults:
         """Defaults from a mapping, refusing names and values that mean nothing."""
-        if isinstance(given, Defaults):
-            return given
-        if not isinstance(given, Mapping | None):
-            problem = f"defaults={repr(given)[:80]} cannot be used."  # type: ignore[unreachable]  # for who has no mypy
+        if isinstance(defaults, Defaults):
+            return defaults
+        if not isinstance(defaults, Mapping | None):
+            problem = f"defaults={repr(defaults)[:80]} cannot be used."  # type: ignore[unreachable]  # for who has no mypy
             raise DefinitionError(problem, fix="give a mapping, as in {'tool_timeout': 30}.")
         known = [field.name for field in fields(cls)]
-        for name in given or {}:
+        for name in defaults or {}:
             if name not in known:
-                near = nearest(str(name), known, 1)
+                near = nearest_names(str(name), known, 1)
                 raise DefinitionError(f"There is no default {name!r}.", fix=f"use {near[0] if near else known}.")
-        return cls(**(given or {}))
+        return cls(**(defaults or {}))

@@ -6,54 +6,60 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from surehand.store import ledger as rows
-from surehand.store.database import Statement, checked
-from surehand.store.ledger import Known
+from surehand.store.database import Statement, validate_params
+from surehand.store.ledger import LedgerRow
 
 if TYPE_CHECKING:
     from surehand.store.store import Store
 
-_make = tuple.__new__
+_new_tuple = tuple.__new__
 """Makes a statement in half the time that its own constructor takes; a durable call makes five."""
-_ADDED = 200
+_EXTRA_CHARACTERS = 200
 """Characters that an id, a digest and a code add to a row, roughly."""
 
 
-class Form:
+class RecordTemplate:
     """What all calls of one tool in one scope have in common is written and looked at once."""
 
-    def __init__(self, store: Store, call: Known, owner: str) -> None:
+    def __init__(self, store: Store, call: LedgerRow, owner_id: str) -> None:
         name, user = call.tool, call.user_id
-        self._begun = rows.begun(call)
-        self._ended = rows.ended("", "", owner=owner, fence=call.fence)
-        self._intent = store.audit.row("intent", "", name, user=user, detail={})
-        self._outcome = store.audit.row("outcome", "", name, user=user, detail={})
-        self._entry = store.journal.entry("ended", "", name, "", user=user, session=call.session)
-        steps = (self._begun, self._ended, self._intent, self._outcome, self._entry)
-        self._size = max([checked(step.params) for step in steps]) + _ADDED
+        self._start_statement = rows.start_statement(call)
+        self._end_statement = rows.end_statement("", "", owner=owner_id, fence=call.fence)
+        self._intent_audit = store.audit.row_statement("intent", "", name, user=user, detail={})
+        self._outcome_audit = store.audit.row_statement("outcome", "", name, user=user, detail={})
+        self._journal_entry = store.journal.entry_statement("ended", "", name, "", user=user, session=call.session)
+        steps = (
+            self._start_statement,
+            self._end_statement,
+            self._intent_audit,
+            self._outcome_audit,
+            self._journal_entry,
+        )
+        self._max_parameter_size = max([validate_params(step.params) for step in steps]) + _EXTRA_CHARACTERS
 
-    def begin(self, call_id: str, arguments: str) -> list[Statement]:
+    def start_statements(self, call_id: str, arguments: str) -> list[Statement]:
         """The call runs, and the audit says so."""
-        detail = f'{{"arguments":"{_digest(arguments)}"}}'
-        row = {**self._begun.params, "call_id": call_id, "arguments": arguments}
-        told = {**self._intent.params, "call_id": call_id, "detail": detail}
-        size = self._size
+        detail = f'{{"arguments":"{_sha256_hex(arguments)}"}}'
+        row = {**self._start_statement.params, "call_id": call_id, "arguments": arguments}
+        told = {**self._intent_audit.params, "call_id": call_id, "detail": detail}
+        size = self._max_parameter_size
         return [
-            _make(Statement, (self._begun.sql, row, 1, size + len(arguments))),
-            _make(Statement, (self._intent.sql, told, 1, size)),
+            _new_tuple(Statement, (self._start_statement.sql, row, 1, size + len(arguments))),
+            _new_tuple(Statement, (self._intent_audit.sql, told, 1, size)),
         ]
 
-    def end(self, call_id: str, outcome: str, code: str, latency_ms: float) -> list[Statement]:
+    def end_statements(self, call_id: str, outcome: str, code: str, latency_ms: float) -> list[Statement]:
         """The call has ended, and the audit and the journal say so."""
-        detail, size = f'{{"code":"{code}","outcome":"{_digest(outcome)}"}}', self._size
-        row = {**self._ended.params, "call_id": call_id, "outcome": outcome}
-        told = {**self._outcome.params, "call_id": call_id, "detail": detail}
-        entry = {**self._entry.params, "call_id": call_id, "status": code, "latency_ms": latency_ms}
+        detail, size = f'{{"code":"{code}","outcome":"{_sha256_hex(outcome)}"}}', self._max_parameter_size
+        row = {**self._end_statement.params, "call_id": call_id, "outcome": outcome}
+        told = {**self._outcome_audit.params, "call_id": call_id, "detail": detail}
+        entry = {**self._journal_entry.params, "call_id": call_id, "status": code, "latency_ms": latency_ms}
         return [
-            _make(Statement, (self._ended.sql, row, 1, size + len(outcome))),
-            _make(Statement, (self._outcome.sql, told, 1, size)),
-            _make(Statement, (self._entry.sql, entry, 1, size)),
+            _new_tuple(Statement, (self._end_statement.sql, row, 1, size + len(outcome))),
+            _new_tuple(Statement, (self._outcome_audit.sql, told, 1, size)),
+            _new_tuple(Statement, (self._journal_entry.sql, entry, 1, size)),
         ]
 
 
-def _digest(text: str) -> str:
+def _sha256_hex(text: str) -> str:
     return sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -17,23 +17,23 @@ class Listeners:
     """Sync callbacks, called inline. `heard` is empty when nobody listens, so that no event need be made."""
 
     def __init__(self) -> None:
-        self.heard: tuple[Listener, ...] = ()
+        self.callbacks: tuple[Listener, ...] = ()
 
     def listen(self, callback: Listener) -> Callable[[], None]:
         """Call back for every event, until the returned function is called."""
-        self.heard = (*self.heard, callback)
+        self.callbacks = (*self.callbacks, callback)
 
         def unsubscribe() -> None:
-            left = list(self.heard)
+            left = list(self.callbacks)
             if callback in left:  # once: the same function may listen twice
                 left.remove(callback)
-            self.heard = tuple(left)
+            self.callbacks = tuple(left)
 
         return unsubscribe
 
     def emit(self, event: Event) -> None:
         """Tell everybody; a listener that raises is logged and cannot break a call."""
-        for callback in self.heard:
+        for callback in self.callbacks:
             try:
                 callback(event)
             except (Exception, asyncio.CancelledError):  # a cancellation that it raises is not its caller's
@@ -46,26 +46,26 @@ class EventBuffer:
     def __init__(self, size: int = 1000) -> None:
         self._size = size
         self._events: deque[Event] = deque()
-        self._missed = 0
+        self._missed_count = 0
         self._arrived = asyncio.Event()
 
     def put(self, event: Event) -> None:
         """Keep an event, or count it as missed."""
         if len(self._events) < self._size:
-            if self._missed:  # told where they are missing, before what comes after them
+            if self._missed_count:  # told where they are missing, before what comes after them
                 self._events.append(self._take_missed())
             self._events.append(event)
         else:
-            self._missed += 1
+            self._missed_count += 1
         self._arrived.set()
 
-    def take(self) -> Event | None:
+    def get_nowait(self) -> Event | None:
         """The next event that is already here."""
         return self._events.popleft() if self._events else None
 
     async def get(self) -> Event:
         """The next event, or `Missed`."""
-        while not self._events and not self._missed:
+        while not self._events and not self._missed_count:
             self._arrived.clear()
             await self._arrived.wait()
         if self._events:
@@ -73,27 +73,27 @@ class EventBuffer:
         return self._take_missed()
 
     def _take_missed(self) -> Missed:
-        missed, self._missed = self._missed, 0
+        missed, self._missed_count = self._missed_count, 0
         return Missed(missed)
 
 
-def events_of(listeners: Listeners, wanted: Callable[[Event], bool] | None = None) -> AsyncIterator[Event]:
+def stream_events(listeners: Listeners, is_wanted: Callable[[Event], bool] | None = None) -> AsyncIterator[Event]:
     """Events from now on, even before the first is asked for, one after the other."""
     buffer = EventBuffer()
-    unsubscribe = listeners.listen(_feeding(ref(buffer), wanted))
+    unsubscribe = listeners.listen(_build_buffer_listener(ref(buffer), is_wanted))
     finalize(buffer, unsubscribe).atexit = False  # a reader that never begins to read cannot end by itself
-    return _read(buffer, unsubscribe)
+    return _read_events(buffer, unsubscribe)
 
 
-def _feeding(buffer: ref[EventBuffer], wanted: Callable[[Event], bool] | None) -> Listener:
+def _build_buffer_listener(buffer: ref[EventBuffer], is_wanted: Callable[[Event], bool] | None) -> Listener:
     def hear(event: Event) -> None:
-        if (open_buffer := buffer()) is not None and (wanted is None or wanted(event)):
+        if (open_buffer := buffer()) is not None and (is_wanted is None or is_wanted(event)):
             open_buffer.put(event)
 
     return hear
 
 
-async def _read(buffer: EventBuffer, unsubscribe: Callable[[], None]) -> AsyncIterator[Event]:
+async def _read_events(buffer: EventBuffer, unsubscribe: Callable[[], None]) -> AsyncIterator[Event]:
     try:
         while True:
             yield await buffer.get()
@@ -101,4 +101,4 @@ async def _read(buffer: EventBuffer, unsubscribe: Callable[[], None]) -> AsyncIt
         unsubscribe()
 
 
-__all__ = ["CallEvent", "EventBuffer", "Listeners", "events_of"]
+__all__ = ["CallEvent", "EventBuffer", "Listeners", "stream_events"]

@@ -9,43 +9,47 @@ from typing import Any, TypeAlias
 from surehand.core.facets import Lifespan
 from surehand.core.tool import Tool
 
-Request: TypeAlias = tuple[Lifespan, asyncio.Future[None]]
+LifespanRequest: TypeAlias = tuple[Lifespan, asyncio.Future[None]]
 
 
-class Mounts:
+class Lifespans:
     """Some context managers must be left by the very task that entered them, so one task does both."""
 
     def __init__(self) -> None:
-        self._values: dict[Lifespan, Any] = {}
-        self._entering: dict[Lifespan, asyncio.Future[None]] = {}
-        self._requests: asyncio.Queue[Request | None] = asyncio.Queue()
-        self._owner: asyncio.Task[None] | None = None
+        self._values_by_lifespan: dict[Lifespan, Any] = {}
+        self._entered_futures: dict[Lifespan, asyncio.Future[None]] = {}
+        self._requests: asyncio.Queue[LifespanRequest | None] = asyncio.Queue()
+        self._owner_task: asyncio.Task[None] | None = None
 
     def value_of(self, tool: Tool[..., Any]) -> Any:
         """What a tool's lifespan gave."""
-        return self._values.get(tool.life.lifespan) if tool.life.lifespan and self._values else None
+        return (
+            self._values_by_lifespan.get(tool.lifecycle.lifespan)
+            if tool.lifecycle.lifespan and self._values_by_lifespan
+            else None
+        )
 
-    async def mount(self, tool: Tool[..., Any]) -> None:
+    async def enter(self, tool: Tool[..., Any]) -> None:
         """Enter a tool's lifespan, once; tools may share one."""
-        lifespan = tool.life.lifespan
-        if lifespan is None or lifespan in self._values:
+        lifespan = tool.lifecycle.lifespan
+        if lifespan is None or lifespan in self._values_by_lifespan:
             return
-        if lifespan not in self._entering:
-            self._entering[lifespan] = asyncio.get_running_loop().create_future()
-            self._requests.put_nowait((lifespan, self._entering[lifespan]))
-            if self._owner is None or self._owner.done():
-                self._owner = asyncio.create_task(self._own(), name="surehand: lifespans")
-        await asyncio.shield(self._entering[lifespan])
+        if lifespan not in self._entered_futures:
+            self._entered_futures[lifespan] = asyncio.get_running_loop().create_future()
+            self._requests.put_nowait((lifespan, self._entered_futures[lifespan]))
+            if self._owner_task is None or self._owner_task.done():
+                self._owner_task = asyncio.create_task(self._run_owner(), name="surehand: lifespans")
+        await asyncio.shield(self._entered_futures[lifespan])
 
-    async def _own(self) -> None:
+    async def _run_owner(self) -> None:
         async with AsyncExitStack() as stack:
             while (request := await self._requests.get()) is not None:
                 lifespan, done = request
                 try:
-                    self._values[lifespan] = await stack.enter_async_context(lifespan())
+                    self._values_by_lifespan[lifespan] = await stack.enter_async_context(lifespan())
                     done.set_result(None)
                 except BaseException as error:
-                    self._entering.pop(lifespan, None)
+                    self._entered_futures.pop(lifespan, None)
                     if not isinstance(error, Exception):
                         done.cancel()
                         raise
@@ -53,11 +57,11 @@ class Mounts:
 
     async def close(self) -> None:
         """Leave them all, last entered first."""
-        if self._owner is not None:
+        if self._owner_task is not None:
             self._requests.put_nowait(None)
             try:
-                await self._owner
+                await self._owner_task
             finally:
-                self._owner = None
-                self._values.clear()
-                self._entering.clear()
+                self._owner_task = None
+                self._values_by_lifespan.clear()
+                self._entered_futures.clear()

@@ -5,55 +5,55 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from surehand.core.canonical import digest
+from surehand.core.canonical import json_digest
 from surehand.core.errors import InvalidArguments
-from surehand.core.jsontext import parse
+from surehand.core.jsontext import parse_json
 from surehand.runtime.invocation import Invocation
-from surehand.store.errors import Unstorable
+from surehand.store.errors import UnstorableValue
 
 
-def plain(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def to_json_values(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """A copy as plain JSON values."""
     from pydantic_core import to_jsonable_python
 
     try:
-        return to_jsonable_python(dict(values), bytes_mode="base64")  # type: ignore[no-any-return]
+        return to_jsonable_python(dict(arguments), bytes_mode="base64")  # type: ignore[no-any-return]
     except ValueError:  # a model has bytes that are no text, and its own idea of how to show them
-        from surehand.store.outcomes import arguments_of, arguments_text
+        from surehand.store.outcomes import deserialize_arguments, serialize_arguments
 
-        return to_jsonable_python(arguments_of(arguments_text(values)), bytes_mode="base64")  # type: ignore[no-any-return]
+        return to_jsonable_python(deserialize_arguments(serialize_arguments(arguments)), bytes_mode="base64")  # type: ignore[no-any-return]
 
 
-def plain_arguments(invocation: Invocation) -> Mapping[str, Any]:
+def json_arguments(invocation: Invocation) -> Mapping[str, Any]:
     """The arguments as they were given, or as they were mended, for people to read."""
-    return plain(given_arguments(invocation))
+    return to_json_values(original_arguments(invocation))
 
 
-def given_arguments(invocation: Invocation) -> Mapping[str, Any]:
+def original_arguments(invocation: Invocation) -> Mapping[str, Any]:
     """The arguments as they were given, or as they were mended: what the call runs with when it goes on."""
-    raw = invocation.raw
+    raw = invocation.raw_arguments
     if isinstance(raw, bytes):
         raw = raw.decode(errors="replace")
     if isinstance(raw, str) and raw.strip():
         try:
-            raw = parse(raw)
+            raw = parse_json(raw)
         except InvalidArguments:
             raw = None
     return raw if isinstance(raw, Mapping) else invocation.arguments
 
 
-def fingerprint(invocation: Invocation) -> str:
+def call_fingerprint(invocation: Invocation) -> str:
     """What must be the same for an id to mean the same call."""
     who = invocation.principal
     try:
-        return digest(invocation.listing.name, invocation.arguments, who.user, who.session)
+        return json_digest(invocation.listing.name, invocation.arguments, who.user, who.session)
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, or what is no value at all
-        raise Unstorable(f"The arguments cannot be compared: {error}.") from error
+        raise UnstorableValue(f"The arguments cannot be compared: {error}.") from error
 
 
-def plain_of(kept: str) -> Mapping[str, Any]:
+def load_json_arguments(serialized: str) -> Mapping[str, Any]:
     """Kept arguments for people to read; without bytes in them they are plain already."""
-    from surehand.store.outcomes import arguments_of
+    from surehand.store.outcomes import deserialize_arguments
 
-    arguments = arguments_of(kept)
-    return arguments if kept.startswith("{") else plain(arguments)
+    arguments = deserialize_arguments(serialized)
+    return arguments if serialized.startswith("{") else to_json_values(arguments)

@@ -11,10 +11,10 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from surehand.catalogue.listing import Listing
 from surehand.core.errors import DefinitionError
 from surehand.core.facets import EFFECTS
-from surehand.core.names import nearest
+from surehand.core.names import nearest_names
 
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
-_KEYS = ("tools", "effects", "arguments", "decision", "reason")
+_RULE_KEYS = ("tools", "effects", "arguments", "decision", "reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +29,24 @@ class Rule:
     reason: str = ""
 
     @classmethod
-    def of(cls, given: Rule | Mapping[str, Any]) -> Rule:
+    def from_mapping(cls, rule: Rule | Mapping[str, Any]) -> Rule:
         """A rule from a mapping; mistakes are told at once, because a rule that never matches protects nobody."""
-        if isinstance(given, Rule):
-            return given
-        for key in given:
-            if key not in _KEYS:
-                near = nearest(key, _KEYS, 1)
-                raise DefinitionError(f"A policy rule has no {key!r}.", fix=f"use {near[0] if near else _KEYS}.")
-        decision = given.get("decision")
+        if isinstance(rule, Rule):
+            return rule
+        for key in rule:
+            if key not in _RULE_KEYS:
+                near = nearest_names(key, _RULE_KEYS, 1)
+                raise DefinitionError(f"A policy rule has no {key!r}.", fix=f"use {near[0] if near else _RULE_KEYS}.")
+        decision = rule.get("decision")
         if decision not in get_args(Decision):
             raise DefinitionError(f"{decision!r} is no decision.", fix="use allow, ask or deny.")
-        effects = frozenset(_listed(given.get("effects", ())))
+        effects = frozenset(_as_list(rule.get("effects", ())))
         if unknown := effects - EFFECTS:
             raise DefinitionError(f"Unknown effects: {', '.join(sorted(unknown))}.", fix=f"use {sorted(EFFECTS)}.")
-        tools = tuple(_listed(given.get("tools", "*")))
-        return cls(cast(Decision, decision), tools, effects, given.get("arguments", {}), given.get("reason", ""))
+        tools = tuple(_as_list(rule.get("tools", "*")))
+        return cls(cast(Decision, decision), tools, effects, rule.get("arguments", {}), rule.get("reason", ""))
 
-    def fits_tool(self, listing: Listing) -> bool:
+    def matches_tool(self, listing: Listing) -> bool:
         """Whether name and effects match."""
         if not any(fnmatchcase(listing.name, glob) for glob in self.tools):
             return False
@@ -55,45 +55,47 @@ class Rule:
             return True
         return effects <= self.effects if self.decision == "allow" else bool(effects & self.effects)
 
-    def fits_arguments(self, arguments: Mapping[str, Any]) -> bool:
+    def matches_arguments(self, arguments: Mapping[str, Any]) -> bool:
         """Whether every argument named in the rule is there and matches."""
-        return all(name in arguments and _fits(arguments[name], wanted) for name, wanted in self.arguments.items())
+        return all(
+            name in arguments and _matches_value(arguments[name], wanted) for name, wanted in self.arguments.items()
+        )
 
 
-def _listed(value: str | Iterable[str]) -> Iterable[str]:
+def _as_list(value: str | Iterable[str]) -> Iterable[str]:
     return [value] if isinstance(value, str) else value
 
 
-def _fits(value: Any, wanted: Any) -> bool:
+def _matches_value(value: Any, pattern: Any) -> bool:
     if isinstance(value, Enum):  # a rule is written in the words that a model sends
         value = value.value
     elif isinstance(value, bytes):
         value = value.decode(errors="replace")
-    if isinstance(wanted, Callable):  # type: ignore[arg-type]  # a plain function is meant
-        return bool(wanted(value))
-    if isinstance(wanted, (list, tuple, set, frozenset)):
-        return any(_fits(value, one) for one in wanted)
-    if isinstance(wanted, str):
-        return fnmatchcase(str(value), wanted)
-    return bool(value == wanted)
+    if isinstance(pattern, Callable):  # type: ignore[arg-type]  # a plain function is meant
+        return bool(pattern(value))
+    if isinstance(pattern, (list, tuple, set, frozenset)):
+        return any(_matches_value(value, one) for one in pattern)
+    if isinstance(pattern, str):
+        return fnmatchcase(str(value), pattern)
+    return bool(value == pattern)
 
 
 class Policy:
     """Rules in order: the first that matches decides, and where none does, the call is allowed."""
 
     def __init__(self, rules: Iterable[Rule | Mapping[str, Any]] = ()) -> None:
-        self.rules = tuple(Rule.of(rule) for rule in rules)
+        self.rules = tuple(Rule.from_mapping(rule) for rule in rules)
 
     @classmethod
     def default(cls) -> Policy:
         """Ask before anything that writes, executes or reaches the network."""
         return cls([{"effects": ["write", "execute", "network"], "decision": "ask"}])
 
-    def for_tool(self, listing: Listing) -> tuple[Rule, ...]:
+    def rules_for(self, listing: Listing) -> tuple[Rule, ...]:
         """The rules that can matter for a tool: up to the first one that no argument can turn away."""
         chosen: list[Rule] = []
         for rule in self.rules:
-            if rule.fits_tool(listing):
+            if rule.matches_tool(listing):
                 chosen.append(rule)
                 if not rule.arguments:
                     break
@@ -101,12 +103,12 @@ class Policy:
 
     def decide(self, listing: Listing, arguments: Mapping[str, Any]) -> Rule:
         """The rule that decides a call."""
-        return decide(self.for_tool(listing), {**listing.tool.defaults, **arguments})
+        return first_matching_rule(self.rules_for(listing), {**listing.tool.defaults, **arguments})
 
 
-ALLOW = Rule("allow")
+ALLOW_RULE = Rule("allow")
 
 
-def decide(rules: tuple[Rule, ...], arguments: Mapping[str, Any]) -> Rule:
+def first_matching_rule(rules: tuple[Rule, ...], arguments: Mapping[str, Any]) -> Rule:
     """The first of a tool's rules that the arguments fit."""
-    return next((rule for rule in rules if rule.fits_arguments(arguments)), ALLOW)
+    return next((rule for rule in rules if rule.matches_arguments(arguments)), ALLOW_RULE)

@@ -10,8 +10,8 @@ from surehand.core.context import Context
 from surehand.core.outcome import Pending
 from surehand.runtime.approval import Approval
 from surehand.runtime.invocation import Invocation
-from surehand.runtime.plain import plain_arguments
-from surehand.runtime.waiting import WaitingCall
+from surehand.runtime.plain import json_arguments
+from surehand.runtime.waiting import PendingCall
 
 log = logging.getLogger("surehand")
 
@@ -19,49 +19,49 @@ log = logging.getLogger("surehand")
 async def wants_confirmation(invocation: Invocation) -> bool | Literal["each time"]:
     """Whether the tool itself asks. A confirmation that fails has not said that nobody need be asked."""
     try:
-        wanted = await _value(invocation.listing.tool.safety.confirm, invocation)
+        wanted = await _evaluate(invocation.listing.tool.safety.confirm, invocation)
     except Exception:
         log.exception("The confirmation of %s failed; a person is asked", invocation.listing.name)
         return True
     return "each time" if wanted == "each time" else bool(wanted)
 
 
-async def question(invocation: Invocation) -> Pending:
+async def build_question(invocation: Invocation) -> Pending:
     """The message, the form and the preview."""
     tool, name = invocation.listing.tool, invocation.listing.name
-    message = await _told(tool.safety.confirm_message, invocation)
-    request = {"schema": tool.schema, "preview": await _told(tool.safety.preview, invocation)}
+    message = await _evaluate_or_none(tool.safety.confirm_message, invocation)
+    request = {"schema": tool.schema, "preview": await _evaluate_or_none(tool.safety.preview, invocation)}
     return Pending("approval", message=str(message or f"Allow {name} to execute?"), request=request)
 
 
-async def from_approver(invocation: Invocation, pending: Pending) -> Approval | None:
+async def ask_approver(invocation: Invocation, pending: Pending) -> Approval | None:
     """What somebody at hand decides; None where nobody is, or not now."""
-    parts, who, name = invocation.scope.parts, invocation.principal, invocation.listing.name
+    parts, who, name = invocation.scope.services, invocation.principal, invocation.listing.name
     if parts.approver is None:
         return None
-    shown = WaitingCall(
-        invocation.id, name, plain_arguments(invocation), "approval", pending.message, pending.request,
+    shown = PendingCall(
+        invocation.id, name, json_arguments(invocation), "approval", pending.message, pending.request,
         None, parts.clock.time(), who.user, who.session,
     )  # fmt: skip
     try:
-        return Approval.of(await parts.approver(shown))
+        return Approval.from_decision(await parts.approver(shown))
     except Exception:
         log.exception("The approver failed on %s; the call waits for somebody else", name)
         return None
 
 
-async def _value(given: Any, invocation: Invocation) -> Any:
+async def _evaluate(value_or_function: Any, invocation: Invocation) -> Any:
     """A value as it is, or what a sync or async function of arguments and context says."""
-    if not callable(given):
-        return given
-    made = given(invocation.effective(), Context(invocation))
+    if not callable(value_or_function):
+        return value_or_function
+    made = value_or_function(invocation.effective_arguments(), Context(invocation))
     return await made if inspect.isawaitable(made) else made
 
 
-async def _told(given: Any, invocation: Invocation) -> Any:
+async def _evaluate_or_none(value_or_function: Any, invocation: Invocation) -> Any:
     """The same, but a failure here never blocks the question itself."""
     try:
-        return await _value(given, invocation)
+        return await _evaluate(value_or_function, invocation)
     except Exception:
         log.exception("The confirmation message or preview of %s failed", invocation.listing.name)
         return None

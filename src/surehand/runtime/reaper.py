@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 log = logging.getLogger("surehand")
-GRACE = 0.5
+CANCELLATION_GRACE_SECONDS = 0.5
 """Seconds that a cancelled handler has to clean up before its caller is answered."""
 
 
@@ -17,41 +17,41 @@ class Reaper:
     """Cancels tasks, and owns those that go on in spite of it."""
 
     def __init__(self) -> None:
-        self.left: set[asyncio.Task[Any]] = set()
+        self.leftover_tasks: set[asyncio.Task[Any]] = set()
 
     async def stop(self, task: asyncio.Task[Any]) -> None:
         """Cancel a task and wait for it a moment; what is still running then is left to the reaper."""
         task.cancel()
-        again = await _wait_out(task)
+        again = await _wait_for_cancelled_task(task)
         if not task.done():
-            self.left.add(task)
-            task.add_done_callback(self.left.discard)
+            self.leftover_tasks.add(task)
+            task.add_done_callback(self.leftover_tasks.discard)
         if again is not None:
             raise again
 
-    def own(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run something that must go on even if nobody waits for it, until it ends or the runtime closes."""
-        task = asyncio.get_running_loop().create_task(work, name="surehand")
-        self.left.add(task)
-        task.add_done_callback(self.left.discard)
+        task = asyncio.get_running_loop().create_task(coroutine, name="surehand")
+        self.leftover_tasks.add(task)
+        task.add_done_callback(self.leftover_tasks.discard)
         return task
 
     async def close(self) -> None:
         """Cancel whatever is left once more; what ignores even that has its coroutine closed under it."""
-        if left := {task for task in self.left if not task.done()}:
+        if left := {task for task in self.leftover_tasks if not task.done()}:
             for task in left:
                 task.cancel()
-            _, stubborn = await asyncio.wait(left, timeout=GRACE)
+            _, stubborn = await asyncio.wait(left, timeout=CANCELLATION_GRACE_SECONDS)
             for task in stubborn:
-                _force(task)
+                _end_by_force(task)
             if stubborn:
-                await asyncio.wait(stubborn, timeout=GRACE)
+                await asyncio.wait(stubborn, timeout=CANCELLATION_GRACE_SECONDS)
 
 
-async def _wait_out(task: asyncio.Task[Any]) -> asyncio.CancelledError | None:
+async def _wait_for_cancelled_task(task: asyncio.Task[Any]) -> asyncio.CancelledError | None:
     """Wait for a cancelled task. Whoever is cancelled once more meanwhile still waits: the task holds their slot."""
     clock, again = asyncio.get_running_loop().time, None
-    until = clock() + GRACE
+    until = clock() + CANCELLATION_GRACE_SECONDS
     while not task.done() and (left := until - clock()) > 0:
         try:
             await asyncio.wait({task}, timeout=left)
@@ -60,7 +60,7 @@ async def _wait_out(task: asyncio.Task[Any]) -> asyncio.CancelledError | None:
     return again
 
 
-def _force(task: asyncio.Task[Any]) -> None:
+def _end_by_force(task: asyncio.Task[Any]) -> None:
     log.warning("%s ignores cancellation and is ended by force.", task.get_name())
     try:
         task.get_coro().close()

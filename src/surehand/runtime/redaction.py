@@ -9,19 +9,19 @@ import re
 from collections.abc import Callable, Iterable
 from urllib.parse import quote, quote_plus
 
-MASK = "[redacted]"
+REDACTION_MASK = "[redacted]"
 
 
-def redactor(secrets: Iterable[str]) -> Callable[[str], str]:
+def build_redactor(secrets: Iterable[str]) -> Callable[[str], str]:
     """A function that masks the secrets as they are and as JSON, URL, base64, hex and HTML would write them."""
-    forms = sorted({form for secret in secrets if secret for form in _forms(secret)}, key=len, reverse=True)
+    forms = sorted({form for secret in secrets if secret for form in _encoded_forms(secret)}, key=len, reverse=True)
     if not forms:
         return lambda text: text
     pattern = re.compile("|".join(map(re.escape, forms)), re.IGNORECASE)
-    return lambda text: pattern.sub(MASK, text)
+    return lambda text: pattern.sub(REDACTION_MASK, text)
 
 
-def _forms(secret: str) -> Iterable[str]:
+def _encoded_forms(secret: str) -> Iterable[str]:
     raw = secret.encode()
     yield from (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1])
     yield from (quote(secret, safe=""), quote(secret), quote_plus(secret), html.escape(secret), raw.hex())

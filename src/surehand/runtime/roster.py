@@ -11,203 +11,212 @@ from typing import TYPE_CHECKING, Any
 
 from surehand.core.call import Principal
 from surehand.core.errors import DefinitionError, ToolError, Unavailable
-from surehand.core.names import SEPARATOR, nearest
+from surehand.core.names import NAMESPACE_SEPARATOR, nearest_names
 from surehand.core.provider import Provider
 from surehand.core.tool import Tool
 
 if TYPE_CHECKING:
-    from surehand.runtime.parts import Parts
+    from surehand.runtime.parts import RuntimeServices
 
 log = logging.getLogger("surehand")
-STOPPING = 10.0
+PROVIDER_STOP_TIMEOUT_SECONDS = 10.0
 """Seconds that a provider has to let go."""
 
 
-class Roster:
+class ProviderTable:
     """Providers are started side by side and listed in the order given; one that is away is left out, with a reason."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self.waiting: list[Provider] = []
+    def __init__(self, services: RuntimeServices) -> None:
+        self._services = services
+        self.unstarted: list[Provider] = []
         """Those to start when the runtime is opened."""
         self._started: list[Provider] = []
         self._stopped: list[Provider] = []
         """Those to start again where a runtime that was closed is opened again."""
-        self._watches: list[Callable[[], None]] = []
-        self._early: list[Provider] = []
+        self._unsubscribe_callbacks: list[Callable[[], None]] = []
+        self._changed_during_start: list[Provider] = []
         """Those whose tools changed while others were still starting."""
-        self._took: dict[str, float] = {}
+        self._mcp_start_seconds: dict[str, float] = {}
         """Seconds that MCP servers took to start."""
 
     @property
-    def known(self) -> list[Provider]:
+    def all_providers(self) -> list[Provider]:
         """All of them, whether they have been started or not."""
-        return _once([*self.waiting, *self._started, *self._stopped, *self._parts.providers])
+        return _deduplicate([*self.unstarted, *self._started, *self._stopped, *self._services.active_providers])
 
     async def start(self) -> None:
         """Start those that wait, and take their tools."""
-        catalogue = self._parts.catalogue
+        catalogue = self._services.catalogue
         catalogue.remove(*(listing.name for listing in catalogue if listing.provider in self._stopped))
-        self.waiting, self._stopped = _once([*self.waiting, *self._stopped]), []  # a start that failed leaves both
-        most = asyncio.Semaphore(self._parts.defaults.mcp_init_concurrency or len(self.waiting) or 1)
+        self.unstarted, self._stopped = (
+            _deduplicate([*self.unstarted, *self._stopped]),
+            [],
+        )  # a start that failed leaves both
+        most = asyncio.Semaphore(self._services.defaults.mcp_init_concurrency or len(self.unstarted) or 1)
         # All of them come to an end, so that none is still starting when the runtime gives up.
-        begun = await asyncio.gather(*(self._begin(each, most) for each in self.waiting), return_exceptions=True)
-        self._tell()
+        begun = await asyncio.gather(
+            *(self._start_provider(each, most) for each in self.unstarted), return_exceptions=True
+        )
+        self._log_start_times()
         for error in begun:
             if isinstance(error, BaseException):
                 raise error
-        for provider, there in zip(self.waiting, begun, strict=True):  # in the order given, whoever was first
-            await self._join(provider, there=bool(there))
-        self.waiting.clear()
+        for provider, there in zip(self.unstarted, begun, strict=True):  # in the order given, whoever was first
+            await self._add_provider_tools(provider, is_available=bool(there))
+        self.unstarted.clear()
 
-    async def catch_up(self) -> None:
+    async def apply_early_changes(self) -> None:
         """Take what changed during the start."""
-        early, self._early = self._early, []
+        early, self._changed_during_start = self._changed_during_start, []
         for provider in early:
-            await self._take(provider)
+            await self._update_tools(provider)
 
     async def add(self, provider: Provider) -> None:
         """Start one more while the runtime runs."""
-        await self._join(provider, there=await self._begin(provider))
+        await self._add_provider_tools(provider, is_available=await self._start_provider(provider))
 
-    async def _begin(self, provider: Provider, most: asyncio.Semaphore | None = None) -> bool:
+    async def _start_provider(self, provider: Provider, concurrency: asyncio.Semaphore | None = None) -> bool:
         """Start a provider; whether it is there."""
         try:
-            async with most if most is not None and provider.kind == "mcp" else nullcontext():
-                if provider.comes_back:
+            async with concurrency if concurrency is not None and provider.kind == "mcp" else nullcontext():
+                if provider.retries_start:
                     self._started.append(provider)
                 began = monotonic()
                 await provider.start()
                 if provider.kind == "mcp":
-                    self._took[provider.namespace] = monotonic() - began
-                if not provider.comes_back:
+                    self._mcp_start_seconds[provider.namespace] = monotonic() - began
+                if not provider.retries_start:
                     self._started.append(provider)
         except Unavailable as error:
-            await self._leave_out(provider, error)
+            await self._mark_unavailable(provider, error)
             return False
         return True
 
-    def _tell(self) -> None:
+    def _log_start_times(self) -> None:
         """How long servers took, the slowest first."""
-        if took := sorted(self._took.items(), key=lambda each: -each[1]):
+        if took := sorted(self._mcp_start_seconds.items(), key=lambda each: -each[1]):
             log.info("MCP servers are ready: %s.", ", ".join(f"{name} in {seconds:.2f} s" for name, seconds in took))
-        self._took = {}
+        self._mcp_start_seconds = {}
 
-    async def _join(self, provider: Provider, *, there: bool) -> None:
+    async def _add_provider_tools(self, provider: Provider, *, is_available: bool) -> None:
         """Take a provider's tools."""
-        if not there:
+        if not is_available:
             return
         try:
             tools = await provider.tools()
         except Unavailable as error:
-            await self._leave_out(provider, error)
+            await self._mark_unavailable(provider, error)
             return
         name, conflict = provider.namespace, provider.on_conflict
-        self._parts.left_out.pop(name, None)
-        self._parts.catalogue.add(*tools, namespace=name, provider=provider, on_conflict=conflict)
-        self._watch(provider)
+        self._services.unavailable_providers.pop(name, None)
+        self._services.catalogue.add(*tools, namespace=name, provider=provider, on_conflict=conflict)
+        self._subscribe(provider)
 
-    async def _leave_out(self, provider: Provider, error: Unavailable) -> None:
+    async def _mark_unavailable(self, provider: Provider, error: Unavailable) -> None:
         if provider.required:
-            await self._drop(provider)
+            await self._remove(provider)
             raise error
         log.warning("%s is left out: %s", provider.namespace or type(provider).__name__, error)
-        self._parts.left_out[provider.namespace] = str(error)
-        if provider.comes_back:
-            self._watch(provider)
+        self._services.unavailable_providers[provider.namespace] = str(error)
+        if provider.retries_start:
+            self._subscribe(provider)
 
-    async def _drop(self, provider: Provider) -> None:
+    async def _remove(self, provider: Provider) -> None:
         if provider in self._started:
             self._started.remove(provider)
-            await _stop(provider)
+            await _stop_provider(provider)
 
-    def _watch(self, provider: Provider) -> None:
+    def _subscribe(self, provider: Provider) -> None:
         def changed() -> None:
-            if self._parts.open:
-                _ = self._parts.reaper.own(self._take(provider))
+            if self._services.is_open:
+                _ = self._services.reaper.spawn(self._update_tools(provider))
             else:
-                self._early.append(provider)
+                self._changed_during_start.append(provider)
 
-        self._watches.append(provider.watch(changed))
-        self._parts.providers.append(provider)
+        self._unsubscribe_callbacks.append(provider.watch(changed))
+        self._services.active_providers.append(provider)
 
-    async def _take(self, provider: Provider) -> None:
+    async def _update_tools(self, provider: Provider) -> None:
         """What a provider offers now; mistakes in it cost the old tools nothing."""
         try:
-            tools = [tool for tool in await provider.tools() if _compiles(tool)]
-            self._parts.catalogue.swap(provider, *tools)
-            self._parts.left_out.pop(provider.namespace, None)
+            tools = [tool for tool in await provider.tools() if _can_compile(tool)]
+            self._services.catalogue.replace_tools(provider, *tools)
+            self._services.unavailable_providers.pop(provider.namespace, None)
         except (DefinitionError, Unavailable) as error:
             log.warning("What %s offers now is not taken: %s", provider.namespace, error)
 
-    async def refresh(self, namespaces: tuple[str, ...], who: Principal) -> None:
+    async def refresh(self, namespaces: tuple[str, ...], principal: Principal) -> None:
         """Ask those of the given namespaces, or all, what they offer now. Raises for one that is away."""
-        asked = self._of(namespaces)
-        looks = (provider.refresh_for(who) if _is_named(who) else provider.refresh() for provider in asked)
+        asked = self._select_providers(namespaces)
+        looks = (
+            provider.refresh_for(principal) if _is_identified(principal) else provider.refresh() for provider in asked
+        )
         answers = await asyncio.gather(*looks, return_exceptions=True)
         for provider, answer in zip(asked, answers, strict=True):
             if answer is None:
-                await self._take(provider)
+                await self._update_tools(provider)
         for answer in answers:
             if answer is not None:
                 raise answer
 
-    async def look_for(self, name: str, who: Principal) -> None:
+    async def refresh_for_tool(self, tool_name: str, principal: Principal) -> None:
         """Ask in a user's name where a tool may be of which nobody is told. Raises for a provider that is away."""
-        namespace = name.partition(SEPARATOR)[0]
-        knowing = {each.namespace for each in self._parts.providers if each.knows_users}
-        if namespace in knowing & self._parts.left_out.keys() and _is_named(who):
-            await self.refresh((namespace,), who)
+        namespace = tool_name.partition(NAMESPACE_SEPARATOR)[0]
+        knowing = {each.namespace for each in self._services.active_providers if each.is_per_user}
+        if namespace in knowing & self._services.unavailable_providers.keys() and _is_identified(principal):
+            await self.refresh((namespace,), principal)
 
-    async def meet(self, who: Principal) -> dict[str, str]:
+    async def load_user_tools(self, principal: Principal) -> dict[str, str]:
         """Ask in a user's name what is offered to that user alone; gives the namespaces that did not say, and why."""
-        knowing = [each for each in self._parts.providers if each.knows_users] if _is_named(who) else []
+        knowing = (
+            [each for each in self._services.active_providers if each.is_per_user] if _is_identified(principal) else []
+        )
         if not knowing:
             return {}
-        reasons = await asyncio.gather(*(self._meet(each, who) for each in knowing))
+        reasons = await asyncio.gather(*(self._load_user_tools_of(each, principal) for each in knowing))
         return {each.namespace: why for each, why in zip(knowing, reasons, strict=True) if why}
 
-    async def _meet(self, provider: Provider, who: Principal) -> str:
+    async def _load_user_tools_of(self, provider: Provider, principal: Principal) -> str:
         try:
-            if await provider.meet(who):
-                await self._take(provider)
+            if await provider.load_tools_for(principal):
+                await self._update_tools(provider)
         except ToolError as error:
-            log.info("%s tells %s nothing: %s", provider.namespace, who.user or who.session, error)
-            return self._parts.redact(str(error)) if self._parts.redact else str(error)
+            log.info("%s tells %s nothing: %s", provider.namespace, principal.user or principal.session, error)
+            return self._services.redact(str(error)) if self._services.redact else str(error)
         return ""
 
-    def _of(self, namespaces: tuple[str, ...]) -> list[Provider]:
-        known = [each.namespace for each in self._parts.providers]
+    def _select_providers(self, namespaces: tuple[str, ...]) -> list[Provider]:
+        known = [each.namespace for each in self._services.active_providers]
         for name in namespaces:
             if name not in known:
-                near = nearest(name, known, 1)
+                near = nearest_names(name, known, 1)
                 raise KeyError(f"There is no provider {name!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
-        return [each for each in self._parts.providers if not namespaces or each.namespace in namespaces]
+        return [each for each in self._services.active_providers if not namespaces or each.namespace in namespaces]
 
-    def unwatch(self) -> None:
+    def unsubscribe(self) -> None:
         """Hear no more of changes."""
-        for end in self._watches:
+        for end in self._unsubscribe_callbacks:
             end()
-        self._watches.clear()
-        self._parts.providers.clear()
+        self._unsubscribe_callbacks.clear()
+        self._services.active_providers.clear()
 
     async def stop(self) -> None:
         """Stop all at once: none has to wait for another's farewell."""
         going = self._started
         self._stopped, self._started = [*self._stopped, *going], []
-        await asyncio.gather(*map(_stop, going))
+        await asyncio.gather(*map(_stop_provider, going))
 
 
-def _is_named(who: Principal) -> bool:
-    return who.user is not None or who.session is not None
+def _is_identified(principal: Principal) -> bool:
+    return principal.user is not None or principal.session is not None
 
 
-def _once(providers: list[Provider]) -> list[Provider]:
+def _deduplicate(providers: list[Provider]) -> list[Provider]:
     """Each of them, whether it can be hashed or not."""
     return list({id(each): each for each in providers}.values())
 
 
-def _compiles(tool: Tool[..., Any]) -> bool:
+def _can_compile(tool: Tool[..., Any]) -> bool:
     try:
         tool.compile()
     except DefinitionError as error:
@@ -216,9 +225,9 @@ def _compiles(tool: Tool[..., Any]) -> bool:
     return True
 
 
-async def _stop(provider: Provider) -> None:
+async def _stop_provider(provider: Provider) -> None:
     try:
-        async with asyncio.timeout(STOPPING):
+        async with asyncio.timeout(PROVIDER_STOP_TIMEOUT_SECONDS):
             await provider.stop()
     except Exception:
         log.exception("%s did not stop cleanly", provider.namespace or type(provider).__name__)

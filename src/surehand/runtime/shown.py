@@ -6,53 +6,53 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from surehand.core.outcome import Failed, Outcome, Pending
-from surehand.core.spaces import Spaces
+from surehand.core.spaces import SpaceWriter
 
 if TYPE_CHECKING:
-    from surehand.runtime.board import Board
+    from surehand.runtime.board import CallMessages
     from surehand.runtime.invocation import Invocation
-    from surehand.runtime.parts import Parts
+    from surehand.runtime.parts import RuntimeServices
     from surehand.store.database import Statement
 
 
-class Shown:
+class VisibleCalls:
     """The spaces that a host application keeps, or those of the store that was asked for; else nowhere."""
 
-    def __init__(self, parts: Parts, host: Spaces | None) -> None:
-        self._parts, self._host = parts, host
+    def __init__(self, services: RuntimeServices, host_spaces: SpaceWriter | None) -> None:
+        self._services, self._host_spaces = services, host_spaces
 
     @cached_property
-    def _board(self) -> Board | None:
-        if self._host is not None or not self._parts.durable:
+    def _call_messages(self) -> CallMessages | None:
+        if self._host_spaces is not None or not self._services.is_durable:
             return None
-        from surehand.runtime.board import Board  # loaded by those alone who have a store
+        from surehand.runtime.board import CallMessages  # loaded by those alone who have a store
 
-        return Board(self._parts)
+        return CallMessages(self._services)
 
     @property
-    def spaces(self) -> Spaces | None:
+    def spaces(self) -> SpaceWriter | None:
         """Where calls are posted."""
-        return self._host or self._board
+        return self._host_spaces or self._call_messages
 
     @property
-    def in_use(self) -> bool:
+    def has_spaces(self) -> bool:
         """Whether there are any spaces at all."""
-        store = self._parts.store
-        return self._host is not None or (store is not None and store.spaces.in_use)
+        store = self._services.store
+        return self._host_spaces is not None or (store is not None and store.spaces.has_spaces)
 
-    def statements(self, invocation: Invocation, outcome: Outcome) -> list[Statement]:
+    def amend_statements(self, invocation: Invocation, outcome: Outcome) -> list[Statement]:
         """What shows an outcome, to be put into the transaction that keeps it."""
-        if invocation.posted is None or self._board is None:
+        if invocation.message_id is None or self._call_messages is None:
             return []
-        return self._board.showing(invocation, outcome)
+        return self._call_messages.amend_statements(invocation, outcome)
 
-    def written(self, invocation: Invocation, outcome: Outcome) -> None:
+    def mark_written(self, invocation: Invocation, outcome: Outcome) -> None:
         """That transaction is kept: the message says so."""
-        if invocation.posted is not None and self._board is not None:
-            invocation.shown = status_of(outcome)
+        if invocation.message_id is not None and self._call_messages is not None:
+            invocation.message_status = to_message_status(outcome)
 
 
-def status_of(outcome: Outcome) -> str:
+def to_message_status(outcome: Outcome) -> str:
     """How a message says what a call has come to."""
     if isinstance(outcome, Pending):
         return "requires_action"

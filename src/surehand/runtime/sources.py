@@ -13,27 +13,27 @@ from surehand.core.provider import Provider
 from surehand.core.tool import Tool
 
 
-def flatten(sources: Iterable[Any]) -> list[Tool[..., Any] | Provider | LazyTool]:
+def flatten_sources(sources: Iterable[Any]) -> list[Tool[..., Any] | Provider | LazyTool]:
     """Tools, providers and lazy tools out of lists, classes, instances, modules and plain functions."""
     found: list[Tool[..., Any] | Provider | LazyTool] = []
     for source in sources:
-        found.extend(_of(source))
+        found.extend(_expand_source(source))
     return found
 
 
-def _of(source: Any) -> list[Any]:
+def _expand_source(source: Any) -> list[Any]:
     if isinstance(source, (Tool, Provider, LazyTool)):
         return [source]
     if isinstance(source, (list, tuple, set, frozenset)):
-        return flatten(source)
+        return flatten_sources(source)
     if isinstance(source, ModuleType):
-        return list({id(found): found for found in flatten(_public(source))}.values())
+        return list({id(found): found for found in flatten_sources(_module_sources(source))}.values())
     if inspect.isroutine(source):
-        return [tool(_no_factory(source))]
-    return _methods(source)
+        return [tool(_reject_factory(source))]
+    return _tool_methods(source)
 
 
-def _no_factory(function: Any) -> Any:
+def _reject_factory(function: Any) -> Any:
     """A factory of ours that somebody forgot to call would become a tool that makes tools."""
     if str(getattr(function, "__module__", "")).startswith("surehand."):
         name = function.__name__
@@ -41,7 +41,7 @@ def _no_factory(function: Any) -> Any:
     return function
 
 
-def _public(module: ModuleType) -> list[Any]:
+def _module_sources(module: ModuleType) -> list[Any]:
     """The tools and providers that a module names, alone or in lists; what begins with `_` is its own affair."""
     named = [value for name, value in vars(module).items() if not name.startswith("_")]
     return [value for value in named if _is_source(value)]
@@ -53,21 +53,21 @@ def _is_source(value: Any) -> bool:
     return isinstance(value, (Tool, LazyTool, Provider))
 
 
-def _methods(source: Any) -> list[Any]:
+def _tool_methods(source: Any) -> list[Any]:
     """The tools of an instance, or of a class that can be made without arguments."""
     cls = source if isinstance(source, type) else type(source)
     kinds = (Tool, staticmethod, classmethod)
     names = [name for name in dir(cls) if isinstance(inspect.getattr_static(cls, name, None), kinds)]
-    if not any(_bound(getattr(cls, name)) for name in names):
+    if not any(_bound_tool(getattr(cls, name)) for name in names):
         raise DefinitionError(
             f"{source!r} holds no tools.",
             fix="give a tool, a list of tools, a provider, or a class or module with tools in it.",
         )
     instance = source() if isinstance(source, type) else source
-    return [found for name in names if (found := _bound(getattr(instance, name)))]
+    return [found for name in names if (found := _bound_tool(getattr(instance, name)))]
 
 
-def _bound(member: Any) -> Tool[..., Any] | None:
+def _bound_tool(member: Any) -> Tool[..., Any] | None:
     """A tool, or one that a class method holds: since Python 3.13 that is no longer bound by itself."""
     if isinstance(member, MethodType) and isinstance(member.__func__, Tool):
         return cast(Tool[..., Any], member.__func__.__get__(member.__self__, type(member.__self__)))

@@ -39,7 +39,7 @@ class Stats:
     artifacts: int = 0
 
 
-class Entry(NamedTuple):
+class MemoryJournalEntry(NamedTuple):
     """One call in the journal: what happened, without arguments or outcome."""
 
     call_id: str
@@ -50,17 +50,20 @@ class Entry(NamedTuple):
     """`ok`, `pending`, or the failure's code."""
 
 
-Row: TypeAlias = tuple[str, str, float, float, str]
+MemoryJournalRow: TypeAlias = tuple[str, str, float, float, str]
 
 
-class Journal:
+class MemoryJournal:
     """The last calls, in memory; rows become entries when somebody reads them."""
 
     def __init__(self, size: int = 10_000) -> None:
-        self._rows: deque[Row] = deque(maxlen=size)
+        self._rows: deque[MemoryJournalRow] = deque(maxlen=size)
         self.append = self._rows.append
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[MemoryJournalEntry]:
         """Oldest first."""
         offset = time.time() - time.perf_counter()
-        return [Entry(id, tool, began + offset, took * 1000, status) for id, tool, began, took, status in self._rows]
+        return [
+            MemoryJournalEntry(id, tool, began + offset, took * 1000, status)
+            for id, tool, began, took, status in self._rows
+        ]

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from surehand.core.outcome import Pending, Wait
+from surehand.core.outcome import Pending, WaitingFor
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingCall:
+class PendingCall:
     """An open wait, as a person is shown it."""
 
     call_id: str
     tool: str
     arguments: Mapping[str, Any]
-    waiting_for: Wait
+    waiting_for: WaitingFor
     message: str
     request: Any
     expires_at: float | None
@@ -25,6 +25,6 @@ class WaitingCall:
     session: str | None = None
     round: int = 1
 
-    def pending(self) -> Pending:
+    def to_outcome(self) -> Pending:
         """The same as an outcome."""
         return Pending(self.waiting_for, self.call_id, self.message, self.request, self.expires_at)

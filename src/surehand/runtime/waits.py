@@ -10,125 +10,138 @@ from typing import TYPE_CHECKING, Any, cast
 from surehand.core.call import Principal
 from surehand.core.clock import Timer, wake
 from surehand.core.events import CallPending
-from surehand.core.outcome import Outcome, Pending, Wait
+from surehand.core.outcome import Outcome, Pending, WaitingFor
 from surehand.core.quotas import Quota
 from surehand.runtime.invocation import Invocation
-from surehand.runtime.known import known
-from surehand.runtime.plain import plain_arguments, plain_of
-from surehand.runtime.verdict import Going
-from surehand.runtime.waiting import WaitingCall as WaitingCall
+from surehand.runtime.known import build_ledger_row
+from surehand.runtime.plain import json_arguments, load_json_arguments
+from surehand.runtime.verdict import AnswerInProgress
+from surehand.runtime.waiting import PendingCall as PendingCall
 from surehand.store import ledger as rows
-from surehand.store.database import StoreUnavailable, Unexpected, Unstorable
-from surehand.store.ledger import Known
-from surehand.store.outcomes import json_text
-from surehand.store.pending import GRACE, Held, Round, asked
+from surehand.store.database import StoreUnavailable, UnexpectedRowCount, UnstorableValue
+from surehand.store.ledger import LedgerRow
+from surehand.store.outcomes import dump_json
+from surehand.store.pending import UNCLAIMED_GRACE_SECONDS, PendingRound, PendingRow, open_round_statement
 
 if TYPE_CHECKING:
-    from surehand.runtime.parts import Parts
+    from surehand.runtime.parts import RuntimeServices
     from surehand.store.store import Store
 
 
-class Crowded(Exception):
+class TooManyPendingCalls(Exception):
     """A user has as many calls that wait as it may have."""
 
 
-class Waits:
+class PendingCalls:
     """The waits of a runtime. The store keeps them; here is only what lives as long as the process."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self.here: dict[str, Invocation] = {}
+    def __init__(self, services: RuntimeServices) -> None:
+        self._services = services
+        self.invocations: dict[str, Invocation] = {}
         """Calls that wait and were made here, by id: their scope may offer what no store can keep."""
-        self.live: dict[str, asyncio.Future[bool | None]] = {}
+        self.waiting_callers: dict[str, asyncio.Future[bool | None]] = {}
         """Callers who wait for the answer themselves."""
-        self.going: dict[str, Going] = {}
-        self.quota: Quota[str] | None = None
+        self.answers_in_progress: dict[str, AnswerInProgress] = {}
+        self.user_quota: Quota[str] | None = None
         """How many of them each user may have, where that is bounded."""
-        self.open = 0
+        self.open_count = 0
         """How many waits are open, as far as this runtime knows."""
-        self._alarm: Timer | None = None
-        self._alarm_at = inf
+        self._expiry_timer: Timer | None = None
+        self._expiry_timer_at = inf
 
-    async def find(self, call_id: str, viewer: Principal) -> Held | None:
+    async def find(self, call_id: str, viewer: Principal) -> PendingRow | None:
         """A call that the viewer may know of; to a stranger it looks like an unknown id."""
-        if (store := self._parts.store) is None:
+        if (store := self._services.store) is None:
             return None
         try:
             return await store.pending.find(call_id, viewer.user, viewer.session)
-        except Unstorable:  # nothing was ever kept under such a name
+        except UnstorableValue:  # nothing was ever kept under such a name
             return None
 
-    async def outcome_of(self, call_id: str, viewer: Principal) -> Outcome | None:
+    async def ended_outcome(self, call_id: str, viewer: Principal) -> Outcome | None:
         """How a call that waited has ended, if the viewer may know of it."""
         held = await self.find(call_id, viewer) if call_id else None
-        return self._parts.ledger.said(held.call) if held and held.call.state == "ended" else None
+        return self._services.ledger.stored_outcome(held.call) if held and held.call.state == "ended" else None
 
-    async def state_of(self, call_id: str, viewer: Principal) -> Outcome | None:
+    async def current_outcome(self, call_id: str, viewer: Principal) -> Outcome | None:
         """The outcome of a call that has waited, or what it waits for."""
         held = await self.find(call_id, viewer)
-        return None if held is None else self.state(held)
+        return None if held is None else self.outcome_of_row(held)
 
-    def state(self, held: Held) -> Outcome:
+    def outcome_of_row(self, row: PendingRow) -> Outcome:
         """The same, of a call that was read already."""
-        call, wait = held.call, held.wait
+        call, wait = row.call, row.open_round
         if call.state in ("ended", "unknown"):
-            return self._parts.ledger.said(call)
-        if wait is not None and call.call_id not in self.going:
-            return shown(held, wait).pending()
+            return self._services.ledger.stored_outcome(call)
+        if wait is not None and call.call_id not in self.answers_in_progress:
+            return pending_call_from_row(row, wait).to_outcome()
         return Pending("result", call.call_id, f"{call.tool} was answered and goes on.")
 
-    async def listed(self, viewer: Principal, grace: float = GRACE) -> list[WaitingCall]:
+    async def list_for(self, viewer: Principal, grace_seconds: float = UNCLAIMED_GRACE_SECONDS) -> list[PendingCall]:
         """The open waits of the viewer, and calls of theirs that were answered and that nobody goes on with."""
-        if (store := self._parts.store) is None:
+        if (store := self._services.store) is None:
             return []
         try:
-            found = await store.pending.listed(viewer.user, viewer.session, grace=grace)
-        except Unstorable:  # nothing was ever kept under such a name
+            found = await store.pending.list_open(viewer.user, viewer.session, grace_seconds=grace_seconds)
+        except UnstorableValue:  # nothing was ever kept under such a name
             return []
-        return [shown(each, each.rounds[-1]) for each in found if each.call.call_id not in self.going]
+        return [
+            pending_call_from_row(each, each.rounds[-1])
+            for each in found
+            if each.call.call_id not in self.answers_in_progress
+        ]
 
-    async def park(self, invocation: Invocation, pending: Pending) -> WaitingCall | Outcome:
+    async def park(self, invocation: Invocation, pending: Pending) -> PendingCall | Outcome:
         """Keep a pending call: the wait, or what became of the call where somebody else was first."""
-        if invocation.elsewhere and pending.call_id == invocation.id:
+        if invocation.runs_elsewhere and pending.call_id == invocation.id:
             return pending  # it is only told that the same call runs already
-        store, call_id = await self._parts.remembered(), invocation.id
-        inner = await self._to_follow(pending.call_id, invocation)
+        store, call_id = await self._services.open_store(), invocation.id
+        inner = await self._find_inner_call(pending.call_id, invocation)
         message = pending.message or f"{invocation.listing.name} waits for {pending.waiting_for}."
         expires_at = None if inner else pending.expires_at
-        patience = None if inner else self._parts.defaults.pending_ttl or None
-        call, request, note = self._to_keep(invocation), json_text(pending.request), json_text(pending.state)
+        patience = None if inner else self._services.defaults.pending_ttl or None
+        call, request, note = self._build_ledger_row(invocation), dump_json(pending.request), dump_json(pending.state)
         size = len(call.arguments) + len(request) + len(note)
-        if self.quota is not None and call_id not in self.quota and not self.quota.has_room(call.user_id, size):
-            raise Crowded
-        wait = asked(
-            call, pending.waiting_for, message, request=request, note=note,
-            inner=inner, expires_at=expires_at, patience=patience,
+        if (
+            self.user_quota is not None
+            and call_id not in self.user_quota
+            and not self.user_quota.has_room(call.user_id, size)
+        ):
+            raise TooManyPendingCalls
+        wait = open_round_statement(
+            call, pending.waiting_for, message, request=request, provider_state=note,
+            inner_call_id=inner, expires_at=expires_at, timeout_seconds=patience,
         )  # fmt: skip
-        told = [*self._told(store, invocation, pending), *self._parts.shown.statements(invocation, pending)]
-        steps = [rows.waiting(call), wait, *told]
+        told = [
+            *self._audit_statements(store, invocation, pending),
+            *self._services.visible_calls.amend_statements(invocation, pending),
+        ]
+        steps = [rows.wait_statement(call), wait, *told]
         try:
             results = await store.write(steps)
-        except Unexpected:
-            return await self.state_of(call_id, Principal()) or pending
+        except UnexpectedRowCount:
+            return await self.current_outcome(call_id, Principal()) or pending
         except (asyncio.CancelledError, StoreUnavailable):
             if call.owner is not None:  # its handler has run: nobody else can say that it waits
-                self._parts.ledger.unwritten.keep(call_id, steps)
+                self._services.ledger.write_retry.retry_later(call_id, steps)
             raise
-        if self.quota is not None:
-            self.quota.acquire(call_id, call.user_id, size)
+        if self.user_quota is not None:
+            self.user_quota.acquire(call_id, call.user_id, size)
         [asked_at] = results[1]
-        return self._parked(invocation, pending, message, **asked_at)
+        return self._register_pending(invocation, pending, message, **asked_at)
 
-    def _to_keep(self, invocation: Invocation) -> Known:
+    def _build_ledger_row(self, invocation: Invocation) -> LedgerRow:
         """What the id stands for never changes, whatever a person or the handler made of the arguments."""
-        fence, before = invocation.fence, invocation.known
-        call = known(invocation, owner=None if fence is None else self._parts.owner, fence=fence or 0)
+        fence, before = invocation.fence, invocation.ledger_row
+        call = build_ledger_row(
+            invocation, owner_id=None if fence is None else self._services.owner_id, fence=fence or 0
+        )
         if before is None:
             return call
-        asked_with = before.arguments if invocation.began else call.arguments
+        asked_with = before.arguments if invocation.may_have_run else call.arguments
         return call._replace(fingerprint=before.fingerprint, arguments=asked_with)
 
-    def _parked(
+    def _register_pending(
         self,
         invocation: Invocation,
         pending: Pending,
@@ -137,115 +150,117 @@ class Waits:
         round: int,
         created_at: float,
         expires_at: float | None,
-    ) -> WaitingCall:
+    ) -> PendingCall:
         who, call_id = invocation.principal, invocation.id
         if not invocation.round:
-            self.open += 1
-        invocation.round, invocation.fence, invocation.claimed, invocation.claims = round, None, False, False
-        self.here[call_id] = invocation
-        self._parts.shown.written(invocation, pending)
-        self.going.pop(call_id, None)  # it waits again, and can be answered again
-        self.watch(expires_at)
+            self.open_count += 1
+        invocation.round, invocation.fence, invocation.is_claimed, invocation.is_claiming = round, None, False, False
+        self.invocations[call_id] = invocation
+        self._services.visible_calls.mark_written(invocation, pending)
+        self.answers_in_progress.pop(call_id, None)  # it waits again, and can be answered again
+        self.schedule_expiry(expires_at)
         # Arguments may be many, and only who listens is shown them.
-        arguments = plain_arguments(invocation) if self._parts.listeners.heard else {}
-        wait = WaitingCall(
+        arguments = json_arguments(invocation) if self._services.listeners.callbacks else {}
+        wait = PendingCall(
             call_id, invocation.listing.name, arguments, pending.waiting_for, message,
             pending.request, expires_at, created_at, who.user, who.session, round,
         )  # fmt: skip
-        self._tell(wait)
+        self._emit_pending(wait)
         if invocation.on_end is not None:  # whoever answered last time need not wait for the next answer
             tell, invocation.on_end = invocation.on_end, None
-            tell(wait.pending())
+            tell(wait.to_outcome())
         return wait
 
-    def _told(self, store: Store, invocation: Invocation, pending: Pending) -> list[Any]:
-        if not self._parts.durable:
+    def _audit_statements(self, store: Store, invocation: Invocation, pending: Pending) -> list[Any]:
+        if not self._services.is_durable:
             return []
         name, user = invocation.listing.name, invocation.principal.user
         detail = {"waiting_for": pending.waiting_for}
         return [
-            store.audit.row("wait", invocation.id, name, user=user, detail=detail),
-            *self._parts.entry(invocation, "pending", pending.waiting_for),
+            store.audit.row_statement("wait", invocation.id, name, user=user, detail=detail),
+            *self._services.journal_statements(invocation, "pending", pending.waiting_for),
         ]
 
-    async def _to_follow(self, call_id: str, invocation: Invocation) -> str | None:
+    async def _find_inner_call(self, call_id: str, invocation: Invocation) -> str | None:
         """The call that this one waits for: one of its own user's, and none that waits for this one in turn."""
         held = await self.find(call_id, invocation.principal) if call_id else None
         first = held.call.call_id if held else None
         while held is not None:
             if held.call.call_id == invocation.id:
                 return None
-            inner = held.wait.inner_call if held.wait else None
+            inner = held.open_round.inner_call_id if held.open_round else None
             held = await self.find(inner, Principal()) if inner else None
         return first
 
-    def watch(self, expires_at: float | None) -> None:
+    def schedule_expiry(self, expires_at: float | None) -> None:
         """Wake the sweeper when the next wait has outlived its time."""
-        if expires_at is None or expires_at >= self._alarm_at:
+        if expires_at is None or expires_at >= self._expiry_timer_at:
             return
-        self.unwatch()
-        self._alarm_at = expires_at
-        delay = max(expires_at - self._parts.clock.time(), 0.0)
-        self._alarm = self._parts.clock.call_later(delay, self._ring)
+        self.cancel_expiry_timer()
+        self._expiry_timer_at = expires_at
+        delay = max(expires_at - self._services.clock.time(), 0.0)
+        self._expiry_timer = self._services.clock.call_later(delay, self._on_expiry_timer)
 
-    def _ring(self) -> None:
-        self.unwatch()
-        self._parts.sweep()
+    def _on_expiry_timer(self) -> None:
+        self.cancel_expiry_timer()
+        self._services.expire_overdue_calls()
 
-    def unwatch(self) -> None:
+    def cancel_expiry_timer(self) -> None:
         """Nothing wakes the sweeper any more."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm, self._alarm_at = None, inf
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+        self._expiry_timer, self._expiry_timer_at = None, inf
 
-    def _tell(self, wait: WaitingCall) -> None:
-        if self._parts.listeners.heard:
-            self._parts.listeners.emit(
+    def _emit_pending(self, pending_call: PendingCall) -> None:
+        if self._services.listeners.callbacks:
+            self._services.listeners.emit(
                 CallPending(
-                    wait.call_id, wait.tool, wait.waiting_for, wait.message, wait.request, wait.arguments,
-                    wait.expires_at, wait.created_at,
+                    pending_call.call_id, pending_call.tool, pending_call.waiting_for, pending_call.message, pending_call.request, pending_call.arguments,
+                    pending_call.expires_at, pending_call.created_at,
                 )
             )  # fmt: skip
 
-    async def answered(self, invocation: Invocation, patience: float) -> bool:
+    async def wait_for_answer(self, invocation: Invocation, timeout_seconds: float) -> bool:
         """Wait with the caller for the answer; false when its patience ends first, and the wait stays open."""
-        invocation.suspend()
-        live = self.live[invocation.id] = invocation.live = asyncio.get_running_loop().create_future()
-        timer = self._parts.clock.call_later(patience, wake, live) if patience < inf else None
+        invocation.make_interruptible()
+        live = self.waiting_callers[invocation.id] = invocation.answer_future = (
+            asyncio.get_running_loop().create_future()
+        )
+        timer = self._services.clock.call_later(timeout_seconds, wake, live) if timeout_seconds < inf else None
         try:
             return bool(await live)
         finally:
             if timer is not None:
                 timer.cancel()
-            self.live.pop(invocation.id, None)
-            invocation.live = None
+            self.waiting_callers.pop(invocation.id, None)
+            invocation.answer_future = None
 
-    def rest(self, invocation: Invocation) -> None:
+    def drop_arguments(self, invocation: Invocation) -> None:
         """Its caller is told that it waits: what it goes on with is in the store, and need not be kept here too."""
-        if self.here.get(invocation.id) is invocation:
-            resting = self.here[invocation.id] = Invocation(invocation.scope, invocation.name, {})
-            resting.listing, resting.known_id, resting.round = invocation.listing, invocation.id, invocation.round
+        if self.invocations.get(invocation.id) is invocation:
+            resting = self.invocations[invocation.id] = Invocation(invocation.scope, invocation.requested_name, {})
+            resting.listing, resting.assigned_id, resting.round = invocation.listing, invocation.id, invocation.round
 
-    def over(self, invocation: Invocation) -> None:
+    def on_call_ended(self, invocation: Invocation) -> None:
         """The call has its outcome."""
-        self.forget(invocation.id)
+        self.remove(invocation.id)
         if invocation.round:
-            self.open -= 1
+            self.open_count -= 1
 
-    def forget(self, call_id: str) -> Invocation | None:
+    def remove(self, call_id: str) -> Invocation | None:
         """It does not wait any more; the call, if it was made here."""
-        if self.quota is not None:
-            self.quota.release(call_id)
-        return self.here.pop(call_id, None)
+        if self.user_quota is not None:
+            self.user_quota.release(call_id)
+        return self.invocations.pop(call_id, None)
 
 
-def shown(held: Held, wait: Round) -> WaitingCall:
+def pending_call_from_row(row: PendingRow, pending_round: PendingRound) -> PendingCall:
     """A wait as the store keeps it, for people to read."""
-    call, kind, message, until = held.call, wait.waiting_for, wait.message, wait.expires_at
-    if held.is_ready:
-        kind, until = "result", wait.ready_until
+    call, kind, message, until = row.call, pending_round.waiting_for, pending_round.message, pending_round.expires_at
+    if row.is_ready:
+        kind, until = "result", pending_round.answer_expires_at
         message = f"{call.tool} was let run, and no runtime that has it has taken it up yet."
-    return WaitingCall(
-        call.call_id, call.tool, plain_of(call.arguments), cast(Wait, kind), message, json.loads(wait.request),
-        until, wait.created_at, call.user_id, call.session, wait.round,
+    return PendingCall(
+        call.call_id, call.tool, load_json_arguments(call.arguments), cast(WaitingFor, kind), message, json.loads(pending_round.request),
+        until, pending_round.created_at, call.user_id, call.session, pending_round.round,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, Self
 
 
-class Folder(Protocol):
+class BindMount(Protocol):
     """A folder to show at its own path; a workspace's roots are such."""
 
     @property
@@ -22,7 +22,7 @@ class Folder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class PathMount:
     """A path of the host to show at its own path."""
 
     path: Path
@@ -33,7 +33,7 @@ class Shown:
 
 
 @dataclass(slots=True)
-class Jail:
+class SandboxCommandLine:
     """A command line that runs a program inside a sandbox, and the descriptors that it needs.
 
     Close it once the process is started: the process has descriptors of its own by then.
@@ -41,12 +41,12 @@ class Jail:
 
     argv: list[str] = field(default_factory=list)
     pass_fds: tuple[int, ...] = ()
-    _own: list[int] = field(default_factory=list)
+    _owned_descriptors: list[int] = field(default_factory=list)
 
     def close(self) -> None:
         """Let go of the descriptors."""
-        while self._own:
-            os.close(self._own.pop())
+        while self._owned_descriptors:
+            os.close(self._owned_descriptors.pop())
 
     def __enter__(self) -> Self:
         return self
@@ -54,19 +54,19 @@ class Jail:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def holding(self, content: str | bytes) -> int:
+    def descriptor_with(self, content: str | bytes) -> int:
         """A descriptor that bubblewrap reads this from."""
         descriptor = os.memfd_create("sandbox")
-        self._own.append(descriptor)
+        self._owned_descriptors.append(descriptor)
         self.pass_fds += (descriptor,)
         os.write(descriptor, os.fsencode(content))
         os.lseek(descriptor, 0, os.SEEK_SET)
         return descriptor
 
-    def showing(self, folder: Folder) -> int:
+    def descriptor_of(self, mount: BindMount) -> int:
         """A descriptor of what is to be shown: a path could lead elsewhere by the time that it is bound."""
-        if (descriptor := folder.descriptor) is None:
-            descriptor = os.open(folder.path, os.O_PATH | os.O_CLOEXEC)
-            self._own.append(descriptor)
+        if (descriptor := mount.descriptor) is None:
+            descriptor = os.open(mount.path, os.O_PATH | os.O_CLOEXEC)
+            self._owned_descriptors.append(descriptor)
         self.pass_fds += (descriptor,)
         return descriptor

@@ -9,43 +9,43 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-_GROUP = 4
+_PIDFD_SIGNAL_PROCESS_GROUP = 4
 """PIDFD_SIGNAL_PROCESS_GROUP, since Linux 6.9."""
 
 
-class Process:
+class ProcessHandle:
     """A process that runs: to be signalled, and to be known of when it has ended."""
 
-    def __init__(self, pid: int, *, ended: Callable[[], None]) -> None:
+    def __init__(self, pid: int, *, on_end: Callable[[], None]) -> None:
         self.pid = pid
-        self.over = False
+        self.has_ended = False
         self._descriptor = os.pidfd_open(pid)
-        self._ended = ended
+        self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._descriptor, self._end)
+        self._loop.add_reader(self._descriptor, self._handle_end)
 
     def signal(self, number: int) -> None:
         """Send a signal, if there is still somebody to get it."""
-        if not self.over:
+        if not self.has_ended:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._descriptor, number)
 
     def signal_group(self, number: int) -> None:
         """Send a signal to the whole group that the process leads."""
-        if self.over:
+        if self.has_ended:
             return
         with suppress(ProcessLookupError, PermissionError):
             try:
-                signal.pidfd_send_signal(self._descriptor, number, None, _GROUP)
+                signal.pidfd_send_signal(self._descriptor, number, None, _PIDFD_SIGNAL_PROCESS_GROUP)
             except OSError as error:
                 if isinstance(error, (ProcessLookupError, PermissionError)):
                     raise
                 os.killpg(self.pid, number)  # an older kernel; the process is not reaped yet, so the number is its own
 
-    def _end(self) -> None:
+    def _handle_end(self) -> None:
         self._loop.remove_reader(self._descriptor)
-        self.over = True
-        self._ended()
+        self.has_ended = True
+        self._on_end()
 
     def reap(self) -> None:
         """Where it has fallen to us, as orphans do to the first process of a container, let it go."""
@@ -58,18 +58,18 @@ class Process:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
-            self.over = True
+            self.has_ended = True
 
 
-def children_of(pid: int) -> list[int]:
+def child_pids(pid: int) -> list[int]:
     """The numbers of a process's children."""
     try:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except FileNotFoundError:  # the process is gone, or the kernel was built without this
-        return [child for child in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent_of(child) == pid]
+        return [child for child in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent_pid(child) == pid]
 
 
-def _parent_of(pid: int) -> int | None:
+def _parent_pid(pid: int) -> int | None:
     with suppress(OSError):
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return None

@@ -8,15 +8,15 @@ import struct
 from collections.abc import Iterator
 from functools import cache
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
+_BPF_LOAD, _BPF_JUMP_IF_EQUAL, _BPF_JUMP_IF_AT_LEAST, _BPF_JUMP_IF_ANY_BIT, _BPF_RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_SYSCALL_NUMBER_OFFSET, _ARCHITECTURE_OFFSET, _ARGUMENTS_OFFSET = 0, 4, 16
 """Where the kernel puts them: the number of the call, the architecture, and the arguments, of eight bytes each."""
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_SECCOMP_RET_ALLOW, _SECCOMP_RET_ERRNO = 0x7FFF0000, 0x00050000
 
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 """The kernel's number of each architecture, and the column of `REFUSED` that holds its system calls."""
 
-REFUSED: dict[str, tuple[int | None, int | None]] = {
+REFUSED_SYSCALLS: dict[str, tuple[int | None, int | None]] = {
     # other file systems, other roots
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
     "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431),
@@ -39,29 +39,29 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "iopl": (172, None), "ioperm": (173, None), "settimeofday": (164, 170), "clock_settime": (227, 112),
     "clock_adjtime": (305, 266), "sethostname": (170, 161), "setdomainname": (171, 162),
 }  # fmt: skip
-_CLONE, _IOCTL, _SOCKET = (56, 220), (16, 29), (41, 198)
-_UNREADABLE = {"clone3": 435, "openat2": 437}
+_CLONE_SYSCALL, _IOCTL_SYSCALL, _SOCKET_SYSCALL = (56, 220), (16, 29), (41, 198)
+_UNFILTERABLE_SYSCALLS = {"clone3": 435, "openat2": 437}
 """What they are asked for lies in memory, where no filter can look; whoever uses them falls back on older calls."""
-_WITH_MODE: dict[str, tuple[int | None, int | None, int]] = {
+_MODE_SYSCALLS: dict[str, tuple[int | None, int | None, int]] = {
     "chmod": (90, None, 1), "fchmod": (91, 52, 1), "fchmodat": (268, 53, 2), "fchmodat2": (452, 452, 2),
     "creat": (85, None, 1), "mknod": (133, None, 1), "mknodat": (259, 33, 2), "mkdir": (83, None, 1),
     "mkdirat": (258, 34, 2),
 }  # fmt: skip
 """The last number says which argument is the mode."""
-_OPENING: dict[str, tuple[int | None, int | None, int]] = {"open": (2, None, 1), "openat": (257, 56, 2)}
+_OPEN_SYSCALLS: dict[str, tuple[int | None, int | None, int]] = {"open": (2, None, 1), "openat": (257, 56, 2)}
 """The last number says which argument is the flags; the mode comes next, and counts only if a file may be made."""
-_MAKES_A_FILE, _SET_ID = 0o20000100, 0o6000
+_FILE_CREATION_FLAGS, _SETID_MODE_BITS = 0o20000100, 0o6000
 
-_NEW_NAMESPACES = 0x7E020000
+_NEW_NAMESPACE_FLAGS = 0x7E020000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 """Put letters into a terminal as if they had been typed."""
-_UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
-_X32 = 0x40000000
+_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
+_X32_SYSCALL_BIT = 0x40000000
 """The other table of system calls that an x86-64 kernel offers."""
 
 
 @cache
-def program(*, unix_sockets: bool = True, machine: str | None = None) -> bytes | None:
+def build_filter(*, unix_sockets: bool = True, machine: str | None = None) -> bytes | None:
     """The filter as the kernel reads it; None for an architecture whose numbers are not known here.
 
     Args:
@@ -71,64 +71,83 @@ def program(*, unix_sockets: bool = True, machine: str | None = None) -> bytes |
     if machine not in ARCHITECTURES:
         return None
     architecture, column = ARCHITECTURES[machine]
-    families = (_INET, _INET6, _NETLINK, *([_UNIX] if unix_sockets else []))
-    return b"".join(struct.pack("=HBBI", *step) for step in _steps(architecture, column, families))
+    families = (_AF_INET, _AF_INET6, _AF_NETLINK, *([_AF_UNIX] if unix_sockets else []))
+    return b"".join(struct.pack("=HBBI", *step) for step in _instructions(architecture, column, families))
 
 
-def _steps(architecture: int, column: int, families: tuple[int, ...]) -> Iterator[tuple[int, int, int, int]]:
+def _instructions(architecture: int, column: int, families: tuple[int, ...]) -> Iterator[tuple[int, int, int, int]]:
     """Each step: what to do, how far to jump if so, how far if not, and the value."""
-    yield _LOAD, 0, 0, _ARCHITECTURE
-    yield _EQUAL, 1, 0, architecture
-    yield _refuse(errno.EPERM)  # 32-bit programs have numbers of their own
-    yield _LOAD, 0, 0, _NUMBER
+    yield _BPF_LOAD, 0, 0, _ARCHITECTURE_OFFSET
+    yield _BPF_JUMP_IF_EQUAL, 1, 0, architecture
+    yield _return_errno(errno.EPERM)  # 32-bit programs have numbers of their own
+    yield _BPF_LOAD, 0, 0, _SYSCALL_NUMBER_OFFSET
     if column == 0:
-        yield _AT_LEAST, 0, 1, _X32
-        yield _refuse(errno.ENOSYS)
-    for numbers in REFUSED.values():
+        yield _BPF_JUMP_IF_AT_LEAST, 0, 1, _X32_SYSCALL_BIT
+        yield _return_errno(errno.ENOSYS)
+    for numbers in REFUSED_SYSCALLS.values():
         if (number := numbers[column]) is not None:
-            yield _EQUAL, 0, 1, number
-            yield _refuse(errno.EPERM)
-    for number in _UNREADABLE.values():
-        yield _EQUAL, 0, 1, number
-        yield _refuse(errno.ENOSYS)
-    yield from _if_call(_CLONE[column], 0, [(_ANY_BIT, _NEW_NAMESPACES)], listed=errno.EPERM)
-    yield from _if_call(_IOCTL[column], 1, [(_EQUAL, _TIOCSTI), (_EQUAL, _TIOCLINUX)], listed=errno.EPERM)
-    yield from _if_call(_SOCKET[column], 0, [(_EQUAL, family) for family in families], other=errno.EAFNOSUPPORT)
+            yield _BPF_JUMP_IF_EQUAL, 0, 1, number
+            yield _return_errno(errno.EPERM)
+    for number in _UNFILTERABLE_SYSCALLS.values():
+        yield _BPF_JUMP_IF_EQUAL, 0, 1, number
+        yield _return_errno(errno.ENOSYS)
+    yield from _check_argument(
+        _CLONE_SYSCALL[column], 0, [(_BPF_JUMP_IF_ANY_BIT, _NEW_NAMESPACE_FLAGS)], errno_if_matched=errno.EPERM
+    )
+    yield from _check_argument(
+        _IOCTL_SYSCALL[column],
+        1,
+        [(_BPF_JUMP_IF_EQUAL, _TIOCSTI), (_BPF_JUMP_IF_EQUAL, _TIOCLINUX)],
+        errno_if_matched=errno.EPERM,
+    )
+    yield from _check_argument(
+        _SOCKET_SYSCALL[column],
+        0,
+        [(_BPF_JUMP_IF_EQUAL, family) for family in families],
+        errno_if_unmatched=errno.EAFNOSUPPORT,
+    )
     # A program that runs with its owner's rights would keep them outside: files made in here are the host user's own.
-    for *known, argument in _WITH_MODE.values():
-        yield from _if_call(known[column], argument, [(_ANY_BIT, _SET_ID)], listed=errno.EPERM)
-    for *known, argument in _OPENING.values():
-        yield from _if_opened(known[column], argument)
-    yield _RETURN, 0, 0, _ALLOW
+    for *known, argument in _MODE_SYSCALLS.values():
+        yield from _check_argument(
+            known[column], argument, [(_BPF_JUMP_IF_ANY_BIT, _SETID_MODE_BITS)], errno_if_matched=errno.EPERM
+        )
+    for *known, argument in _OPEN_SYSCALLS.values():
+        yield from _check_open_mode(known[column], argument)
+    yield _BPF_RETURN, 0, 0, _SECCOMP_RET_ALLOW
 
 
-def _if_call(
-    number: int | None, argument: int, tests: list[tuple[int, int]], *, listed: int = 0, other: int = 0
+def _check_argument(
+    number: int | None,
+    argument: int,
+    tests: list[tuple[int, int]],
+    *,
+    errno_if_matched: int = 0,
+    errno_if_unmatched: int = 0,
 ) -> Iterator[tuple[int, int, int, int]]:
     """For one call: look at the lower half of one argument, and answer by whether it passes one of the tests."""
     if number is not None:
-        yield _EQUAL, 0, len(tests) + 3, number
-        yield _argument(argument)
+        yield _BPF_JUMP_IF_EQUAL, 0, len(tests) + 3, number
+        yield _load_argument(argument)
         for position, (test, value) in enumerate(tests):
             yield test, len(tests) - position, 0, value
-        yield _refuse(other)
-        yield _refuse(listed)
+        yield _return_errno(errno_if_unmatched)
+        yield _return_errno(errno_if_matched)
 
 
-def _if_opened(number: int | None, flags: int) -> Iterator[tuple[int, int, int, int]]:
+def _check_open_mode(number: int | None, flags_argument: int) -> Iterator[tuple[int, int, int, int]]:
     if number is not None:
-        yield _EQUAL, 0, 6, number
-        yield _argument(flags)
-        yield _ANY_BIT, 0, 3, _MAKES_A_FILE
-        yield _argument(flags + 1)
-        yield _ANY_BIT, 0, 1, _SET_ID
-        yield _refuse(errno.EPERM)
-        yield _RETURN, 0, 0, _ALLOW
+        yield _BPF_JUMP_IF_EQUAL, 0, 6, number
+        yield _load_argument(flags_argument)
+        yield _BPF_JUMP_IF_ANY_BIT, 0, 3, _FILE_CREATION_FLAGS
+        yield _load_argument(flags_argument + 1)
+        yield _BPF_JUMP_IF_ANY_BIT, 0, 1, _SETID_MODE_BITS
+        yield _return_errno(errno.EPERM)
+        yield _BPF_RETURN, 0, 0, _SECCOMP_RET_ALLOW
 
 
-def _argument(position: int) -> tuple[int, int, int, int]:
-    return _LOAD, 0, 0, _ARGUMENTS + 8 * position
+def _load_argument(position: int) -> tuple[int, int, int, int]:
+    return _BPF_LOAD, 0, 0, _ARGUMENTS_OFFSET + 8 * position
 
 
-def _refuse(error: int) -> tuple[int, int, int, int]:
-    return (_RETURN, 0, 0, _ERRNO | error) if error else (_RETURN, 0, 0, _ALLOW)
+def _return_errno(error: int) -> tuple[int, int, int, int]:
+    return (_BPF_RETURN, 0, 0, _SECCOMP_RET_ERRNO | error) if error else (_BPF_RETURN, 0, 0, _SECCOMP_RET_ALLOW)

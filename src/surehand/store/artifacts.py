@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict, Unpack, cast
 
-from surehand.store.database import Database, Row, Statement, Unstorable, Value
+from surehand.store.database import Database, Row, SqlValue, Statement, UnstorableValue
 
 _ARTIFACT = "handle, content, tool, reason, bytes, lines, created_at"
 _KEEP = """INSERT INTO artifacts (handle, tool, reason, user_id, session, content, bytes, lines, created_at)
@@ -30,7 +30,7 @@ _PRUNE = """DELETE FROM artifacts WHERE handle IN (SELECT handle FROM
     RETURNING handle"""
 
 
-class About(TypedDict):
+class ArtifactFields(TypedDict):
     """What is known of a text besides itself."""
 
     tool: str
@@ -42,7 +42,7 @@ class About(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
+class ArtifactInfo:
     """What is known of an artifact without reading it."""
 
     handle: str
@@ -66,48 +66,52 @@ class Artifact:
     created_at: float
 
 
-class Artifacts:
+class ArtifactTable:
     """Texts by handle."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def kept(self, handle: str, text: str, **about: Unpack[About]) -> Statement:
+    def save_statement(self, handle: str, text: str, **fields: Unpack[ArtifactFields]) -> Statement:
         """A text under a handle, to be put into a transaction."""
-        params = {"handle": handle, "content": text.encode("utf-8", "surrogatepass"), **cast("dict[str, Value]", about)}
+        params = {
+            "handle": handle,
+            "content": text.encode("utf-8", "surrogatepass"),
+            **cast("dict[str, SqlValue]", fields),
+        }
         return Statement(_KEEP, params, expect=1)
 
-    async def keep(self, handle: str, text: str, **about: Unpack[About]) -> None:
+    async def save(self, handle: str, text: str, **fields: Unpack[ArtifactFields]) -> None:
         """Keep a text under a handle."""
-        await self._database.write([self.kept(handle, text, **about)])
+        await self._database.write([self.save_statement(handle, text, **fields)])
 
     async def find(self, handle: str, user: str | None, session: str | None) -> Artifact | None:
         """The artifact, for its owner alone: to others it does not exist."""
         try:
             rows = await self._database.read(_FIND, {"handle": handle, "user": user, "session": session})
-        except Unstorable:  # then nothing was ever kept under it
+        except UnstorableValue:  # then nothing was ever kept under it
             return None
-        return _artifact(rows[0]) if rows else None
+        return _artifact_from_row(rows[0]) if rows else None
 
-    async def label(self, handle: str, user: str | None, session: str | None) -> Label | None:
+    async def find_info(self, handle: str, user: str | None, session: str | None) -> ArtifactInfo | None:
         """What is known of it, for its owner alone."""
         try:
             rows = await self._database.read(_LABEL_OF, {"handle": handle, "user": user, "session": session})
-        except Unstorable:
+        except UnstorableValue:
             return None
-        return Label(**rows[0]) if rows else None
+        return ArtifactInfo(**rows[0]) if rows else None
 
-    async def newest(
-        self, user: str | None, session: str | None, *, most: int, before: tuple[float, str] | None = None
-    ) -> list[Label]:
+    async def list_newest(
+        self, user: str | None, session: str | None, *, limit: int, before: tuple[float, str] | None = None
+    ) -> list[ArtifactInfo]:
         """An owner's artifacts, the newest first; `before` is the time and the handle of the last one before these."""
-        owner: dict[str, Value] = {"user": user, "session": session, "most": most}
+        owner: dict[str, SqlValue] = {"user": user, "session": session, "most": limit}
         if before is None:
             rows = await self._database.read(_NEWEST + _IN_ORDER, owner)
         else:
-            place: dict[str, Value] = {"at": before[0], "handle": before[1]}
+            place: dict[str, SqlValue] = {"at": before[0], "handle": before[1]}
             rows = await self._database.read(_NEWEST + _BEFORE + _IN_ORDER, owner | place)
-        return [Label(**row) for row in rows]
+        return [ArtifactInfo(**row) for row in rows]
 
     async def count(self) -> int:
         """How many there are."""
@@ -123,5 +127,5 @@ class Artifacts:
         return len(gone)
 
 
-def _artifact(row: Row) -> Artifact:
+def _artifact_from_row(row: Row) -> Artifact:
     return Artifact(text=bytes(row.pop("content")).decode("utf-8", "surrogatepass"), **row)

@@ -28,58 +28,58 @@ _RENEW = "UPDATE breakers SET probe_until = {now} + :lease WHERE probed_by = :ow
 _FORGET = "DELETE FROM breakers WHERE open_until < {now} - :age"
 
 
-class Health(NamedTuple):
+class BreakerRow(NamedTuple):
     """What all processes together know of one provider."""
 
     failures: int = 0
-    pause: float = 0.0
+    retry_in_seconds: float = 0.0
     """Seconds until it may be tried again."""
-    probed: bool = False
+    is_probed: bool = False
     """Whether a call tries it right now."""
 
 
-class Breakers:
+class BreakerTable:
     """A row for each provider that has failed since it last answered."""
 
     def __init__(self, database: AnyDatabase) -> None:
         self._database = database
 
-    async def all(self) -> dict[str, Health]:
+    async def all(self) -> dict[str, BreakerRow]:
         """Every provider that is not well."""
-        return {row["provider"]: _health(row) for row in await self._database.read(_ALL)}
+        return {row["provider"]: _row_from_columns(row) for row in await self._database.read(_ALL)}
 
-    async def failed(self, provider: str, owner: str, pause: float) -> Health:
+    async def record_failure(self, provider: str, owner: str, pause_seconds: float) -> BreakerRow:
         """One more failure in a row."""
-        params: dict[str, Any] = {"provider": provider, "owner": owner, "pause": pause}
+        params: dict[str, Any] = {"provider": provider, "owner": owner, "pause": pause_seconds}
         [[row]] = await self._database.write([Statement(_FAILED, params)])
-        return _health(row)
+        return _row_from_columns(row)
 
-    async def recovered(self, provider: str) -> None:
+    async def record_recovery(self, provider: str) -> None:
         """It answers."""
         await self._database.write([Statement(_RECOVERED, {"provider": provider})])
 
-    async def probe(self, provider: str, owner: str, pause: float) -> Health | None:
+    async def claim_probe(self, provider: str, owner: str, pause_seconds: float) -> BreakerRow | None:
         """Be the one whose call tries it, which gives None; else how things stand."""
         whose = {"provider": provider, "owner": owner}
-        asked = Statement(_PROBE, {**whose, "lease": owners.LEASE, "pause": pause})
+        asked = Statement(_PROBE, {**whose, "lease": owners.LEASE_SECONDS, "pause": pause_seconds})
         mine, rows = await self._database.write([asked, Statement(_KNOWN, {"provider": provider})])
         if mine:
             return None
-        return _health(rows[0]) if rows else Health()
+        return _row_from_columns(rows[0]) if rows else BreakerRow()
 
-    async def probe_lost(self, provider: str, owner: str) -> None:
+    async def release_probe(self, provider: str, owner: str) -> None:
         """The call that tried it came to nothing: another may try."""
         await self._database.write([Statement(_LOST, {"provider": provider, "owner": owner})])
 
-    async def forget(self, age: float) -> None:
+    async def delete_older_than(self, age_seconds: float) -> None:
         """Make room: failures of long ago say nothing of today."""
-        await self._database.write([Statement(_FORGET, {"age": age})])
+        await self._database.write([Statement(_FORGET, {"age": age_seconds})])
 
 
-def renewed(owner: str) -> Statement:
+def renew_probe_statement(owner: str) -> Statement:
     """A sign of life for what this owner tries."""
-    return Statement(_RENEW, {"owner": owner, "lease": owners.LEASE})
+    return Statement(_RENEW, {"owner": owner, "lease": owners.LEASE_SECONDS})
 
 
-def _health(row: Row) -> Health:
-    return Health(int(row["failures"]), float(row["pause"]), bool(row["probed"]))
+def _row_from_columns(row: Row) -> BreakerRow:
+    return BreakerRow(int(row["failures"]), float(row["pause"]), bool(row["probed"]))

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from surehand.store.errors import StoreError as StoreError
 from surehand.store.errors import StoreUnavailable as StoreUnavailable
-from surehand.store.errors import Unexpected as Unexpected
-from surehand.store.errors import Unstorable as Unstorable
+from surehand.store.errors import UnexpectedRowCount as UnexpectedRowCount
+from surehand.store.errors import UnstorableValue as UnstorableValue
 
-Value: TypeAlias = str | int | float | bytes | None
+SqlValue: TypeAlias = str | int | float | bytes | None
 Row: TypeAlias = dict[str, Any]
 
-LARGEST = 1 << 63
-LONGEST_NAME = 1_000
+INT64_LIMIT = 1 << 63
+MAX_NAME_LENGTH = 1_000
 """Characters of a name that journal and audit keep."""
 
 
@@ -28,10 +28,10 @@ class Statement(NamedTuple):
     """
 
     sql: str
-    params: Mapping[str, Value] = MappingProxyType({})
+    params: Mapping[str, SqlValue] = MappingProxyType({})
     expect: int | None = None
     """How many rows it must change or return; any other number undoes the whole write."""
-    size: int | None = None
+    validated_size: int | None = None
     """Its characters and bytes, where it is known already that either database can hold them."""
 
 
@@ -45,23 +45,23 @@ class Database(Protocol):
         """
         ...
 
-    async def read(self, sql: str, params: Mapping[str, Value] | None = None) -> list[Row]:
+    async def read(self, sql: str, params: Mapping[str, SqlValue] | None = None) -> list[Row]:
         """Rows as they are now."""
         ...
 
-    async def glance(self, sql: str, params: Mapping[str, Value] | None = None) -> list[tuple[Any, ...]]:
+    async def quick_read(self, sql: str, params: Mapping[str, SqlValue] | None = None) -> list[tuple[Any, ...]]:
         """A quick look at few rows by an index, without names: where a thread would cost more than it saves."""
         ...
 
-    async def hold(self, owner: str) -> None:
+    async def acquire_owner_lock(self, owner: str) -> None:
         """Take the lock of this owner, to be had while the process lives."""
         ...
 
-    async def let_go(self, owner: str) -> None:
+    async def release_owner_lock(self, owner: str) -> None:
         """Give the lock back."""
         ...
 
-    async def alive(self, owners: Collection[str]) -> set[str]:
+    async def live_owners(self, owners: Collection[str]) -> set[str]:
         """Which of them hold their lock now. In doubt, they do: leases decide."""
         ...
 
@@ -77,7 +77,7 @@ class Database(Protocol):
         """Give the space of what was deleted back."""
         ...
 
-    async def size(self) -> int:
+    async def size_bytes(self) -> int:
         """Bytes of the whole database."""
         ...
 
@@ -86,53 +86,55 @@ class Database(Protocol):
         ...
 
 
-def checked(params: Mapping[str, Value]) -> int:
+def validate_params(params: Mapping[str, SqlValue]) -> int:
     """Refuse what one of the two databases would refuse, so that both give the same verdict; gives the size."""
     size = 0
     for name, value in params.items():
         if value.__class__ is str:
             size += len(value)  # a class is compared faster than an instance is asked
             if "\0" in value or not value.isascii():
-                _check_text(name, value)
+                _validate_text(name, value)
         elif value is not None and value.__class__ is not float:
-            size += _check_other(name, value)
+            size += _validate_non_text(name, value)
     return size
 
 
-def _check_other(name: str, value: Value) -> int:
+def _validate_non_text(name: str, value: SqlValue) -> int:
     if isinstance(value, str):
-        _check_text(name, value)
+        _validate_text(name, value)
     elif isinstance(value, int):
-        if not -LARGEST <= value < LARGEST:
-            raise Unstorable(f"{name} is an integer of more than 64 bits.")
+        if not -INT64_LIMIT <= value < INT64_LIMIT:
+            raise UnstorableValue(f"{name} is an integer of more than 64 bits.")
         return 0
     return len(value) if isinstance(value, (str, bytes)) else 0
 
 
-def storable_name(text: str | None) -> str | None:
+def to_storable_name(text: str | None) -> str | None:
     """A name for books that are kept whatever somebody calls himself: cut, and spelled out where it must be."""
     if text is None:
         return None
     text = str(text)  # callers give anything
     if text.isascii() and "\0" not in text:
-        return text[:LONGEST_NAME]
+        return text[:MAX_NAME_LENGTH]
     try:
-        _check_text("", text)
-    except Unstorable:
-        return ascii(text)[:LONGEST_NAME]
-    return text[:LONGEST_NAME]
+        _validate_text("", text)
+    except UnstorableValue:
+        return ascii(text)[:MAX_NAME_LENGTH]
+    return text[:MAX_NAME_LENGTH]
 
 
-def _check_text(name: str, value: str) -> None:
+def _validate_text(name: str, value: str) -> None:
     if "\0" in value:
-        raise Unstorable(f"{name} holds a NUL character.")
+        raise UnstorableValue(f"{name} holds a NUL character.")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise Unstorable(f"{name} holds a lone surrogate.") from None
+        raise UnstorableValue(f"{name} holds a lone surrogate.") from None
 
 
-def check_expected(statement: Statement, count: int) -> None:
+def check_row_count(statement: Statement, row_count: int) -> None:
     """Undo the write where the world is not as it relies on."""
-    if statement.expect is not None and count != statement.expect:
-        raise Unexpected(f"{count} rows where {statement.expect} were expected: {statement.sql.split(maxsplit=3)[:3]}")
+    if statement.expect is not None and row_count != statement.expect:
+        raise UnexpectedRowCount(
+            f"{row_count} rows where {statement.expect} were expected: {statement.sql.split(maxsplit=3)[:3]}"
+        )

@@ -5,11 +5,11 @@ class StoreError(Exception):
     """The store could not do what it was asked; nothing of that write is kept."""
 
 
-class Unexpected(StoreError):
+class UnexpectedRowCount(StoreError):
     """A statement changed another number of rows than the write relies on: somebody else was first."""
 
 
-class Unstorable(StoreError):
+class UnstorableValue(StoreError):
     """A value that not every database can hold."""
 
 

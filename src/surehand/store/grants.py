@@ -5,7 +5,15 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from surehand.store.database import Database, Row, Statement, Unexpected, Unstorable, Value, storable_name
+from surehand.store.database import (
+    Database,
+    Row,
+    SqlValue,
+    Statement,
+    UnexpectedRowCount,
+    UnstorableValue,
+    to_storable_name,
+)
 
 _GIVE = """INSERT INTO grants (user_id, tool, given_by, given_at) VALUES (:user_id, :tool, :by_whom, {now})
     ON CONFLICT (user_id, tool) DO NOTHING"""
@@ -49,12 +57,12 @@ class Grant:
     """The digest of the tool's definition: for any other, the grant does not hold."""
 
     @classmethod
-    def of(cls, row: Row) -> Grant:
+    def from_row(cls, row: Row) -> Grant:
         name, _, definition = row["tool"].rpartition(" ")
         return cls(name, row["user_id"] or None, row["given_by"], row["given_at"], definition)
 
 
-class Grants:
+class GrantTable:
     """Standing approvals by user and tool."""
 
     def __init__(self, database: Database) -> None:
@@ -69,45 +77,47 @@ class Grants:
             answer: the call and the round of the yes that it comes from, where that was written down: only if nobody
                 has taken that back.
         """
-        about: dict[str, Value] = {"user_id": user or "", "tool": tool, "by_whom": by}
+        about: dict[str, SqlValue] = {"user_id": user or "", "tool": tool, "by_whom": by}
         name, _, definition = tool.rpartition(" ")
         told = {**about, "name": name, "definition": definition}
-        used = [] if answer is None else [_once(*answer)]
-        with suppress(Unexpected):
+        used = [] if answer is None else [_use_up_always_statement(*answer)]
+        with suppress(UnexpectedRowCount):
             await self._database.write([*used, Statement(_GIVEN, told), Statement(_GIVE, about)])
 
     async def has(self, user: str | None, tool: str) -> bool:
         """Whether there is a standing approval."""
         return bool(await self._database.read(_HAS, {"user_id": user or "", "tool": tool}))
 
-    async def listed(self, user: str | None = None) -> list[Grant]:
+    async def list_grants(self, user: str | None = None) -> list[Grant]:
         """Those of a user, `""` for calls without one, or all."""
         try:
-            return [Grant.of(row) for row in await self._database.read(_LISTED, {"user_id": user})]
-        except Unstorable:  # nothing was ever kept under such a name
+            return [Grant.from_row(row) for row in await self._database.read(_LISTED, {"user_id": user})]
+        except UnstorableValue:  # nothing was ever kept under such a name
             return []
 
     async def revoke(self, tool: str, user: str | None = None, by: str | None = None) -> int:
         """Take back what a user, or everybody, was granted for a tool, however it is defined; how many there were."""
         while True:
             try:
-                return await self._revoke(tool, user, storable_name(by))
-            except Unexpected:  # a yes came into force just then, and is a grant by now; or somebody else took it back
+                return await self._revoke(tool, user, to_storable_name(by))
+            except (
+                UnexpectedRowCount
+            ):  # a yes came into force just then, and is a grant by now; or somebody else took it back
                 continue
-            except Unstorable:
+            except UnstorableValue:
                 return 0
 
     async def _revoke(self, tool: str, user: str | None, by: str | None) -> int:
-        meant: dict[str, Value] = {"named": f"{tool} ", "user_id": user}
-        told: dict[str, Value] = {"name": tool, "by_whom": by}
+        meant: dict[str, SqlValue] = {"named": f"{tool} ", "user_id": user}
+        told: dict[str, SqlValue] = {"name": tool, "by_whom": by}
         unused = await self._database.read(_UNUSED, {"tool": tool, "user_id": user})
-        steps = [_once(yes["call_id"], yes["round"]) for yes in unused]
+        steps = [_use_up_always_statement(yes["call_id"], yes["round"]) for yes in unused]
         steps += [Statement(_TAKEN_BACK, {**told, "call_id": yes["call_id"]}) for yes in unused]
         steps += [Statement(_MARK, meant), Statement(_REVOKED, {**meant, **told}), Statement(_REVOKE, meant)]
         results = await self._database.write(steps)
         return len(unused) + len(results[-1])
 
 
-def _once(call_id: str, round: int) -> Statement:
+def _use_up_always_statement(call_id: str, round: int) -> Statement:
     """A yes for good becomes one for its call alone, if it is one still."""
     return Statement(_ONCE, {"call_id": call_id, "round": round}, expect=1)

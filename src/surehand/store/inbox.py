@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from surehand.store.database import Database, Row, Statement
-from surehand.store.outcomes import JSON, json_text
+from surehand.store.outcomes import JSON, dump_json
 
-Type: TypeAlias = Literal["tool_result", "space_message", "plan", "service"]
+InboxItemType: TypeAlias = Literal["tool_result", "space_message", "plan", "service"]
 
-MOST_ATTEMPTS = 5
+MAX_ATTEMPTS = 5
 """How often an event is taken before it counts as failed."""
 
 _ITEM = "id, agent, event_id, type, data, created_at, attempts"
@@ -34,68 +34,68 @@ _COUNT = f"SELECT count(*) AS waiting FROM inbox WHERE {_WAITING}"
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class InboxItem:
     """An event for an agent."""
 
     id: int
     agent: str
     event_id: str
-    type: Type
+    type: InboxItemType
     data: JSON
     created_at: float
     attempts: int
     """How often it was taken, this time included."""
 
 
-class Inbox:
+class InboxTable:
     """Events by agent."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def pushed(self, agent: str, event_id: str, type: Type, data: JSON) -> Statement:
+    def push_statement(self, agent: str, event_id: str, type: InboxItemType, data: JSON) -> Statement:
         """An event, to be put into a transaction; it returns no row if the event is known already."""
-        return Statement(_PUSH, {"agent": agent, "event_id": event_id, "type": type, "data": json_text(data)})
+        return Statement(_PUSH, {"agent": agent, "event_id": event_id, "type": type, "data": dump_json(data)})
 
-    async def push(self, agent: str, event_id: str, type: Type, data: JSON) -> bool:
+    async def push(self, agent: str, event_id: str, type: InboxItemType, data: JSON) -> bool:
         """Add an event; false if it is known already."""
-        [added] = await self._database.write([self.pushed(agent, event_id, type, data)])
+        [added] = await self._database.write([self.push_statement(agent, event_id, type, data)])
         return bool(added)
 
-    async def take(self, agent: str, *, limit: int = 100, owner: str | None = None) -> list[Item]:
+    async def take(self, agent: str, *, limit: int = 100, owner: str | None = None) -> list[InboxItem]:
         """The oldest that wait, each for one taker alone; none only if none wait."""
         take = Statement(_TAKE, {"agent": agent, "owner": owner, "limit": limit})
         while limit > 0:
             taken, [left] = await self._database.write([take, Statement(_COUNT, {"agent": agent})])
             if taken or not left["waiting"]:  # else another taker was first, and the next ones are free
-                return _items(taken)
+                return _items_from_rows(taken)
         return []
 
-    async def done(self, ids: Iterable[int]) -> int:
+    async def mark_done(self, ids: Iterable[int]) -> int:
         """These were dealt with; gives how many of them were being processed."""
         results = await self._database.write([Statement(_DONE, {"id": id}) for id in sorted(ids)])
         return sum(map(len, results))
 
-    async def failed(self, id: int) -> bool:
+    async def mark_failed(self, id: int) -> bool:
         """This could not be dealt with; whether it waits for another attempt."""
-        give_back = Statement(f"{_GIVE_BACK} id = :id RETURNING state", {"id": id, "most": MOST_ATTEMPTS})
+        give_back = Statement(f"{_GIVE_BACK} id = :id RETURNING state", {"id": id, "most": MAX_ATTEMPTS})
         [given] = await self._database.write([give_back])
         return any(row["state"] == "pending" for row in given)
 
-    async def recover(self, owners: Collection[str]) -> int:
+    async def return_from_dead_owners(self, owners: Collection[str]) -> int:
         """Take from dead owners what they were at, as a failed attempt; gives how many events that were."""
         give_back = f"{_GIVE_BACK} owner = :owner RETURNING state"
-        dead = [Statement(give_back, {"owner": owner, "most": MOST_ATTEMPTS}) for owner in sorted(owners)]
+        dead = [Statement(give_back, {"owner": owner, "most": MAX_ATTEMPTS}) for owner in sorted(owners)]
         return sum(map(len, await self._database.write(dead)))
 
-    async def drain(self, agent: str) -> list[Item]:
+    async def drain(self, agent: str) -> list[InboxItem]:
         """All that wait, dealt with by being read."""
         [rows] = await self._database.write([Statement(_DRAIN, {"agent": agent})])
-        return _items(rows)
+        return _items_from_rows(rows)
 
-    async def peek(self, agent: str, limit: int = 100) -> list[Item]:
+    async def peek(self, agent: str, limit: int = 100) -> list[InboxItem]:
         """The oldest that wait, left where they are."""
-        return _items(await self._database.read(_PEEK, {"agent": agent, "limit": max(limit, 0)}))
+        return _items_from_rows(await self._database.read(_PEEK, {"agent": agent, "limit": max(limit, 0)}))
 
     async def count(self, agent: str) -> int:
         """How many wait."""
@@ -103,12 +103,14 @@ class Inbox:
         return int(row["waiting"])
 
 
-def tool_result(call_id: str, tool: str, run: str | None, result: JSON) -> tuple[str, Type, dict[str, Any]]:
+def tool_result_event(
+    call_id: str, tool: str, run: str | None, result: JSON
+) -> tuple[str, InboxItemType, dict[str, Any]]:
     """The event that tells an agent what came of a call: its id, type and data."""
     data = {"toolCallId": call_id, "toolName": tool, "originRunId": run, "result": result}
     return f"tr:{call_id}", "tool_result", data
 
 
-def _items(rows: list[Row]) -> list[Item]:
-    items = [Item(**{**row, "data": json.loads(row["data"])}) for row in rows]
+def _items_from_rows(rows: list[Row]) -> list[InboxItem]:
+    items = [InboxItem(**{**row, "data": json.loads(row["data"])}) for row in rows]
     return sorted(items, key=lambda item: item.id)

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from surehand.store.database import Database, Row, Statement, Value, storable_name
+from surehand.store.database import Database, Row, SqlValue, Statement, to_storable_name
 
-Kind: TypeAlias = Literal["ended", "pending", "settled"]
+JournalKind: TypeAlias = Literal["ended", "pending", "settled"]
 
 _ENTRY = "id, tx, at, kind, call_id, tool, status, user_id, session, parent, latency_ms"
 _ADD = """INSERT INTO journal (tx, at, kind, call_id, tool, status, user_id, session, parent, latency_ms)
@@ -21,13 +21,13 @@ _CURSOR = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalRow:
     """Something that happened to a call."""
 
     cursor: str
     """Where to go on after this entry."""
     at: float
-    kind: Kind
+    kind: JournalKind
     call_id: str
     tool: str
     status: str
@@ -37,15 +37,15 @@ class Entry:
     latency_ms: float
 
 
-class Journal:
+class JournalTable:
     """Entries in the order of their transactions. Nothing is shown before all that comes before it is there."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def entry(
+    def entry_statement(
         self,
-        kind: Kind,
+        kind: JournalKind,
         call_id: str,
         tool: str,
         status: str,
@@ -56,9 +56,9 @@ class Journal:
         latency_ms: float = 0.0,
     ) -> Statement:
         """An entry, to be put into a transaction."""
-        params: dict[str, Value] = {
-            "kind": kind, "call_id": storable_name(call_id), "tool": tool, "status": status, "latency_ms": latency_ms,
-            "user": storable_name(user), "session": storable_name(session), "parent": storable_name(parent),
+        params: dict[str, SqlValue] = {
+            "kind": kind, "call_id": to_storable_name(call_id), "tool": tool, "status": status, "latency_ms": latency_ms,
+            "user": to_storable_name(user), "session": to_storable_name(session), "parent": to_storable_name(parent),
         }  # fmt: skip
         return Statement(_ADD, params, 1)
 
@@ -66,21 +66,21 @@ class Journal:
         """Add entries, all or none."""
         await self._database.write(entries)
 
-    async def after(self, cursor: str = "", *, limit: int = 1000) -> list[Entry]:
+    async def after(self, cursor: str = "", *, limit: int = 1000) -> list[JournalRow]:
         """Entries after a cursor, oldest first; reading on from the last one's cursor misses none."""
-        tx, id = _place(cursor)
-        return _entries(await self._database.read(_AFTER, {"tx": tx, "id": id, "limit": max(limit, 0)}))
+        tx, id = _parse_cursor(cursor)
+        return _rows_from_columns(await self._database.read(_AFTER, {"tx": tx, "id": id, "limit": max(limit, 0)}))
 
-    async def latest(self, limit: int = 100) -> list[Entry]:
+    async def latest(self, limit: int = 100) -> list[JournalRow]:
         """The newest first; reading on from the first one's cursor misses none."""
-        return _entries(await self._database.read(_LATEST, {"limit": max(limit, 0)}))
+        return _rows_from_columns(await self._database.read(_LATEST, {"limit": max(limit, 0)}))
 
-    async def of_call(self, call_id: str) -> list[Entry]:
+    async def of_call(self, call_id: str) -> list[JournalRow]:
         """All that happened to one call, oldest first."""
-        return _entries(await self._database.read(_OF_CALL, {"call_id": call_id}))
+        return _rows_from_columns(await self._database.read(_OF_CALL, {"call_id": call_id}))
 
 
-def _place(cursor: str) -> tuple[int, int]:
+def _parse_cursor(cursor: str) -> tuple[int, int]:
     if not cursor:
         return 0, 0
     if not (found := _CURSOR.fullmatch(cursor)):
@@ -88,9 +88,9 @@ def _place(cursor: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def _entries(rows: list[Row]) -> list[Entry]:
-    return [_entry(**row) for row in rows]
+def _rows_from_columns(rows: list[Row]) -> list[JournalRow]:
+    return [_row_from_columns(**row) for row in rows]
 
 
-def _entry(*, tx: int, id: int, user_id: str | None, **same: object) -> Entry:
-    return Entry(cursor=f"{tx}-{id}", user=user_id, **same)  # type: ignore[arg-type]  # columns of the same name
+def _row_from_columns(*, tx: int, id: int, user_id: str | None, **same: object) -> JournalRow:
+    return JournalRow(cursor=f"{tx}-{id}", user=user_id, **same)  # type: ignore[arg-type]  # columns of the same name

@@ -7,10 +7,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from surehand.store.database import Row, Statement
 
-State: TypeAlias = Literal["idle", "waiting", "ready", "taken", "running", "unknown", "ended"]
+LedgerState: TypeAlias = Literal["idle", "waiting", "ready", "taken", "running", "unknown", "ended"]
 
 
-class Known(NamedTuple):
+class LedgerRow(NamedTuple):
     """A call that is remembered. `schema.sql` says what its states mean."""
 
     call_id: str
@@ -22,7 +22,7 @@ class Known(NamedTuple):
     session: str | None = None
     agent: str | None = None
     context: str = "{}"
-    state: State = "idle"
+    state: LedgerState = "idle"
     owner: str | None = None
     fence: int = 0
     posted: str | None = None
@@ -31,12 +31,12 @@ class Known(NamedTuple):
     ended_at: float | None = None
 
     @classmethod
-    def of(cls, row: Row) -> Known:
-        return cls(**{name: row[name] for name in _COLUMNS})
+    def from_row(cls, row: Row) -> LedgerRow:
+        return cls(**{name: row[name] for name in _COLUMN_NAMES})
 
 
-_COLUMNS = Known._fields
-COLUMNS = ", ".join(f"ledger.{name}" for name in _COLUMNS)
+_COLUMN_NAMES = LedgerRow._fields
+LEDGER_COLUMNS = ", ".join(f"ledger.{name}" for name in _COLUMN_NAMES)
 
 _NEW = """INSERT INTO ledger (call_id, fingerprint, tool, definition, arguments, user_id, session, agent, context,
     state, owner, fence, posted, created_at)
@@ -52,7 +52,7 @@ _WAIT = (
         OR (ledger.state IN ('taken', 'running') AND ledger.owner = excluded.owner AND ledger.fence = excluded.fence))
     RETURNING fence"""
 )
-_FIND = f"SELECT {COLUMNS} FROM ledger WHERE call_id = :call_id"
+_FIND = f"SELECT {LEDGER_COLUMNS} FROM ledger WHERE call_id = :call_id"
 _MINE = "owner = :owner AND fence = :fence"
 _CLAIM = f"""UPDATE ledger SET state = 'running', owner = :owner, fence = fence + 1, posted = :posted
     WHERE call_id = :call_id AND (state = 'idle' OR (state = 'taken' AND {_MINE})) RETURNING fence"""
@@ -86,38 +86,38 @@ _GO_ON_HERE = _GO_ON.format(state="'taken'", owner=":owner")
 _GO_ON_ELSEWHERE = _GO_ON.format(state="'ready'", owner="NULL")
 
 
-def begun(call: Known) -> Statement:
+def start_statement(call: LedgerRow) -> Statement:
     """A new call runs: from here on its effect may have happened."""
-    return Statement(_BEGIN, row_of(call), expect=1)
+    return Statement(_BEGIN, ledger_params(call), expect=1)
 
 
-def opened(call: Known) -> list[Statement]:
+def open_statements(call: LedgerRow) -> list[Statement]:
     """What an id stands for, written by the first who uses it; the second statement gives the row as it is."""
-    return [Statement(_OPEN, row_of(call)), find(call.call_id)]
+    return [Statement(_OPEN, ledger_params(call)), find_statement(call.call_id)]
 
 
-def find(call_id: str) -> Statement:
+def find_statement(call_id: str) -> Statement:
     """The row of a call."""
     return Statement(_FIND, {"call_id": call_id})
 
 
-def waiting(call: Known) -> Statement:
+def wait_statement(call: LedgerRow) -> Statement:
     """The call waits for somebody, and nobody runs it."""
-    return Statement(_WAIT, row_of(call), expect=1)
+    return Statement(_WAIT, ledger_params(call), expect=1)
 
 
-def claimed(call_id: str, owner: str, fence: int, posted: str | None) -> Statement:
+def claim_statement(call_id: str, owner: str, fence: int, posted: str | None) -> Statement:
     """This owner runs the call, if nobody else does; gives the new fence."""
-    return Statement(_CLAIM, {**_claim(call_id, owner, fence), "posted": posted})
+    return Statement(_CLAIM, {**_claim_params(call_id, owner, fence), "posted": posted})
 
 
-def taken(call: Known, owner: str, *, to_end: bool) -> Statement:
+def take_statement(call: LedgerRow, owner: str, *, to_end: bool) -> Statement:
     """This owner goes on with a call that was answered, if it is the first and in time, or ends it."""
     sql = _TAKE_TO_END if to_end else _TAKE
-    return Statement(f"{sql} RETURNING fence", _claim(call.call_id, owner, call.fence))
+    return Statement(f"{sql} RETURNING fence", _claim_params(call.call_id, owner, call.fence))
 
 
-def goes_on(call_id: str, owner: str | None, arguments: str) -> Statement:
+def resume_statement(call_id: str, owner: str | None, arguments: str) -> Statement:
     """The call was answered: its owner goes on with it, or without one, whoever takes it."""
     params = {"call_id": call_id, "arguments": arguments}
     if owner is None:
@@ -125,53 +125,53 @@ def goes_on(call_id: str, owner: str | None, arguments: str) -> Statement:
     return Statement(_GO_ON_HERE, {**params, "owner": owner}, expect=1)
 
 
-def released(call_id: str, owner: str, fence: int) -> Statement:
+def release_statement(call_id: str, owner: str, fence: int) -> Statement:
     """Nothing has happened: the call may be tried again under the same id."""
-    return Statement(_RELEASE, _claim(call_id, owner, fence))
+    return Statement(_RELEASE, _claim_params(call_id, owner, fence))
 
 
-def given_back(call_id: str, owner: str) -> Statement:
+def release_unconfirmed_statement(call_id: str, owner: str) -> Statement:
     """Whether the claim was kept is not known, and nothing has happened: the call may be tried again."""
     return Statement(_GIVE_BACK, {"call_id": call_id, "owner": owner})
 
 
-def put_back(call_id: str, owner: str, fence: int, state: State = "taken") -> Statement:
+def return_to_ready_statement(call_id: str, owner: str, fence: int, state: LedgerState = "taken") -> Statement:
     """The same for a call that was answered: whoever takes it goes on with it."""
-    return Statement(_PUT_BACK, {**_claim(call_id, owner, fence), "state": state})
+    return Statement(_PUT_BACK, {**_claim_params(call_id, owner, fence), "state": state})
 
 
-def taken_back(call_id: str, owner: str, fence: int) -> Statement:
+def revert_to_taken_statement(call_id: str, owner: str, fence: int) -> Statement:
     """The same, but this owner is still the one to go on with it; gives the fence."""
-    return Statement(_TAKE_BACK, _claim(call_id, owner, fence))
+    return Statement(_TAKE_BACK, _claim_params(call_id, owner, fence))
 
 
-def ended(call_id: str, outcome: str, *, owner: str, fence: int) -> Statement:
+def end_statement(call_id: str, outcome: str, *, owner: str, fence: int) -> Statement:
     """The outcome of a call that this owner runs."""
-    return Statement(_END_MINE, {**_claim(call_id, owner, fence), "outcome": outcome}, expect=1)
+    return Statement(_END_MINE, {**_claim_params(call_id, owner, fence), "outcome": outcome}, expect=1)
 
 
-def ended_unclaimed(call_id: str, outcome: str) -> Statement:
+def end_unclaimed_statement(call_id: str, outcome: str) -> Statement:
     """The outcome of a repeatable call, which nobody needs to claim."""
     return Statement(_END_IDLE, {"call_id": call_id, "outcome": outcome}, expect=1)
 
 
-def ended_by_answer(call_id: str, outcome: str) -> Statement:
+def end_answered_statement(call_id: str, outcome: str) -> Statement:
     """The outcome of a call that was waiting."""
     return Statement(_END_OPEN, {"call_id": call_id, "outcome": outcome}, expect=1)
 
 
-def slimmed(call_id: str) -> Statement:
+def clear_arguments_statement(call_id: str) -> Statement:
     """An ended call without what it was called with."""
     return Statement(_SLIM, {"call_id": call_id, "arguments": "{}"})
 
 
-def forgotten(call_id: str) -> list[Statement]:
+def delete_ended_statements(call_id: str) -> list[Statement]:
     """No call, if it has ended; the last statement gives the row of one that has not."""
     params = {"call_id": call_id}
-    return [Statement(_FORGET_WAITS, params), Statement(_FORGET, params), find(call_id)]
+    return [Statement(_FORGET_WAITS, params), Statement(_FORGET, params), find_statement(call_id)]
 
 
-def row_of(call: Known) -> Mapping[str, Any]:
+def ledger_params(call: LedgerRow) -> Mapping[str, Any]:
     """A call as parameters."""
     return {
         "call_id": call.call_id, "fingerprint": call.fingerprint, "tool": call.tool, "definition": call.definition,
@@ -180,5 +180,5 @@ def row_of(call: Known) -> Mapping[str, Any]:
     }  # fmt: skip
 
 
-def _claim(call_id: str, owner: str, fence: int) -> Mapping[str, Any]:
+def _claim_params(call_id: str, owner: str, fence: int) -> Mapping[str, Any]:
     return {"call_id": call_id, "owner": owner, "fence": fence}

@@ -15,109 +15,109 @@ from surehand.store.database import StoreUnavailable
 if sys.platform != "win32":
     import fcntl
 
-_OWNER = re.compile(r"[0-9a-f]+")
+_OWNER_PATTERN = re.compile(r"[0-9a-f]+")
 
 
-def check_owner(owner: str) -> str:
+def validate_owner(owner: str) -> str:
     """An owner becomes part of a file's name: nothing but hexadecimal digits."""
-    if not _OWNER.fullmatch(owner):
+    if not _OWNER_PATTERN.fullmatch(owner):
         raise ValueError(f"An owner is written in hexadecimal digits, not as {owner!r}.")
     return owner
 
 
-class OwnerSet:
+class InMemoryOwnerLocks:
     """The locks of a database in memory: nobody else can see it, so nobody else can die."""
 
     def __init__(self) -> None:
-        self._held: set[str] = set()
+        self._owners: set[str] = set()
 
-    def hold(self, owner: str) -> None:
-        self._held.add(check_owner(owner))
+    def acquire(self, owner: str) -> None:
+        self._owners.add(validate_owner(owner))
 
-    def let_go(self, owner: str) -> None:
-        self._held.discard(owner)
+    def release(self, owner: str) -> None:
+        self._owners.discard(owner)
 
-    def alive(self, owners: Collection[str]) -> set[str]:
-        return self._held.intersection(owners)
+    def live_owners(self, owners: Collection[str]) -> set[str]:
+        return self._owners.intersection(owners)
 
     def close(self) -> None:
-        self._held.clear()
+        self._owners.clear()
 
 
-class OwnerFiles:
+class FileOwnerLocks:
     """A locked file beside the database for each owner. The system lets go of it when its process ends, however."""
 
     def __init__(self, path: str) -> None:
-        self._path = os.path.realpath(path)
-        self._held: dict[str, int] = {}
-        self._spares = False
+        self._database_path = os.path.realpath(path)
+        self._descriptors: dict[str, int] = {}
+        self._is_registered_at_fork = False
 
-    def hold(self, owner: str) -> None:
-        if check_owner(owner) in self._held:
+    def acquire(self, owner: str) -> None:
+        if validate_owner(owner) in self._descriptors:
             return
-        self._spare_forked_children()
+        self._register_at_fork()
         try:
-            self._clear_away()
-            self._held[owner] = _locked(self._file(owner))
+            self._remove_stale_files()
+            self._descriptors[owner] = _create_locked_file(self._lock_path(owner))
         except OSError as error:
             raise StoreUnavailable(f"The lock of {owner} cannot be taken: {error.strerror}.") from error
 
-    def let_go(self, owner: str) -> None:
-        if (descriptor := self._held.pop(owner, None)) is not None:
+    def release(self, owner: str) -> None:
+        if (descriptor := self._descriptors.pop(owner, None)) is not None:
             with suppress(FileNotFoundError):
-                os.unlink(self._file(owner))
+                os.unlink(self._lock_path(owner))
             os.close(descriptor)
 
-    def alive(self, owners: Collection[str]) -> set[str]:
-        return {owner for owner in owners if self._is_alive(check_owner(owner))}
+    def live_owners(self, owners: Collection[str]) -> set[str]:
+        return {owner for owner in owners if self._is_alive(validate_owner(owner))}
 
     def _is_alive(self, owner: str) -> bool:
         try:
-            return _is_locked(self._file(owner))
+            return _is_locked(self._lock_path(owner))
         except FileNotFoundError:
             return False
         except OSError as error:
             raise StoreUnavailable(f"The lock of {owner} cannot be tried: {error.strerror}.") from error
 
     def close(self) -> None:
-        for owner in list(self._held):
-            self.let_go(owner)
+        for owner in list(self._descriptors):
+            self.release(owner)
 
-    def _clear_away(self) -> None:
+    def _remove_stale_files(self) -> None:
         """Files of owners who died before anybody knew of them."""
-        for file in glob(f"{escape(self._path)}-owner-*[0-9a-f]"):
+        for file in glob(f"{escape(self._database_path)}-owner-*[0-9a-f]"):
             with suppress(FileNotFoundError):  # somebody else did
                 _is_locked(file)
 
-    def _file(self, owner: str) -> str:
-        return f"{self._path}-owner-{owner}"
+    def _lock_path(self, owner: str) -> str:
+        return f"{self._database_path}-owner-{owner}"
 
-    def _spare_forked_children(self) -> None:
+    def _register_at_fork(self) -> None:
         """A child started by exec inherits no lock, but a forked one does, and would keep its dead parent alive."""
-        if not self._spares and hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_Forgetting(self))
-        self._spares = True
+        if not self._is_registered_at_fork and hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_CloseAfterFork(self))
+        self._is_registered_at_fork = True
 
-    def forget(self) -> None:
+    def close_inherited(self) -> None:
         """Close without unlocking or removing: the parent goes on."""
-        while self._held:
-            os.close(self._held.popitem()[1])
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
 
 
-class _Forgetting:
+class _CloseAfterFork:
     """What is registered for a fork stays for good: it must not keep the locks themselves."""
 
-    def __init__(self, files: OwnerFiles) -> None:
-        self._files = weakref.ref(files)
+    def __init__(self, locks: FileOwnerLocks) -> None:
+        self._locks = weakref.ref(locks)
 
     def __call__(self) -> None:
-        if files := self._files():
-            files.forget()
+        if files := self._locks():
+            files.close_inherited()
 
 
 if sys.platform == "win32":
 
-    def _locked(file: str) -> int:
+    def _create_locked_file(file: str) -> int:
         return os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
 
     def _is_locked(file: str) -> bool:
@@ -125,7 +125,7 @@ if sys.platform == "win32":
 
 else:
 
-    def _locked(file: str) -> int:
+    def _create_locked_file(file: str) -> int:
         # Made under another name, so that it is locked from the moment on in which others can find it.
         unfinished = f"{file}.new"
         descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT, 0o600)

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from surehand.store.database import Row, Statement, Value
-from surehand.store.outcomes import json_text
-from surehand.store.streams import ANNOUNCED, Kind, of_space
+from surehand.store.database import Row, SqlValue, Statement
+from surehand.store.outcomes import dump_json
+from surehand.store.streams import ANNOUNCE_STATEMENT, StreamEventKind, space_stream
 
 MemberKind: TypeAlias = Literal["person", "agent"]
 
-COLUMNS = """message_id, space_id, number, sender_id, sender_name, sender_kind, content, call_id, reply_to, created_at,
+MESSAGE_COLUMNS = """message_id, space_id, number, sender_id, sender_name, sender_kind, content, call_id, reply_to, created_at,
     amended_at"""
 # Locks the space until the message is kept: numbers have no gaps, and come to light in their order.
 _NEXT = "UPDATE spaces SET messages = messages + 1 WHERE space_id = :space_id"
@@ -40,7 +40,7 @@ _WAKE = """INSERT INTO inbox (agent, event_id, type, data, state, attempts, crea
 _AMEND = """UPDATE messages SET content = :content, owner = :owner, amended_at = {now}
     WHERE message_id = :message_id AND space_id = :space_id"""
 # Of a call that has a row, and not only an id, others say how it stands.
-_LEFT = f"""SELECT {COLUMNS}, owner FROM messages WHERE owner IS NOT NULL AND owner <> :me
+_LEFT = f"""SELECT {MESSAGE_COLUMNS}, owner FROM messages WHERE owner IS NOT NULL AND owner <> :me
     AND NOT EXISTS (SELECT 1 FROM owners WHERE owners.owner = messages.owner)
     AND NOT EXISTS (SELECT 1 FROM ledger WHERE ledger.call_id = messages.call_id AND ledger.state <> 'idle')
     LIMIT 100"""
@@ -74,11 +74,11 @@ class Message:
     amended_at: float | None
 
     @classmethod
-    def of(cls, row: Row) -> Message:
+    def from_row(cls, row: Row) -> Message:
         return cls(**{**row, "content": json.loads(row["content"])})
 
     @property
-    def told(self) -> dict[str, Any]:
+    def event_data(self) -> dict[str, Any]:
         """The same for inboxes and streams; its number is added where it is known."""
         return {
             "messageId": self.message_id, "spaceId": self.space_id, "senderId": self.sender_id,
@@ -87,20 +87,20 @@ class Message:
         }  # fmt: skip
 
 
-def posted(message: Message) -> list[Statement]:
+def post_statements(message: Message) -> list[Statement]:
     """A member says something: the second statement gives number and time, and other agents find it in their inbox."""
-    about: dict[str, Value] = {
+    about: dict[str, SqlValue] = {
         "message_id": message.message_id, "space_id": message.space_id, "sender_id": message.sender_id,
     }  # fmt: skip
     return [
         Statement(_NEXT, {"space_id": message.space_id}, 1),
-        Statement(_POST, {**about, "content": json_text(message.content), "reply_to": message.reply_to}, 1),
-        Statement(_WAKE, {**about, "data": json_text(message.told)}),
-        *_told(message.space_id, "message", message.told),
+        Statement(_POST, {**about, "content": dump_json(message.content), "reply_to": message.reply_to}, 1),
+        Statement(_WAKE, {**about, "data": dump_json(message.event_data)}),
+        *_event_statements(message.space_id, "message", message.event_data),
     ]
 
 
-def call_posted(
+def post_call_statements(
     space_id: str,
     content: Mapping[str, Any],
     *,
@@ -110,53 +110,53 @@ def call_posted(
     owner: str | None = None,
 ) -> list[Statement]:
     """A visible call becomes a message: it is shown and streamed, and wakes nobody. A call has one, however often."""
-    about: dict[str, Value] = {
-        "message_id": message_id, "space_id": space_id, "content": json_text(content), "sender_id": agent,
+    about: dict[str, SqlValue] = {
+        "message_id": message_id, "space_id": space_id, "content": dump_json(content), "sender_id": agent,
         "sender_name": agent or "", "call_id": call_id, "owner": owner,
     }  # fmt: skip
     shown = {"messageId": message_id, "spaceId": space_id, "senderId": agent, "content": content}
     return [
         Statement(_NEXT, {"space_id": space_id}, 1),
         Statement(_POST_CALL, about, 1),
-        *_told(space_id, "tool-call.start", shown),
+        *_event_statements(space_id, "tool-call.start", shown),
     ]
 
 
-def amended(
-    space_id: str, message_id: str, content: Any, kind: Kind = "message.amended", owner: str | None = None
+def amend_statements(
+    space_id: str, message_id: str, content: Any, kind: StreamEventKind = "message.amended", owner: str | None = None
 ) -> list[Statement]:
     """A message says something else from now on; with `owner`, that this one runs its call."""
-    change = {"space_id": space_id, "message_id": message_id, "content": json_text(content), "owner": owner}
+    change = {"space_id": space_id, "message_id": message_id, "content": dump_json(content), "owner": owner}
     told = {"messageId": message_id, "spaceId": space_id, "content": content}
-    return [Statement(_AMEND, change), *_told(space_id, kind, told)]
+    return [Statement(_AMEND, change), *_event_statements(space_id, kind, told)]
 
 
-def _told(space_id: str, kind: Kind, told: Mapping[str, Any]) -> list[Statement]:
-    rest = json_text(told)[1:]
-    about: dict[str, Value] = {"stream": of_space(space_id), "message_id": told["messageId"]}
-    return [Statement(_TURN, about), Statement(_TELL, {**about, "kind": kind, "rest": rest}), ANNOUNCED]
+def _event_statements(space_id: str, kind: StreamEventKind, event_data: Mapping[str, Any]) -> list[Statement]:
+    rest = dump_json(event_data)[1:]
+    about: dict[str, SqlValue] = {"stream": space_stream(space_id), "message_id": event_data["messageId"]}
+    return [Statement(_TURN, about), Statement(_TELL, {**about, "kind": kind, "rest": rest}), ANNOUNCE_STATEMENT]
 
 
-def of_call(space_id: str, call_id: str) -> Statement:
+def find_by_call_statement(space_id: str, call_id: str) -> Statement:
     """The message that shows a call already."""
     return Statement(_OF_CALL, {"space_id": space_id, "call_id": call_id})
 
 
-def left_running(me: str) -> Statement:
+def find_orphaned_statement(current_owner: str) -> Statement:
     """Messages of calls that are shown as running, and that nobody else than an owner who is gone knows anything of."""
-    return Statement(_LEFT, {"me": me})
+    return Statement(_LEFT, {"me": current_owner})
 
 
-def taken_over(message_id: str, owner: str) -> Statement:
+def take_over_statement(message_id: str, owner: str) -> Statement:
     """Undoes what is written together with it, where somebody else has seen to the message since."""
     return Statement(_TAKE, {"message_id": message_id, "owner": owner}, 1)
 
 
-def unless_it_waits(call_id: str) -> Statement:
+def require_not_waiting_statement(call_id: str) -> Statement:
     """Undoes what is written together with it, where the call still waits for somebody."""
     return Statement(_WAITS_NOT, {"call_id": call_id}, 1)
 
 
-def while_unknown(call_id: str) -> Statement:
+def require_unknown_statement(call_id: str) -> Statement:
     """Undoes what is written together with it, where it is known by now what became of the call."""
     return Statement(_STILL_UNKNOWN, {"call_id": call_id}, 1)

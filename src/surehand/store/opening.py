@@ -8,12 +8,12 @@ from contextlib import suppress
 from importlib.resources import files
 from typing import TypeAlias
 
-from surehand.store.database import Statement, StoreError, Unexpected
-from surehand.store.postgres import Postgres
-from surehand.store.sqlite import Sqlite
+from surehand.store.database import Statement, StoreError, UnexpectedRowCount
+from surehand.store.postgres import PostgresDatabase
+from surehand.store.sqlite import SqliteDatabase
 
-AnyDatabase: TypeAlias = Sqlite | Postgres
-MIGRATIONS = ("schema.sql", "schema_2.sql")
+AnyDatabase: TypeAlias = SqliteDatabase | PostgresDatabase
+MIGRATION_FILES = ("schema.sql", "schema_2.sql")
 """In order, forward only: the first makes all tables, each further file changes what came before."""
 
 
@@ -26,27 +26,29 @@ async def open_database(address: str, *, now: Callable[[], float] = time.time) -
     remote = address.startswith(("postgresql://", "postgres://"))
     if "://" in address and not remote:
         raise StoreError(f"{address.partition('://')[0]}:// is no store: name a file, ':memory:' or postgresql://...")
-    database: AnyDatabase = await (Postgres(address) if remote else Sqlite(address, now=now)).open()
+    database: AnyDatabase = await (PostgresDatabase(address) if remote else SqliteDatabase(address, now=now)).open()
     try:
-        await migrate(database)
+        await apply_migrations(database)
     except BaseException:
         await database.close()
         raise
     return database
 
 
-_MINE = "INSERT INTO schema_versions (version, applied_at) VALUES (:version, {now}) ON CONFLICT DO NOTHING"
+_RECORD_VERSION = "INSERT INTO schema_versions (version, applied_at) VALUES (:version, {now}) ON CONFLICT DO NOTHING"
 
 
-async def migrate(database: AnyDatabase) -> int:
+async def apply_migrations(database: AnyDatabase) -> int:
     """Apply the migrations that are missing; gives how many."""
-    await database.script("CREATE TABLE IF NOT EXISTS schema_versions (version INTEGER PRIMARY KEY, applied_at {real})")
+    await database.run_script(
+        "CREATE TABLE IF NOT EXISTS schema_versions (version INTEGER PRIMARY KEY, applied_at {real})"
+    )
     version = await schema_version(database)
-    if version > len(MIGRATIONS):
-        raise StoreError(f"The store is of version {version}, newer than {len(MIGRATIONS)}: use a newer surehand.")
-    for number in range(version + 1, len(MIGRATIONS) + 1):
-        await _apply(database, number)
-    return len(MIGRATIONS) - version
+    if version > len(MIGRATION_FILES):
+        raise StoreError(f"The store is of version {version}, newer than {len(MIGRATION_FILES)}: use a newer surehand.")
+    for number in range(version + 1, len(MIGRATION_FILES) + 1):
+        await _apply_migration(database, number)
+    return len(MIGRATION_FILES) - version
 
 
 async def schema_version(database: AnyDatabase) -> int:
@@ -55,16 +57,16 @@ async def schema_version(database: AnyDatabase) -> int:
     return int(rows[0]["version"])
 
 
-async def _apply(database: AnyDatabase, number: int) -> None:
+async def _apply_migration(database: AnyDatabase, version: int) -> None:
     """The number comes first: whoever comes second waits for it, and finds that nothing is left to do."""
-    sql = files("surehand.store").joinpath(MIGRATIONS[number - 1]).read_text(encoding="utf-8")
+    sql = files("surehand.store").joinpath(MIGRATION_FILES[version - 1]).read_text(encoding="utf-8")
     steps = [Statement(part) for part in _without_comments(sql).split(";") if part.strip()]
-    with suppress(Unexpected):
-        await database.write([Statement(_MINE, {"version": number}, expect=1), *steps])
+    with suppress(UnexpectedRowCount):
+        await database.write([Statement(_RECORD_VERSION, {"version": version}, expect=1), *steps])
 
 
 def _without_comments(sql: str) -> str:
     return "\n".join(line.partition("--")[0] for line in sql.splitlines())
 
 
-__all__ = ["AnyDatabase", "Statement", "migrate", "open_database", "schema_version"]
+__all__ = ["AnyDatabase", "Statement", "apply_migrations", "open_database", "schema_version"]

@@ -13,95 +13,99 @@ from surehand.store.database import Row, StoreUnavailable
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-PATIENCE = 10.0
+CONNECTION_TIMEOUT_SECONDS = 10.0
 """Seconds to wait for a free connection, and for a server that is down."""
-SHORTEST, LONGEST = 0.05, 1.0
+MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 1.0
 """Seconds between two attempts to reach a server that is down."""
 
 
-class Pool:
+class ConnectionPool:
     """Connections are made when they are needed, so that none is waited for longer than the server is away."""
 
     def __init__(self, url: str, size: int) -> None:
         self._url, self._size = url, size
-        self._slots = asyncio.Semaphore(size)
+        self._free_slots = asyncio.Semaphore(size)
         self._idle: list[AsyncConnection[Row]] = []
-        self._closed = False
+        self._is_closed = False
 
     async def open(self) -> None:
         """Make the first connection; raises at once where that fails."""
-        self._idle.append(await self._connected())
+        self._idle.append(await self._connect())
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection[Row]]:
         """One for this caller alone."""
-        await self._slot()
+        await self._acquire_slot()
         try:
-            connection = await self._idle_one() or await self._new_one()
+            connection = await self._take_idle() or await self._connect_with_retry()
             try:
                 yield connection
             finally:
-                await self._give_back(connection)
+                await self._return_connection(connection)
         finally:
-            self._slots.release()
+            self._free_slots.release()
 
     async def close(self) -> None:
         """Serve those who asked before, then let go."""
-        self._closed = True
+        self._is_closed = True
         for _ in range(self._size):
-            await self._slots.acquire()
+            await self._free_slots.acquire()
         while self._idle:
             await self._idle.pop().close()
 
-    async def _slot(self) -> None:
+    async def _acquire_slot(self) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
-                await self._slots.acquire()
+            async with asyncio.timeout(CONNECTION_TIMEOUT_SECONDS):
+                await self._free_slots.acquire()
         except TimeoutError:
-            raise StoreUnavailable(f"PostgreSQL: no connection was free for {PATIENCE:g} seconds.") from None
+            raise StoreUnavailable(
+                f"PostgreSQL: no connection was free for {CONNECTION_TIMEOUT_SECONDS:g} seconds."
+            ) from None
 
-    async def _idle_one(self) -> AsyncConnection[Row] | None:
+    async def _take_idle(self) -> AsyncConnection[Row] | None:
         while self._idle:
             connection = self._idle.pop()
             try:
                 if await _is_usable(connection):
                     return connection
             except BaseException:
-                await self._give_back(connection)
+                await self._return_connection(connection)
                 raise
             await connection.close()
         return None
 
-    async def _new_one(self) -> AsyncConnection[Row]:
+    async def _connect_with_retry(self) -> AsyncConnection[Row]:
         from psycopg import OperationalError
 
-        until, pause = asyncio.get_running_loop().time() + PATIENCE, SHORTEST
+        until, pause = asyncio.get_running_loop().time() + CONNECTION_TIMEOUT_SECONDS, MIN_RETRY_SECONDS
         while True:
             try:
-                return await self._connected()
+                return await self._connect()
             except OperationalError:
                 if asyncio.get_running_loop().time() + pause > until:
                     raise
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST)
+            pause = min(2 * pause, MAX_RETRY_SECONDS)
 
-    async def _connected(self) -> AsyncConnection[Row]:
+    async def _connect(self) -> AsyncConnection[Row]:
         from psycopg import AsyncConnection
         from psycopg.rows import dict_row
 
         connection = await AsyncConnection.connect(self._url, autocommit=True, row_factory=dict_row)
         try:  # whoever is paused or cut off in the middle of a write has locks that all others wait for
-            await connection.execute(f"SET idle_in_transaction_session_timeout = {PATIENCE * 1000:.0f}")
+            await connection.execute(
+                f"SET idle_in_transaction_session_timeout = {CONNECTION_TIMEOUT_SECONDS * 1000:.0f}"
+            )
         except BaseException:
             await connection.close()
             raise
         return connection
 
-    async def _give_back(self, connection: AsyncConnection[Row]) -> None:
+    async def _return_connection(self, connection: AsyncConnection[Row]) -> None:
         from psycopg.pq import TransactionStatus
 
         # Whoever was cancelled or failed may have left it in the middle of something.
-        if self._closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
+        if self._is_closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
             await connection.close()
         else:
             self._idle.append(connection)

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 
 from surehand.core.errors import DefinitionError
-from surehand.store.database import Database, Statement, Value
+from surehand.store.database import Database, SqlValue, Statement
 
-DAY = 86_400.0
-BATCH = 1_000
+DAY_SECONDS = 86_400.0
+BATCH_ROWS = 1_000
 """Rows that one write forgets: nobody else should have to wait for long."""
 
 
@@ -18,21 +18,21 @@ BATCH = 1_000
 class Retention:
     """Seconds that things are kept once they are over; None for ever. The audit is kept for ever."""
 
-    calls: float | None = 30 * DAY
+    calls: float | None = 30 * DAY_SECONDS
     """Ended calls: as long, a repeated id or answer gets the stored outcome."""
-    idle: float | None = DAY
+    idle: float | None = DAY_SECONDS
     """Ids of calls that came to nothing."""
-    journal: float | None = 30 * DAY
-    inbox: float | None = 7 * DAY
-    runs: float | None = 90 * DAY
-    artifacts: float | None = 7 * DAY
-    events: float | None = 7 * DAY
+    journal: float | None = 30 * DAY_SECONDS
+    inbox: float | None = 7 * DAY_SECONDS
+    runs: float | None = 90 * DAY_SECONDS
+    artifacts: float | None = 7 * DAY_SECONDS
+    events: float | None = 7 * DAY_SECONDS
     """What happened in spaces and runs: whoever was away for longer is told how much it missed."""
     messages: float | None = None
-    most_calls: int | None = None
+    max_calls: int | None = None
     """Calls that have ended, and ids that came to nothing, of which so many are kept, however young."""
-    most_artifacts: int | None = None
-    most_artifact_bytes: int | None = None
+    max_artifacts: int | None = None
+    max_artifact_bytes: int | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -62,7 +62,7 @@ _EVENTS = "SELECT stream, number FROM events WHERE at < {now} - :age ORDER BY at
 # What shows a call that has not ended is amended yet.
 _MESSAGES = """SELECT message_id FROM messages WHERE created_at < {now} - :age AND NOT EXISTS (SELECT 1 FROM ledger
     WHERE ledger.call_id = messages.call_id AND ledger.state <> 'ended') ORDER BY created_at LIMIT :batch"""
-_STEPS = {
+_DELETIONS = {
     "calls": (("pending", "call_id", _CALLS), ("ledger", "call_id", _CALLS)),
     "idle": (("ledger", "call_id", _IDLE),),
     "journal": (("journal", "id", _JOURNAL),),
@@ -74,37 +74,41 @@ _STEPS = {
 }
 
 
-_SPARED = "state = 'ended' AND call_id NOT IN (SELECT value FROM json_each(:spared)) AND (ended_at"
+_SURPLUS_NOT_EXEMPT = "state = 'ended' AND call_id NOT IN (SELECT value FROM json_each(:spared)) AND (ended_at"
 
 
-async def prune(database: Database, retention: Retention, spared: Collection[str] = ()) -> dict[str, int]:
+async def prune(database: Database, retention: Retention, exempt_call_ids: Collection[str] = ()) -> dict[str, int]:
     """Forget what is old enough; how many of each were forgotten.
 
     Calls that are `spared` stay however many there are; only where the database is SQLite.
     """
     ages = {field.name: getattr(retention, field.name) for field in fields(retention)}
     counts = {
-        name: await _forget(database, steps, {"age": float(ages[name])})
-        for name, steps in _STEPS.items()
+        name: await _delete_in_batches(database, steps, {"age": float(ages[name])})
+        for name, steps in _DELETIONS.items()
         if ages[name] is not None
     }
-    if retention.most_calls is not None:
-        ended = _SURPLUS.replace("state = 'ended' AND (ended_at", _SPARED) if spared else _SURPLUS
-        params: dict[str, Value] = {"most": retention.most_calls}
-        if spared:
-            params["spared"] = json.dumps(list(spared))
+    if retention.max_calls is not None:
+        ended = _SURPLUS.replace("state = 'ended' AND (ended_at", _SURPLUS_NOT_EXEMPT) if exempt_call_ids else _SURPLUS
+        params: dict[str, SqlValue] = {"most": retention.max_calls}
+        if exempt_call_ids:
+            params["spared"] = json.dumps(list(exempt_call_ids))
         for which in (ended, ended.replace("'ended'", "'idle'").replace("ended_at", "created_at")):
             surplus = (("pending", "call_id", which), ("ledger", "call_id", which))
-            counts["calls"] = counts.get("calls", 0) + await _forget(database, surplus, params)
+            counts["calls"] = counts.get("calls", 0) + await _delete_in_batches(database, surplus, params)
     return counts
 
 
-async def _forget(database: Database, steps: tuple[tuple[str, str, str], ...], params: Mapping[str, Value]) -> int:
+async def _delete_in_batches(
+    database: Database, deletions: tuple[tuple[str, str, str], ...], params: Mapping[str, SqlValue]
+) -> int:
     """Batch by batch, until a batch is not full."""
     total = 0
     while True:
-        deletes = [f"DELETE FROM {table} WHERE {key} IN ({which}) RETURNING 1 AS gone" for table, key, which in steps]
-        results = await database.write([Statement(sql, {**params, "batch": BATCH}) for sql in deletes])
+        deletes = [
+            f"DELETE FROM {table} WHERE {key} IN ({which}) RETURNING 1 AS gone" for table, key, which in deletions
+        ]
+        results = await database.write([Statement(sql, {**params, "batch": BATCH_ROWS}) for sql in deletes])
         total += len(results[-1])
-        if len(results[-1]) < BATCH:
+        if len(results[-1]) < BATCH_ROWS:
             return total

@@ -9,10 +9,10 @@ from typing import Literal, TypeAlias
 
 from surehand.core.ids import new_id
 from surehand.store.database import Database, Row, Statement
-from surehand.store.outcomes import JSON, json_text
+from surehand.store.outcomes import JSON, dump_json
 
-End: TypeAlias = Literal["done", "failed"]
-State: TypeAlias = Literal["running", "done", "failed", "interrupted"]
+RunEndState: TypeAlias = Literal["done", "failed"]
+RunState: TypeAlias = Literal["running", "done", "failed", "interrupted"]
 
 _RUN = "run_id, agent, state, cause, report, owner, started_at, ended_at"
 _BEGIN = """INSERT INTO runs (run_id, agent, state, cause, owner, started_at)
@@ -26,12 +26,12 @@ _LATEST = f"SELECT {_RUN} FROM runs WHERE agent = :agent ORDER BY started_at DES
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunRow:
     """One cycle of an agent."""
 
     run_id: str
     agent: str
-    state: State
+    state: RunState
     cause: JSON
     """What woke the agent."""
     report: JSON
@@ -41,7 +41,7 @@ class Run:
     ended_at: float | None
 
 
-class Runs:
+class RunTable:
     """Cycles by agent. A run ends once."""
 
     def __init__(self, database: Database) -> None:
@@ -50,13 +50,13 @@ class Runs:
     async def begin(self, agent: str, cause: JSON, *, owner: str | None = None) -> str:
         """Start a run; gives its id."""
         run_id = new_id()
-        run = {"run_id": run_id, "agent": agent, "cause": json_text(cause), "owner": owner}
+        run = {"run_id": run_id, "agent": agent, "cause": dump_json(cause), "owner": owner}
         await self._database.write([Statement(_BEGIN, run, expect=1)])
         return run_id
 
-    async def end(self, run_id: str, state: End, report: JSON = None) -> bool:
+    async def end(self, run_id: str, state: RunEndState, report: JSON = None) -> bool:
         """End a run; false if it is not running."""
-        told = None if report is None else json_text(report)
+        told = None if report is None else dump_json(report)
         [ended] = await self._database.write([Statement(_END, {"run_id": run_id, "state": state, "report": told})])
         return bool(ended)
 
@@ -65,16 +65,19 @@ class Runs:
         dead = [Statement(_INTERRUPT, {"owner": owner}) for owner in sorted(owners)]
         return sum(map(len, await self._database.write(dead)))
 
-    async def find(self, run_id: str) -> Run | None:
+    async def find(self, run_id: str) -> RunRow | None:
         """The run of that id."""
         rows = await self._database.read(_FIND, {"run_id": run_id})
-        return _run(rows[0]) if rows else None
+        return _row_from_columns(rows[0]) if rows else None
 
-    async def latest(self, agent: str, limit: int = 100) -> list[Run]:
+    async def latest(self, agent: str, limit: int = 100) -> list[RunRow]:
         """An agent's runs, the newest first."""
-        return [_run(row) for row in await self._database.read(_LATEST, {"agent": agent, "limit": max(limit, 0)})]
+        return [
+            _row_from_columns(row)
+            for row in await self._database.read(_LATEST, {"agent": agent, "limit": max(limit, 0)})
+        ]
 
 
-def _run(row: Row) -> Run:
+def _row_from_columns(row: Row) -> RunRow:
     report = None if row["report"] is None else json.loads(row["report"])
-    return Run(**{**row, "cause": json.loads(row["cause"]), "report": report})
+    return RunRow(**{**row, "cause": json.loads(row["cause"]), "report": report})

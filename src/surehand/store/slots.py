@@ -16,9 +16,9 @@ from surehand.store.database import Statement
 if TYPE_CHECKING:
     from surehand.store.opening import AnyDatabase
 
-PATIENCE = 0.5
+RESERVATION_SECONDS = 0.5
 """Seconds for which one free slot is kept for an owner who came in vain, unless it comes again."""
-MANY = 1 << 31
+UNLIMITED_SLOTS = 1 << 31
 
 # One who came in vain long ago, or before the clock was set back, is not waited for.
 _LIVE = "queues.wanted_until BETWEEN {now} AND {now} + :patience"
@@ -54,67 +54,70 @@ _COUNT = f"SELECT queue, count(*) AS in_use FROM slots WHERE {_HELD} GROUP BY qu
 _ABANDONED = f"DELETE FROM slots WHERE NOT {_HELD} AND lease_until < {{now}} - :age"
 
 
-class Limit(NamedTuple):
+class SharedQueueLimit(NamedTuple):
     """What a shared queue allows: so many slots, and so many starts in a period."""
 
     queue: str
-    slots: int | None
-    rate: int = 0
-    period: float = 0.0
+    max_slots: int | None
+    max_starts: int = 0
+    period_seconds: float = 0.0
 
 
-class Given(NamedTuple):
+class SlotAllocation(NamedTuple):
     """What came of one turn at a shared queue."""
 
-    slots: list[str]
-    starts: int
-    wanted: bool
+    slot_ids: list[str]
+    start_count: int
+    has_other_waiter: bool
     """Whether another owner came in vain and waits."""
 
 
-class View(NamedTuple):
+class SharedQueueSnapshot(NamedTuple):
     """A shared queue as it is at one moment."""
 
     in_use: int
-    room: bool
-    wanted: bool
+    has_room: bool
+    has_other_waiter: bool
     """Whether another owner waits, who comes first."""
-    patience: float
+    reserved_seconds: float
     """Seconds for which a slot is still kept for this owner."""
-    pause: float
+    next_start_seconds: float
     """Seconds until the rate lets another call start."""
 
 
-class Slots:
+class SlotTable:
     """Taken and given back under the lock of their queue; whoever holds one renews its lease."""
 
     def __init__(self, database: AnyDatabase) -> None:
         self._database = database
 
-    async def turn(
-        self, limit: Limit, owner: str, *, back: Sequence[str] = (), ids: Sequence[str] = (), starts: int = 0,
-        wants: bool = False,
-    ) -> Given:  # fmt: skip
+    async def allocate(
+        self, limit: SharedQueueLimit, owner: str, *, returned_slot_ids: Sequence[str] = (), new_slot_ids: Sequence[str] = (), start_count: int = 0,
+        wants_reservation: bool = False,
+    ) -> SlotAllocation:  # fmt: skip
         """Give slots back, start calls that need none, and take a slot under each of the ids, while there are any."""
-        lock = Statement(_LOCK, {"queue": limit.queue, "owner": owner, "patience": PATIENCE, "wants": int(wants)})
-        gives = [Statement(_GIVE_BACK, {"slot_id": slot_id}) for slot_id in back]
-        asks = _asks(limit, owner, ids, starts)
+        lock = Statement(
+            _LOCK,
+            {"queue": limit.queue, "owner": owner, "patience": RESERVATION_SECONDS, "wants": int(wants_reservation)},
+        )
+        gives = [Statement(_GIVE_BACK, {"slot_id": slot_id}) for slot_id in returned_slot_ids]
+        asks = _take_statements(limit, owner, new_slot_ids, start_count)
         results = await self._database.write([lock, *gives, *asks])
         given = [row for rows in results[1 + len(gives) :] for row in rows]
         taken = [row["slot_id"] for row in given if "slot_id" in row]
-        return Given(taken, len(given) - len(taken), results[0][0]["wanted_by"] not in (None, owner))
+        return SlotAllocation(taken, len(given) - len(taken), results[0][0]["wanted_by"] not in (None, owner))
 
-    async def look(self, limit: Limit, owner: str) -> View:
+    async def snapshot(self, limit: SharedQueueLimit, owner: str) -> SharedQueueSnapshot:
         """Whether it is worth a turn: a look locks nothing."""
-        params: dict[str, Any] = {"queue": limit.queue, "owner": owner, "patience": PATIENCE}
+        params: dict[str, Any] = {"queue": limit.queue, "owner": owner, "patience": RESERVATION_SECONDS}
         sql = f"{_LOOK}, 0.0 AS pause"
-        if limit.rate:
-            sql, params = f"{_LOOK}, {_PAUSE}", {**params, "period": limit.period, "nth": limit.rate - 1}
-        [(in_use, wanted, patience, pause)] = await self._database.glance(sql, params)
-        room = in_use + wanted < (limit.slots or MANY)
-        return View(in_use, room, bool(wanted), patience or 0.0, pause or 0.0)
+        if limit.max_starts:
+            sql, params = f"{_LOOK}, {_PAUSE}", {**params, "period": limit.period_seconds, "nth": limit.max_starts - 1}
+        [(in_use, wanted, patience, pause)] = await self._database.quick_read(sql, params)
+        room = in_use + wanted < (limit.max_slots or UNLIMITED_SLOTS)
+        return SharedQueueSnapshot(in_use, room, bool(wanted), patience or 0.0, pause or 0.0)
 
-    async def in_use(self) -> dict[str, int]:
+    async def slots_in_use(self) -> dict[str, int]:
         """How many slots of each queue are held, in all processes."""
         return {row["queue"]: int(row["in_use"]) for row in await self._database.read(_COUNT)}
 
@@ -122,32 +125,41 @@ class Slots:
         """Tell other processes to look."""
         await self._database.write([Statement("{announce}")])
 
-    async def forget(self) -> None:
+    async def delete_abandoned(self) -> None:
         """Make room: slots whose owners nobody knows any more."""
-        await self._database.write([Statement(_ABANDONED, {"age": 10 * owners.LEASE})])
+        await self._database.write([Statement(_ABANDONED, {"age": 10 * owners.LEASE_SECONDS})])
 
 
-def _asks(limit: Limit, owner: str, ids: Sequence[str], starts: int) -> list[Statement]:
+def _take_statements(
+    limit: SharedQueueLimit, owner: str, new_slot_ids: Sequence[str], start_count: int
+) -> list[Statement]:
     queue = {"queue": limit.queue}
-    paced: dict[str, Any] = {**queue, "period": limit.period, "rate": limit.rate}
-    asks = [Statement(_FORGET, {**queue, "period": limit.period})] if limit.rate else []
-    asks += [Statement(_START, paced)] * starts
-    for slot_id in ids:
-        params = {**(paced if limit.rate else queue), "slot_id": slot_id, "owner": owner, "lease": owners.LEASE}
-        take = _TAKE_PACED if limit.rate else _TAKE_UNPACED
-        asks.append(Statement(take, {**params, "most": limit.slots or MANY, "patience": PATIENCE}))
-        if limit.rate:
+    paced: dict[str, Any] = {**queue, "period": limit.period_seconds, "rate": limit.max_starts}
+    asks = [Statement(_FORGET, {**queue, "period": limit.period_seconds})] if limit.max_starts else []
+    asks += [Statement(_START, paced)] * start_count
+    for slot_id in new_slot_ids:
+        params = {
+            **(paced if limit.max_starts else queue),
+            "slot_id": slot_id,
+            "owner": owner,
+            "lease": owners.LEASE_SECONDS,
+        }
+        take = _TAKE_PACED if limit.max_starts else _TAKE_UNPACED
+        asks.append(
+            Statement(take, {**params, "most": limit.max_slots or UNLIMITED_SLOTS, "patience": RESERVATION_SECONDS})
+        )
+        if limit.max_starts:
             asks.append(Statement(_STARTED, {**queue, "slot_id": slot_id}))
     return asks
 
 
-def renewed(owner: str, queues: Sequence[str]) -> list[Statement]:
+def renew_lease_statements(owner: str, queues: Sequence[str]) -> list[Statement]:
     """A sign of life for all slots of an owner. One that was late has them still, unless it was taken for gone."""
     # Under the locks that whoever gives several back has too: PostgreSQL would let the two wait for each other.
     locks = [Statement(_TOUCH, {"queue": queue}) for queue in queues]
-    return [*locks, Statement(_RENEW, {"owner": owner, "lease": owners.LEASE})]
+    return [*locks, Statement(_RENEW, {"owner": owner, "lease": owners.LEASE_SECONDS})]
 
 
-def new_slots(number: int) -> list[str]:
+def generate_slot_ids(count: int) -> list[str]:
     """Names for slots that are yet to be taken."""
-    return [new_id() for _ in range(number)]
+    return [new_id() for _ in range(count)]

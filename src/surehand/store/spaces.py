@@ -7,11 +7,11 @@ from typing import Any
 
 from surehand.core.errors import InvalidArguments, NotFound
 from surehand.core.ids import new_id
-from surehand.store.database import Database, Statement, Unexpected, Value
-from surehand.store.messages import COLUMNS, MemberKind, Message, amended, posted
-from surehand.store.streams import Streams
+from surehand.store.database import Database, SqlValue, Statement, UnexpectedRowCount
+from surehand.store.messages import MESSAGE_COLUMNS, MemberKind, Message, amend_statements, post_statements
+from surehand.store.streams import StreamTable
 
-PAGE, LARGEST_PAGE = 50, 200
+DEFAULT_PAGE_MESSAGES, MAX_PAGE_MESSAGES = 50, 200
 
 _CREATE = """INSERT INTO spaces (space_id, name, messages, created_at) VALUES (:space_id, :name, 0, {now})
     ON CONFLICT (space_id) DO NOTHING"""
@@ -25,8 +25,8 @@ _JOIN = """INSERT INTO members (space_id, member_id, kind, name, joined_at)
 _LEAVE = "DELETE FROM members WHERE space_id = :space_id AND member_id = :member_id RETURNING member_id"
 _MEMBERS = "SELECT member_id, kind, name FROM members WHERE space_id = :space_id ORDER BY joined_at, member_id"
 _MEMBER = "SELECT member_id, kind, name FROM members WHERE space_id = :space_id AND member_id = :member_id"
-_MESSAGE = f"SELECT {COLUMNS} FROM messages WHERE message_id = :message_id"
-_PAGE = f"SELECT {COLUMNS} FROM messages WHERE space_id = :space_id AND number < :before AND number > :after"
+_MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE message_id = :message_id"
+_PAGE = f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE space_id = :space_id AND number < :before AND number > :after"
 _BACK, _ON = f"{_PAGE} ORDER BY number DESC LIMIT :limit", f"{_PAGE} ORDER BY number LIMIT :limit"
 
 
@@ -50,21 +50,21 @@ class Member:
     name: str
 
 
-class Spaces:
-    """Spaces, their members and messages."""
+class SpaceTable:
+    "SpaceTablees, their members and messages."
 
-    def __init__(self, database: Database, streams: Streams) -> None:
+    def __init__(self, database: Database, streams: StreamTable) -> None:
         self._database, self._streams = database, streams
-        self.in_use = False
+        self.has_spaces = False
         """Whether there are any, as far as is known here."""
 
-    async def look(self) -> None:
+    async def refresh_has_spaces(self) -> None:
         """Find out whether there are any."""
-        self.in_use = bool(await self._database.read("SELECT space_id FROM spaces LIMIT 1"))
+        self.has_spaces = bool(await self._database.read("SELECT space_id FROM spaces LIMIT 1"))
 
     async def create(self, space_id: str | None = None, name: str = "") -> Space:
         """A new space, or the one that has this id already."""
-        space_id, self.in_use = space_id or new_id(), True
+        space_id, self.has_spaces = space_id or new_id(), True
         await self._database.write([Statement(_CREATE, {"space_id": space_id, "name": name or space_id})])
         return await self.find(space_id)
 
@@ -72,10 +72,10 @@ class Spaces:
         """A space by its id."""
         rows = await self._database.read(_FIND, {"space_id": space_id})
         if not rows:
-            raise no_space(space_id)
+            raise space_not_found(space_id)
         return Space(**rows[0])
 
-    async def of(self, member_id: str) -> list[Space]:
+    async def of_member(self, member_id: str) -> list[Space]:
         """The spaces of a person or an agent, the oldest first."""
         return [Space(**row) for row in await self._database.read(_OF_MEMBER, {"member_id": member_id})]
 
@@ -86,8 +86,8 @@ class Spaces:
         member = {"space_id": space_id, "member_id": member_id, "kind": kind, "name": name or member_id}
         try:
             await self._database.write([Statement(_JOIN, member, expect=1)])
-        except Unexpected:
-            raise no_space(space_id) from None
+        except UnexpectedRowCount:
+            raise space_not_found(space_id) from None
 
     async def leave(self, space_id: str, member_id: str) -> bool:
         """Be a member no more; false for one who was none."""
@@ -103,19 +103,19 @@ class Spaces:
 
     async def post(self, space_id: str, content: Any, *, sender: str, reply_to: str | None = None) -> Message:
         """A member says something: the other agents in the space find it in their inbox."""
-        who = await self._member(space_id, sender)
+        who = await self._require_member(space_id, sender)
         message = Message(new_id(), space_id, 0, sender, who.name, who.kind, content, None, reply_to, 0.0, None)
         try:
-            results = await self._database.write(posted(message))
-        except Unexpected:
-            await self._member(space_id, sender)  # who may have left just then
+            results = await self._database.write(post_statements(message))
+        except UnexpectedRowCount:
+            await self._require_member(space_id, sender)  # who may have left just then
             raise InvalidArguments(f"Message {reply_to} is not one of this space that can be replied to.") from None
-        self._streams.look()
+        self._streams.notify_written()
         [kept] = results[1]
         return replace(message, number=kept["number"], created_at=kept["created_at"])
 
-    async def _member(self, space_id: str, member_id: str) -> Member:
-        found = await self._database.glance(_MEMBER, {"space_id": space_id, "member_id": member_id})
+    async def _require_member(self, space_id: str, member_id: str) -> Member:
+        found = await self._database.quick_read(_MEMBER, {"space_id": space_id, "member_id": member_id})
         if not found:
             await self.find(space_id)
             raise NotFound(f"{member_id[:80]} is not a member of this space.")
@@ -124,29 +124,29 @@ class Spaces:
     async def amend(self, message_id: str, content: Any) -> None:
         """Change what a message says; nobody is woken."""
         message = await self.message(message_id)
-        await self._database.write(amended(message.space_id, message_id, content))
-        self._streams.look()
+        await self._database.write(amend_statements(message.space_id, message_id, content))
+        self._streams.notify_written()
 
     async def message(self, message_id: str) -> Message:
         """A message by its id."""
         rows = await self._database.read(_MESSAGE, {"message_id": message_id})
         if not rows:
             raise NotFound(f"There is no message {message_id[:80]}.")
-        return Message.of(rows[0])
+        return Message.from_row(rows[0])
 
     async def history(
-        self, space_id: str, *, limit: int = PAGE, before: int | None = None, after: int | None = None
+        self, space_id: str, *, limit: int = DEFAULT_PAGE_MESSAGES, before: int | None = None, after: int | None = None
     ) -> list[Message]:
         """The newest messages, oldest first; page back with `before`, or on with `after` a message's number."""
-        most = min(max(limit, 0), LARGEST_PAGE)
+        most = min(max(limit, 0), MAX_PAGE_MESSAGES)
         end = 1 << 62 if before is None else before
-        params: dict[str, Value] = {"space_id": space_id, "before": end, "after": after or 0, "limit": most}
+        params: dict[str, SqlValue] = {"space_id": space_id, "before": end, "after": after or 0, "limit": most}
         rows = await self._database.read(_BACK if after is None else _ON, params)
         if not rows:
             await self.find(space_id)
-        return sorted(map(Message.of, rows), key=lambda message: message.number)
+        return sorted(map(Message.from_row, rows), key=lambda message: message.number)
 
 
-def no_space(space_id: str) -> NotFound:
+def space_not_found(space_id: str) -> NotFound:
     """What whoever looked for it is told."""
     return NotFound(f"There is no space {space_id[:80]}. Make it with `store.spaces.create({space_id[:80]!r})`.")

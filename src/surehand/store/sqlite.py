@@ -10,74 +10,76 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from surehand.store.database import Row, Statement, StoreUnavailable, Value, checked
-from surehand.store.locks import OwnerFiles, OwnerSet
-from surehand.store.sqlite_dialect import CLOCK, PATIENCE, execute, rows_of
-from surehand.store.sqlite_jobs import Write
-from surehand.store.sqlite_threads import Inline, Threads
-from surehand.store.sqlite_watch import Watch
+from surehand.store.database import Row, SqlValue, Statement, StoreUnavailable, validate_params
+from surehand.store.locks import FileOwnerLocks, InMemoryOwnerLocks
+from surehand.store.sqlite_dialect import BUSY_TIMEOUT_SECONDS, CLOCK_FUNCTION, execute_statement, fetch_rows
+from surehand.store.sqlite_jobs import WriteJob
+from surehand.store.sqlite_threads import InlineExecutor, ThreadedExecutor
+from surehand.store.sqlite_watch import ChangePoller
 
 IN_MEMORY = ":memory:"
-CACHED = 512
+CACHED_STATEMENTS = 512
 """Statements that a connection keeps prepared."""
 
 
-class Sqlite:
+class SqliteDatabase:
     """A file, or `:memory:`. Writes of concurrent callers share a commit; each keeps or loses its own."""
 
     def __init__(self, path: str, *, synchronous: str = "FULL", now: Callable[[], float] = time.time) -> None:
         self._path = path
         self._connect = partial(_connect, path, synchronous, now)
-        self._engine: Inline | Threads | None = None
-        self._watch: Watch | None = None
-        self._locks: OwnerFiles | OwnerSet = OwnerSet() if path == IN_MEMORY else OwnerFiles(path)
+        self._executor: InlineExecutor | ThreadedExecutor | None = None
+        self._change_poller: ChangePoller | None = None
+        self._owner_locks: FileOwnerLocks | InMemoryOwnerLocks = (
+            InMemoryOwnerLocks() if path == IN_MEMORY else FileOwnerLocks(path)
+        )
 
-    async def open(self) -> Sqlite:
+    async def open(self) -> SqliteDatabase:
         """Start at once; raises where the file cannot be opened."""
         if self._path == IN_MEMORY:
-            self._engine = Inline(self._connect)
+            self._executor = InlineExecutor(self._connect)
             return self
-        _make_private(self._path)
-        threads = Threads(self._connect)
+        _create_private_file(self._path)
+        threads = ThreadedExecutor(self._connect)
         await threads.open()
-        self._engine = threads
+        self._executor = threads
         return self
 
     @property
-    def commits(self) -> int:
+    def commit_count(self) -> int:
         """How often the disk was asked to keep something."""
-        return self._opened().commits
+        return self._require_open().commit_count
 
     # Not `async def`: it awaits nothing itself, and every durable call comes through here twice.
     def write(self, statements: Sequence[Statement]) -> Coroutine[Any, Any, list[list[Row]]]:
         size = 0
         for _, params, _, known in statements:
-            size += checked(params) if known is None else known
-        return (self._engine or self._opened()).write(Write(statements, size))
+            size += validate_params(params) if known is None else known
+        return (self._executor or self._require_open()).write(WriteJob(statements, size))
 
-    async def read(self, sql: str, params: Mapping[str, Value] | None = None) -> list[Row]:
+    async def read(self, sql: str, params: Mapping[str, SqlValue] | None = None) -> list[Row]:
         values = params or {}
-        checked(values)
-        return await self._opened().read(partial(_rows, sql, values))  # type: ignore[no-any-return]
+        validate_params(values)
+        return await self._require_open().read(partial(_query_rows, sql, values))  # type: ignore[no-any-return]
 
-    async def glance(self, sql: str, params: Mapping[str, Value] | None = None) -> list[tuple[Any, ...]]:
+    async def quick_read(self, sql: str, params: Mapping[str, SqlValue] | None = None) -> list[tuple[Any, ...]]:
         values = params or {}
-        checked(values)
-        return await self._opened().glance(partial(_tuples, sql, values))  # type: ignore[no-any-return]
+        validate_params(values)
+        return await self._require_open().quick_read(partial(_query_tuples, sql, values))  # type: ignore[no-any-return]
 
-    async def script(self, sql: str) -> None:
+    async def run_script(self, sql: str) -> None:
         """Several statements at once, for migrations."""
         await self.write([Statement(part) for part in sql.split(";") if part.strip()])
 
-    async def hold(self, owner: str) -> None:
-        self._opened()
-        self._locks.hold(owner)
+    async def acquire_owner_lock(self, owner: str) -> None:
+        self._require_open()
+        self._owner_locks.acquire(owner)
 
-    async def let_go(self, owner: str) -> None:
-        self._locks.let_go(owner)
+    async def release_owner_lock(self, owner: str) -> None:
+        self._owner_locks.release(owner)
 
-    async def alive(self, owners: Collection[str]) -> set[str]:
-        return self._locks.alive(owners)
+    async def live_owners(self, owners: Collection[str]) -> set[str]:
+        return self._owner_locks.live_owners(owners)
 
     def on_announce(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Nobody announces between processes that share a file: look from time to time."""
@@ -85,55 +87,55 @@ class Sqlite:
 
     def on_write(self, callback: Callable[[], None]) -> Callable[[], None]:
         """A file does not tell who has written to it, but that somebody has."""
-        self._watch = self._watch or Watch(self._version)
-        return self._watch.add(callback)
+        self._change_poller = self._change_poller or ChangePoller(self._data_version)
+        return self._change_poller.add_callback(callback)
 
-    async def _version(self) -> int:
-        return await self._opened().version()
+    async def _data_version(self) -> int:
+        return await self._require_open().data_version()
 
     async def vacuum(self) -> None:
-        await self._opened().alone(_vacuum)
+        await self._require_open().run_exclusively(_vacuum)
 
-    async def size(self) -> int:
+    async def size_bytes(self) -> int:
         sql = "SELECT page_count * page_size AS bytes FROM pragma_page_count(), pragma_page_size()"
         [row] = await self.read(sql)
         return int(row["bytes"])
 
     async def close(self) -> None:
-        if self._watch is not None:
-            await self._watch.close()
-        engine, self._engine = self._engine, None
+        if self._change_poller is not None:
+            await self._change_poller.close()
+        engine, self._executor = self._executor, None
         if engine is not None:
             await engine.close()
-        self._locks.close()
+        self._owner_locks.close()
 
-    def _opened(self) -> Inline | Threads:
-        if self._engine is None:
+    def _require_open(self) -> InlineExecutor | ThreadedExecutor:
+        if self._executor is None:
             raise StoreUnavailable("The store is closed.")
-        return self._engine
+        return self._executor
 
 
-def _rows(sql: str, params: Mapping[str, Value], connection: sqlite3.Connection) -> list[Row]:
-    return rows_of(execute(connection, sql, params))
+def _query_rows(sql: str, params: Mapping[str, SqlValue], connection: sqlite3.Connection) -> list[Row]:
+    return fetch_rows(execute_statement(connection, sql, params))
 
 
-def _tuples(sql: str, params: Mapping[str, Value], connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
-    return execute(connection, sql, params).fetchall()
+def _query_tuples(sql: str, params: Mapping[str, SqlValue], connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    return execute_statement(connection, sql, params).fetchall()
 
 
-def _make_private(path: str) -> None:
+def _create_private_file(path: str) -> None:
     """Others on the machine must not read what people approved. The files beside it get the same mode from SQLite."""
     try:
         # Only a new file: closing one that is in use here gives up SQLite's locks on it, and then another process that
         # closes it takes itself for the last, and the log away that is still written here.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
-        _check(path)
+        _check_access(path)
     except OSError as error:
         raise StoreUnavailable(f"{path} cannot be opened: {error.strerror}.") from error
 
 
-def _check(path: str) -> None:
+def _check_access(path: str) -> None:
     """What opening it would say."""
     wrong = {errno.EISDIR: os.path.isdir(path), errno.EACCES: not os.access(path, os.R_OK | os.W_OK)}
     if problem := next((number for number, found in wrong.items() if found), None):
@@ -143,12 +145,16 @@ def _check(path: str) -> None:
 def _connect(path: str, synchronous: str, now: Callable[[], float]) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(
-            path, isolation_level=None, timeout=PATIENCE, check_same_thread=False, cached_statements=CACHED
+            path,
+            isolation_level=None,
+            timeout=BUSY_TIMEOUT_SECONDS,
+            check_same_thread=False,
+            cached_statements=CACHED_STATEMENTS,
         )
-        connection.create_function(CLOCK, 0, now)
+        connection.create_function(CLOCK_FUNCTION, 0, now)
         # A new file takes this only before anything is written, and the journal's mode is written.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
-        _use_wal(connection)
+        _enable_wal(connection)
         for pragma in (f"synchronous={synchronous}", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")
     except sqlite3.Error as error:
@@ -156,9 +162,9 @@ def _connect(path: str, synchronous: str, now: Callable[[], float]) -> sqlite3.C
     return connection
 
 
-def _use_wal(connection: sqlite3.Connection) -> None:
+def _enable_wal(connection: sqlite3.Connection) -> None:
     """The first to open a file changes its journal; that, SQLite's own patience does not wait for."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + BUSY_TIMEOUT_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL")

@@ -17,94 +17,102 @@ from contextlib import suppress
 from typing import Any, TypeAlias, cast
 
 from surehand.store.database import Row, StoreUnavailable
-from surehand.store.sqlite_jobs import Errand, Job, Work, Write, carry_out_together, commit, keep
+from surehand.store.sqlite_jobs import (
+    ConnectionFunction,
+    FunctionJob,
+    SqliteJob,
+    WriteJob,
+    commit_executed,
+    execute_and_commit,
+    execute_group,
+)
 
 Connect: TypeAlias = Callable[[], sqlite3.Connection]
 
-MOST_AT_ONCE = 128
+MAX_WRITES_PER_GROUP = 128
 """Writes that the loop carries out in one go."""
-READERS = 2
+READER_THREADS = 2
 log = logging.getLogger("surehand")
 
 
-class Inline:
+class InlineExecutor:
     """The caller carries out everything at once: for a database in memory, where there is no disk to wait for."""
 
     def __init__(self, connect: Connect) -> None:
         self._connection = connect()
         self._lock = threading.Lock()
-        self.commits = 0
+        self.commit_count = 0
 
-    async def write(self, write: Write) -> list[list[Row]]:
+    async def write(self, write: WriteJob) -> list[list[Row]]:
         with self._lock:
-            commit(self._connection, [write])
-            self.commits += 1
-        return write.outcome()  # type: ignore[no-any-return]
+            execute_and_commit(self._connection, [write])
+            self.commit_count += 1
+        return write.get_result()  # type: ignore[no-any-return]
 
-    async def alone(self, work: Work) -> Any:
-        job = Errand(work)
+    async def run_exclusively(self, function: ConnectionFunction) -> Any:
+        job = FunctionJob(function)
         with self._lock:
-            job.attempt(self._connection)
-        return job.outcome()
+            job.run(self._connection)
+        return job.get_result()
 
-    read = glance = alone
+    read = quick_read = run_exclusively
 
-    async def version(self) -> int:
-        return self.commits
+    async def data_version(self) -> int:
+        return self.commit_count
 
     async def close(self) -> None:
         with self._lock:
             self._connection.close()
 
 
-class _Commit(list[Job]):
+class _ExecutedGroup(list[SqliteJob]):
     """Writes whose statements are carried out, to be committed."""
 
 
-class Threads:
+class ThreadedExecutor:
     """One thread that writes and a few that read, each with a connection of its own."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
-        self._writes: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
-        self._reads: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._turns: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+        self._write_queue: queue.SimpleQueue[list[SqliteJob] | None] = queue.SimpleQueue()
+        self._read_queue: queue.SimpleQueue[SqliteJob | None] = queue.SimpleQueue()
+        self._queued_jobs: dict[asyncio.AbstractEventLoop, list[SqliteJob]] = {}
         self._threads: list[threading.Thread] = []
-        self._home: asyncio.AbstractEventLoop | None = None
-        self._connection: sqlite3.Connection | None = None
-        self._glance: sqlite3.Connection | None = None
+        self._home_loop: asyncio.AbstractEventLoop | None = None
+        self._writer_connection: sqlite3.Connection | None = None
+        self._loop_connection: sqlite3.Connection | None = None
         """The loop's own, for a quick look."""
-        self._mutex = threading.Lock()
+        self._handover_lock = threading.Lock()
         """Held while something is handed to the writer, and while the loop uses the writer's connection."""
-        self._handed = 0
+        self._groups_at_writer = 0
         """What the writer was handed and has not finished."""
-        self.commits, self._closed = 0, False
+        self.commit_count, self._is_closed = 0, False
 
     async def open(self) -> None:
         """Start the threads; raises where the file cannot be opened."""
-        self._start(self._write_on)
+        self._start_thread(self._run_writer)
         try:
-            await self.alone(lambda connection: None)
+            await self.run_exclusively(lambda connection: None)
         except BaseException:
             await self.close()
             raise
-        self._home = asyncio.get_running_loop()
-        for _ in range(READERS):
-            self._start(self._read_on)
+        self._home_loop = asyncio.get_running_loop()
+        for _ in range(READER_THREADS):
+            self._start_thread(self._run_reader)
 
-    def _start(self, target: Callable[[], None]) -> None:
+    def _start_thread(self, target: Callable[[], None]) -> None:
         thread = threading.Thread(target=target, name="surehand store", daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    async def write(self, job: Job) -> Any:
+    async def write(self, job: SqliteJob) -> Any:
         """However often the caller is cancelled, it goes on only when it is known what became of its write."""
         loop = asyncio.get_running_loop()
-        if self._closed:
+        if self._is_closed:
             raise StoreUnavailable("The store is closed.")
         self._enqueue(loop, job)
         cancelled: asyncio.CancelledError | None = None
-        while not job.told:
+        while not job.is_delivered:
             job.future = loop.create_future()
             try:
                 await job.future
@@ -112,166 +120,170 @@ class Threads:
                 cancelled = cancelled or error
         if cancelled is not None:
             raise cancelled
-        return job.outcome()
+        return job.get_result()
 
-    def alone(self, work: Work) -> Coroutine[Any, Any, Any]:
+    def run_exclusively(self, function: ConnectionFunction) -> Coroutine[Any, Any, Any]:
         """Something that only the writer may do, outside of any transaction."""
-        return self.write(Errand(work))
+        return self.write(FunctionJob(function))
 
-    async def read(self, work: Work) -> Any:
-        job = Errand(work)
+    async def read(self, function: ConnectionFunction) -> Any:
+        job = FunctionJob(function)
         job.future = asyncio.get_running_loop().create_future()
-        self._reads.put(job)
+        self._read_queue.put(job)
         await job.future
-        return job.outcome()
+        return job.get_result()
 
-    async def glance(self, work: Work) -> Any:
-        if asyncio.get_running_loop() is not self._home:
-            return await self.read(work)
-        job, self._glance = Errand(work), self._glance or self._connect()
-        job.attempt(self._glance)
-        return job.outcome()
+    async def quick_read(self, function: ConnectionFunction) -> Any:
+        if asyncio.get_running_loop() is not self._home_loop:
+            return await self.read(function)
+        job, self._loop_connection = FunctionJob(function), self._loop_connection or self._connect()
+        job.run(self._loop_connection)
+        return job.get_result()
 
-    async def version(self) -> int:
+    async def data_version(self) -> int:
         """Another number whenever anybody has written, in this process or in another."""
-        [(number,)] = await self.glance(lambda connection: connection.execute("PRAGMA data_version").fetchall())
+        [(number,)] = await self.quick_read(lambda connection: connection.execute("PRAGMA data_version").fetchall())
         return int(number)
 
-    def _enqueue(self, loop: asyncio.AbstractEventLoop, job: Job) -> None:
+    def _enqueue(self, loop: asyncio.AbstractEventLoop, job: SqliteJob) -> None:
         """What is asked within one turn of the loop is one group."""
-        turn = self._turns.get(loop)
+        turn = self._queued_jobs.get(loop)
         if turn is None:
-            self._turns[loop] = [job]
-            loop.call_soon(self._hand_over, loop)
+            self._queued_jobs[loop] = [job]
+            loop.call_soon(self._submit_queued, loop)
         else:
             turn.append(job)
 
-    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        if loop not in self._turns:
+    def _submit_queued(self, loop: asyncio.AbstractEventLoop) -> None:
+        if loop not in self._queued_jobs:
             return
-        with self._mutex:
-            if loop is not self._home:
-                self._hand(self._turns.pop(loop))
-            elif not self._handed:  # else it is called again when the writer has finished, and the group has grown
-                turn = self._turns.pop(loop)
-                group, rest = turn[:MOST_AT_ONCE], turn[MOST_AT_ONCE:]
+        with self._handover_lock:
+            if loop is not self._home_loop:
+                self._submit_to_writer(self._queued_jobs.pop(loop))
+            elif (
+                not self._groups_at_writer
+            ):  # else it is called again when the writer has finished, and the group has grown
+                turn = self._queued_jobs.pop(loop)
+                group, rest = turn[:MAX_WRITES_PER_GROUP], turn[MAX_WRITES_PER_GROUP:]
                 if rest:
-                    self._turns[loop] = rest
-                self._hand(_Commit(group) if self._carried_out(group) else group)
+                    self._queued_jobs[loop] = rest
+                self._submit_to_writer(_ExecutedGroup(group) if self._try_execute(group) else group)
 
-    def _hand(self, jobs: list[Job]) -> None:
-        self._handed += 1
-        self._writes.put(jobs)
+    def _submit_to_writer(self, jobs: list[SqliteJob]) -> None:
+        self._groups_at_writer += 1
+        self._write_queue.put(jobs)
 
-    def _carried_out(self, group: Sequence[Job]) -> bool:
+    def _try_execute(self, group: Sequence[SqliteJob]) -> bool:
         """Whether the statements of the group are carried out, here and now, and only need to be committed."""
-        connection = self._connection
-        if connection is None or not all([job.light for job in group]):  # noqa: C419 - faster
+        connection = self._writer_connection
+        if connection is None or not all([job.is_small for job in group]):  # noqa: C419 - faster
             return False
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error:  # another process is writing: the writer waits for it, or says what is wrong
             return False
         try:
-            if carry_out_together(connection, cast("Sequence[Write]", group)):
+            if execute_group(connection, cast("Sequence[WriteJob]", group)):
                 return True
         except Exception:  # whoever waits must hear of it: the writer finds out whose it is
             log.exception("A group of writes is done one by one")
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         for job in group:
-            job.again()
+            job.reset()
         return False
 
-    def _write_on(self) -> None:
+    def _run_writer(self) -> None:
         try:
-            connection = self._connection = self._connect()
+            connection = self._writer_connection = self._connect()
             connection.execute("PRAGMA busy_timeout=0")
         except StoreUnavailable as error:
-            self._refuse(error)
+            self._fail_all(error)
             return
-        while (group := self._writes.get()) is not None:
-            self._finish(connection, group)
-            with self._mutex:
-                self._handed -= 1
-            self._tell(group)
+        while (group := self._write_queue.get()) is not None:
+            self._run_group(connection, group)
+            with self._handover_lock:
+                self._groups_at_writer -= 1
+            self._deliver_results(group)
             del group  # else it would live until the next one comes, and be cleared away while that one waits
-            if self._home in self._turns:  # a group has gathered meanwhile
-                self._again()
+            if self._home_loop in self._queued_jobs:  # a group has gathered meanwhile
+                self._schedule_next_group()
         connection.close()
 
-    def _tell(self, group: list[Job]) -> None:
-        if isinstance(group, _Commit) and (home := self._home) is not None:  # they all came from there
+    def _deliver_results(self, group: list[SqliteJob]) -> None:
+        if isinstance(group, _ExecutedGroup) and (home := self._home_loop) is not None:  # they all came from there
             with suppress(RuntimeError):  # that loop is closed: nobody waits there any more
-                home.call_soon_threadsafe(_tell_all, group)
+                home.call_soon_threadsafe(_resolve_futures, group)
         else:
-            _tell(group)
+            _wake_loops(group)
 
-    def _finish(self, connection: sqlite3.Connection, group: list[Job]) -> None:
-        writes = [job for job in group if isinstance(job, Write)]
+    def _run_group(self, connection: sqlite3.Connection, group: list[SqliteJob]) -> None:
+        writes = [job for job in group if isinstance(job, WriteJob)]
         if writes:
-            keep(connection, writes) if isinstance(group, _Commit) else commit(connection, writes)
-            self.commits += 1
+            commit_executed(connection, writes) if isinstance(group, _ExecutedGroup) else execute_and_commit(
+                connection, writes
+            )
+            self.commit_count += 1
         for job in group:
-            if not isinstance(job, Write):
-                job.attempt(connection)
+            if not isinstance(job, WriteJob):
+                job.run(connection)
 
-    def _again(self) -> None:
+    def _schedule_next_group(self) -> None:
         with suppress(RuntimeError):  # that loop is closed: nobody waits there any more
-            if self._home is not None:
-                self._home.call_soon_threadsafe(self._after_the_told, self._home)
+            if self._home_loop is not None:
+                self._home_loop.call_soon_threadsafe(self._submit_after_callers, self._home_loop)
 
-    def _after_the_told(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _submit_after_callers(self, loop: asyncio.AbstractEventLoop) -> None:
         """Those who were just told go first: what they ask next comes with this group."""
-        loop.call_soon(self._hand_over, loop)
+        loop.call_soon(self._submit_queued, loop)
 
-    def _refuse(self, error: StoreUnavailable) -> None:
-        while (group := self._writes.get()) is not None:
+    def _fail_all(self, error: StoreUnavailable) -> None:
+        while (group := self._write_queue.get()) is not None:
             for job in group:
                 job.error = StoreUnavailable(str(error))
-            _tell(group)
+            _wake_loops(group)
 
-    def _read_on(self) -> None:
+    def _run_reader(self) -> None:
         connection: sqlite3.Connection | None = None
-        while (job := self._reads.get()) is not None:
+        while (job := self._read_queue.get()) is not None:
             try:
                 connection = connection or self._connect()
             except StoreUnavailable as error:  # for now: the next one tries again
                 job.error = error
             else:
-                job.attempt(connection)
-            _tell([job])
+                job.run(connection)
+            _wake_loops([job])
         if connection is not None:
             connection.close()
 
     async def close(self) -> None:
         threads, self._threads = self._threads, []
-        with self._mutex:
-            for loop in list(self._turns):
-                self._hand(self._turns.pop(loop))
-            self._home, self._closed = None, True
-        if self._glance is not None:
-            self._glance.close()
+        with self._handover_lock:
+            for loop in list(self._queued_jobs):
+                self._submit_to_writer(self._queued_jobs.pop(loop))
+            self._home_loop, self._is_closed = None, True
+        if self._loop_connection is not None:
+            self._loop_connection.close()
         for _ in threads[1:]:
-            self._reads.put(None)
-        self._writes.put(None)
+            self._read_queue.put(None)
+        self._write_queue.put(None)
         for thread in threads:
             await asyncio.to_thread(thread.join)
 
 
-def _tell(jobs: Sequence[Job]) -> None:
+def _wake_loops(jobs: Sequence[SqliteJob]) -> None:
     """Wake each loop once, however many of its callers are told."""
-    loops: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    loops: dict[asyncio.AbstractEventLoop, list[SqliteJob]] = {}
     for job in jobs:
         if job.future is not None:
             loops.setdefault(job.future.get_loop(), []).append(job)
     for loop, mine in loops.items():
         with suppress(RuntimeError):  # that loop is closed: nobody waits there any more
-            loop.call_soon_threadsafe(_tell_all, mine)
+            loop.call_soon_threadsafe(_resolve_futures, mine)
 
 
-def _tell_all(jobs: Sequence[Job]) -> None:
+def _resolve_futures(jobs: Sequence[SqliteJob]) -> None:
     for job in jobs:
-        job.told, future = True, job.future
+        job.is_delivered, future = True, job.future
         if future is not None and not future.done():
             future.set_result(None)

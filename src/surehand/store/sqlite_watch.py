@@ -9,23 +9,23 @@ from collections.abc import Awaitable, Callable
 from surehand.store.database import StoreError
 
 log = logging.getLogger("surehand")
-PAUSE = 0.02
+POLL_SECONDS = 0.02
 """Seconds between two looks; each takes a few microseconds."""
 
 
-class Watch:
+class ChangePoller:
     """Looks from time to time while somebody wants to know."""
 
-    def __init__(self, version: Callable[[], Awaitable[int]]) -> None:
-        self._version = version
+    def __init__(self, read_version: Callable[[], Awaitable[int]]) -> None:
+        self._read_version = read_version
         self._callbacks: list[Callable[[], None]] = []
         self._task: asyncio.Task[None] | None = None
 
-    def add(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def add_callback(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back after every write; gives what ends it."""
         self._callbacks.append(callback)
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._look(), name="surehand watch")
+            self._task = asyncio.get_running_loop().create_task(self._poll(), name="surehand watch")
 
         def stop() -> None:
             if callback in self._callbacks:
@@ -36,11 +36,11 @@ class Watch:
 
         return stop
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         seen = -1
         while True:
             try:
-                version = await self._version()
+                version = await self._read_version()
             except StoreError as error:
                 log.warning("Nobody can tell whether the store has changed: %s", error)
                 version = seen
@@ -48,7 +48,7 @@ class Watch:
                 seen = version
                 for callback in list(self._callbacks):
                     callback()
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def close(self) -> None:
         """Stop looking."""

@@ -8,22 +8,22 @@ from os import PathLike, fspath
 from types import TracebackType
 from typing import Any
 
-from surehand.store.artifacts import Artifacts
-from surehand.store.audit import Audit
-from surehand.store.breakers import Breakers
+from surehand.store.artifacts import ArtifactTable
+from surehand.store.audit import AuditTable
+from surehand.store.breakers import BreakerTable
 from surehand.store.database import Row, Statement
-from surehand.store.grants import Grants
-from surehand.store.inbox import Inbox
-from surehand.store.journal import Journal
-from surehand.store.notes import Notes
-from surehand.store.opening import MIGRATIONS, AnyDatabase, open_database, schema_version
-from surehand.store.owners import Owners
-from surehand.store.pending import PendingCalls
+from surehand.store.grants import GrantTable
+from surehand.store.inbox import InboxTable
+from surehand.store.journal import JournalTable
+from surehand.store.notes import NoteTable
+from surehand.store.opening import MIGRATION_FILES, AnyDatabase, open_database, schema_version
+from surehand.store.owners import OwnerTable
+from surehand.store.pending import PendingTable
 from surehand.store.retention import Retention, prune
-from surehand.store.runs import Runs
-from surehand.store.slots import Slots
-from surehand.store.spaces import Spaces
-from surehand.store.streams import Streams
+from surehand.store.runs import RunTable
+from surehand.store.slots import SlotTable
+from surehand.store.spaces import SpaceTable
+from surehand.store.streams import StreamTable
 
 TABLES = (
     "ledger", "pending", "grants", "inbox", "journal", "audit", "seals", "runs", "artifacts", "notes", "owners",
@@ -38,12 +38,12 @@ class Store:
         self.database, self.address = database, address
         self.retention = retention or Retention()
         """How long things are kept by a runtime that looks after this store."""
-        self.pending, self.grants, self.inbox = PendingCalls(database), Grants(database), Inbox(database)
-        self.journal, self.audit, self.runs = Journal(database), Audit(database), Runs(database)
-        self.artifacts, self.notes, self.owners = Artifacts(database), Notes(database), Owners(database)
-        self.slots, self.breakers = Slots(database), Breakers(database)
-        self.streams = Streams(database)
-        self.spaces = Spaces(database, self.streams)
+        self.pending, self.grants, self.inbox = PendingTable(database), GrantTable(database), InboxTable(database)
+        self.journal, self.audit, self.runs = JournalTable(database), AuditTable(database), RunTable(database)
+        self.artifacts, self.notes, self.owners = ArtifactTable(database), NoteTable(database), OwnerTable(database)
+        self.slots, self.breakers = SlotTable(database), BreakerTable(database)
+        self.streams = StreamTable(database)
+        self.spaces = SpaceTable(database, self.streams)
 
     @staticmethod
     def open(
@@ -51,9 +51,9 @@ class Store:
         *,
         retention: Retention | None = None,
         now: Callable[[], float] = time.time,
-    ) -> Opening:
+    ) -> StoreOpening:
         """`await Store.open("surehand.db")`, or `async with Store.open(...) as store`."""
-        return Opening(fspath(address), retention, now)
+        return StoreOpening(fspath(address), retention, now)
 
     def write(self, statements: Sequence[Statement]) -> Coroutine[Any, Any, list[list[Row]]]:
         """Carry out statements in one transaction."""
@@ -68,22 +68,22 @@ class Store:
         states = await self.database.read("SELECT state, count(*) AS number FROM ledger GROUP BY state ORDER BY state")
         return {
             "version": await schema_version(self.database),
-            "newest_version": len(MIGRATIONS),
-            "bytes": await self.database.size(),
+            "newest_version": len(MIGRATION_FILES),
+            "bytes": await self.database.size_bytes(),
             "rows": counts,
             "calls": {row["state"]: int(row["number"]) for row in states},
             "waiting": await self.pending.count(),
         }
 
     async def prune(
-        self, retention: Retention | None = None, *, vacuum: bool = False, spared: Collection[str] = ()
+        self, retention: Retention | None = None, *, vacuum: bool = False, exempt_call_ids: Collection[str] = ()
     ) -> dict[str, int]:
         """Forget what is over and old enough; with `vacuum` the room is given back to the disk."""
         kept = retention or self.retention
-        counts = await prune(self.database, kept, spared)
-        if kept.most_artifacts is not None or kept.most_artifact_bytes is not None:
+        counts = await prune(self.database, kept, exempt_call_ids)
+        if kept.max_artifacts is not None or kept.max_artifact_bytes is not None:
             counts["artifacts"] = counts.get("artifacts", 0) + await self.artifacts.prune(
-                older_than=kept.artifacts, keep=kept.most_artifacts, keep_bytes=kept.most_artifact_bytes
+                older_than=kept.artifacts, keep=kept.max_artifacts, keep_bytes=kept.max_artifact_bytes
             )
         if vacuum:
             await self.database.vacuum()
@@ -95,7 +95,7 @@ class Store:
         await self.database.close()
 
 
-class Opening:
+class StoreOpening:
     """A store that is about to be opened: await it, or enter it."""
 
     def __init__(self, address: str, retention: Retention | None, now: Callable[[], float]) -> None:

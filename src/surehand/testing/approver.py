@@ -7,40 +7,42 @@ from fnmatch import fnmatchcase
 from itertools import repeat
 from typing import Any, TypeAlias
 
-from surehand.core.canonical import canonical
+from surehand.core.canonical import canonical_json
 from surehand.runtime.approval import Approval
-from surehand.runtime.waiting import WaitingCall
-from surehand.testing.misses import Misses
+from surehand.runtime.waiting import PendingCall
+from surehand.testing.misses import UnscriptedGuard
 
-Decision: TypeAlias = bool | str | Approval | None
-Script: TypeAlias = Mapping[str, Any]
+ScriptedDecision: TypeAlias = bool | str | Approval | None
+DecisionsByTool: TypeAlias = Mapping[str, Any]
 """Decisions by tool glob: one for every call, or a list of them to be given in turn."""
 
 
-class ScriptedApprover(Misses):
+class ScriptedApprover(UnscriptedGuard):
     """Gives its decisions in turn, and remembers what it was `asked`."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, decisions_by_tool: DecisionsByTool) -> None:
         super().__init__()
-        self.asked: list[WaitingCall] = []
-        self._script = {glob: _in_turn(decisions) for glob, decisions in script.items()}
+        self.asked: list[PendingCall] = []
+        self._decisions_by_glob = {glob: _decision_iterator(decisions) for glob, decisions in decisions_by_tool.items()}
 
-    async def __call__(self, wait: WaitingCall) -> Approval | None:
+    async def __call__(self, pending: PendingCall) -> Approval | None:
         """Decide on one call; where nothing is scripted, the call fails and says so."""
-        self.asked.append(wait)
-        mine = next((turns for glob, turns in self._script.items() if fnmatchcase(wait.tool, glob)), iter(()))
+        self.asked.append(pending)
+        mine = next(
+            (turns for glob, turns in self._decisions_by_glob.items() if fnmatchcase(pending.tool, glob)), iter(())
+        )
         for decision in mine:
             return decision
-        return self._miss(wait)
+        return self._report_unscripted(pending)
 
-    def _miss(self, wait: WaitingCall) -> Approval:
+    def _report_unscripted(self, pending: PendingCall) -> Approval:
         # An approver that raises leaves the call waiting, and a rejection may be what the test expects: so neither.
-        told = f"No approval is scripted for {wait.tool}({canonical(wait.arguments)}), question {len(self.asked)}."
+        told = f"No approval is scripted for {pending.tool}({canonical_json(pending.arguments)}), question {len(self.asked)}."
         self.missing.append(told)
         return Approval(False, reason=told, code="failed")
 
 
-def approvals(*decisions: Decision | Script) -> ScriptedApprover:
+def approvals(*decisions: ScriptedDecision | DecisionsByTool) -> ScriptedApprover:
     """An approver for `Runtime(approver=...)`: decisions in the order of the questions, or one mapping by tool glob."""
     match decisions:
         case (Mapping() as script,):
@@ -48,7 +50,7 @@ def approvals(*decisions: Decision | Script) -> ScriptedApprover:
     return ScriptedApprover({"*": decisions})
 
 
-def _in_turn(decisions: Any) -> Iterator[Approval | None]:
+def _decision_iterator(decisions: Any) -> Iterator[Approval | None]:
     if isinstance(decisions, (list, tuple)):
-        return iter([Approval.of(decision) for decision in decisions])
-    return repeat(Approval.of(decisions))
+        return iter([Approval.from_decision(decision) for decision in decisions])
+    return repeat(Approval.from_decision(decisions))

@@ -11,19 +11,19 @@ from typing import Any
 from surehand.core.clock import Clock, Timer
 
 
-class _Alarm:
+class _ManualTimer:
     """Something that happens when the clock gets there."""
 
     def __init__(self, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self._callback, self._args = callback, args
-        self.cancelled = False
+        self.is_cancelled = False
 
-    def ring(self) -> None:
-        if not self.cancelled:
+    def fire(self) -> None:
+        if not self.is_cancelled:
             self._callback(*self._args)
 
     def cancel(self) -> None:
-        self.cancelled = True
+        self.is_cancelled = True
 
 
 class ManualClock(Clock):
@@ -31,7 +31,7 @@ class ManualClock(Clock):
 
     def __init__(self, start: float = 1_000_000.0) -> None:
         self._now = start
-        self._alarms: list[tuple[float, int, _Alarm]] = []
+        self._timers: list[tuple[float, int, _ManualTimer]] = []
         self._order = count()
 
     def time(self) -> float:
@@ -44,17 +44,17 @@ class ManualClock(Clock):
 
     def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> Timer:
         """Call a function when the clock has been advanced so far."""
-        alarm = _Alarm(callback, args)
-        heappush(self._alarms, (self._now + delay, next(self._order), alarm))
+        alarm = _ManualTimer(callback, args)
+        heappush(self._timers, (self._now + delay, next(self._order), alarm))
         return alarm
 
     async def advance(self, seconds: float) -> None:
         """Let time pass: everything that is due happens in order, and what it wakes runs before this returns."""
         until = self._now + seconds
         await settle()
-        while self._alarms and self._alarms[0][0] <= until:
-            self._now, _, alarm = heappop(self._alarms)
-            alarm.ring()
+        while self._timers and self._timers[0][0] <= until:
+            self._now, _, alarm = heappop(self._timers)
+            alarm.fire()
             await settle()
         self._now = until
         await settle()

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from surehand.core.define import parameters_of
-from surehand.core.description import Description
-from surehand.core.facets import Face, Kind, Limits, Safety
+from surehand.core.define import build_parameters
+from surehand.core.description import DescriptionSource
+from surehand.core.facets import CallLimits, Presentation, Safety, ToolKind
 from surehand.core.tool import Tool
 
 JSON: TypeAlias = Any
-_FACE = ("category", "audience", "aliases", "visible", "intent", "version")
+_PRESENTATION_FIELDS = ("category", "audience", "aliases", "visible", "intent", "version")
 
 
-def written(tool: Tool[..., Any]) -> dict[str, JSON]:
+def tool_to_json(tool: Tool[..., Any]) -> dict[str, JSON]:
     """All of a definition that is a plain value; functions such as `confirm` are not part of it."""
-    safety, plain = tool.safety, Face()
-    face = {name: value for name in _FACE if (value := getattr(tool.face, name)) != getattr(plain, name)}
+    safety, plain = tool.safety, Presentation()
+    face = {
+        name: value
+        for name in _PRESENTATION_FIELDS
+        if (value := getattr(tool.presentation, name)) != getattr(plain, name)
+    }
     return {
         "name": tool.name,
         "description": tool.description,
@@ -30,17 +34,17 @@ def written(tool: Tool[..., Any]) -> dict[str, JSON]:
     }
 
 
-def read(given: Mapping[str, JSON], kind: Kind) -> Tool[..., Any]:
+def tool_from_json(definition: Mapping[str, JSON], kind: ToolKind) -> Tool[..., Any]:
     """The tool that was written, without a handler: its provider does the work."""
-    face = {name: given[name] for name in _FACE if name in given}
+    face = {name: definition[name] for name in _PRESENTATION_FIELDS if name in definition}
     if "aliases" in face:
         face["aliases"] = tuple(face["aliases"])
     safety = Safety(
-        frozenset(given.get("effects", ())),
-        repeatable=given.get("repeatable", False),
-        confirm=given.get("confirm", False),
+        frozenset(definition.get("effects", ())),
+        repeatable=definition.get("repeatable", False),
+        confirm=definition.get("confirm", False),
     )
-    name, limits = given["name"], Limits(max_bytes=given.get("max_bytes"))
-    told = Description(given.get("description"), None, name)
-    parameters = parameters_of(given.get("parameters", {}))
-    return Tool(name, told, parameters, None, kind, safety=safety, limits=limits, face=Face(**face))
+    name, limits = definition["name"], CallLimits(max_bytes=definition.get("max_bytes"))
+    told = DescriptionSource(definition.get("description"), None, name)
+    parameters = build_parameters(definition.get("parameters", {}))
+    return Tool(name, told, parameters, None, kind, safety=safety, limits=limits, presentation=Presentation(**face))

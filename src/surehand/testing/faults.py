@@ -9,28 +9,28 @@ from random import Random
 from typing import Any, TypeAlias
 
 from surehand.core.clock import Clock
-from surehand.core.context import Running
-from surehand.core.errors import Code, ToolError
-from surehand.core.handler import Start
+from surehand.core.context import RunningCall
+from surehand.core.errors import FailureCode, ToolError
+from surehand.core.handler import StartHandler
 
-Fault: TypeAlias = Callable[[Running, Start], Awaitable[Any]]
+Fault: TypeAlias = Callable[[RunningCall, StartHandler], Awaitable[Any]]
 """Stands in for a tool's work, and may still do it: `await work(running)`."""
 
-NONSENSE: Any = {"\x00": [None, -1, "\ufffd", {"NaN": []}]}
+GARBAGE_VALUE: Any = {"\x00": [None, -1, "\ufffd", {"NaN": []}]}
 
 
 def delay(seconds: float) -> Fault:
     """The work begins later, on the runtime's clock."""
 
-    async def delay(running: Running, work: Start) -> Any:
-        await _clock(running).sleep(seconds)
+    async def delay(running: RunningCall, work: StartHandler) -> Any:
+        await _runtime_clock(running).sleep(seconds)
         return await work(running)
 
     return delay
 
 
 def error(
-    code: Code, message: str = "", *, executed: bool = True, data: Any = None, retry_after: float | None = None
+    code: FailureCode, message: str = "", *, executed: bool = True, data: Any = None, retry_after: float | None = None
 ) -> Fault:
     """The work fails with a code, and `executed` says whether it may have had an effect."""
     told = message or f"injected fault: {code.replace('_', ' ')}."
@@ -42,7 +42,7 @@ def error(
 
     made()  # an unknown code is a mistake here, and not in the call
 
-    async def error(running: Running, work: Start) -> Any:
+    async def error(running: RunningCall, work: StartHandler) -> Any:
         raise made()
 
     return error
@@ -51,16 +51,16 @@ def error(
 def hang() -> Fault:
     """The work never ends: the tool's time limit does, or its caller."""
 
-    async def hang(running: Running, work: Start) -> Any:
+    async def hang(running: RunningCall, work: StartHandler) -> Any:
         await asyncio.Event().wait()
 
     return hang
 
 
-def garbage(value: Any = NONSENSE) -> Fault:
+def garbage(value: Any = GARBAGE_VALUE) -> Fault:
     """The work gives something that nobody asked for; `garbage(object())` gives what JSON cannot hold."""
 
-    async def garbage(running: Running, work: Start) -> Any:
+    async def garbage(running: RunningCall, work: StartHandler) -> Any:
         return value
 
     return garbage
@@ -69,7 +69,7 @@ def garbage(value: Any = NONSENSE) -> Fault:
 def crash(exception: BaseException | type[BaseException] = RuntimeError) -> Fault:
     """The work raises what is no `ToolError`, as a bug does."""
 
-    async def crash(running: Running, work: Start) -> Any:
+    async def crash(running: RunningCall, work: StartHandler) -> Any:
         raise exception("injected fault") if isinstance(exception, type) else exception
 
     return crash
@@ -79,7 +79,7 @@ def flaky(times: int, fault: Fault) -> Fault:
     """Only the first attempts at each tool go wrong; retries count."""
     seen: Counter[str] = Counter()
 
-    async def flaky(running: Running, work: Start) -> Any:
+    async def flaky(running: RunningCall, work: StartHandler) -> Any:
         seen[running.tool_name] += 1
         return await (fault(running, work) if seen[running.tool_name] <= times else work(running))
 
@@ -90,13 +90,13 @@ def chance(probability: float, fault: Fault, *, seed: int = 0) -> Fault:
     """Some attempts go wrong, the same ones for the same seed."""
     random = Random(seed)
 
-    async def chance(running: Running, work: Start) -> Any:
+    async def chance(running: RunningCall, work: StartHandler) -> Any:
         return await (fault(running, work) if random.random() < probability else work(running))
 
     return chance
 
 
-def _clock(running: Running) -> Clock:
+def _runtime_clock(running: RunningCall) -> Clock:
     """The runtime's, or the machine's for a tool that is run by itself."""
     scope = getattr(running, "scope", None)
     return scope.parts.clock if scope is not None else Clock()

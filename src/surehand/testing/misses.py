@@ -10,7 +10,7 @@ class Unscripted(AssertionError):
     """A test met something that it had neither scripted nor recorded."""
 
 
-class Misses:
+class UnscriptedGuard:
     """Used with `with`: leaving the block raises `Unscripted` if anything was missing."""
 
     def __init__(self) -> None:

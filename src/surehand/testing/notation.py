@@ -7,20 +7,20 @@ from dataclasses import MISSING, fields
 from math import isfinite
 from typing import Any, TypeAlias
 
-from surehand.core.content import BLOCKS, Block
+from surehand.core.content import BLOCK_TYPES, Block
 from surehand.core.outcome import Done, Failed, Outcome, Pending
-from surehand.runtime.redaction import redactor
+from surehand.runtime.redaction import build_redactor
 
 JSON: TypeAlias = Any
-Plain: TypeAlias = Callable[[Any], JSON]
-_KINDS: Mapping[str, Callable[..., Block]] = {block.type: block for block in BLOCKS}
+ToJSON: TypeAlias = Callable[[Any], JSON]
+_BLOCK_TYPES: Mapping[str, Callable[..., Block]] = {block.type: block for block in BLOCK_TYPES}
 
 
-def plainly(secrets: Iterable[str] = ()) -> Plain:
+def json_converter(secrets: Iterable[str] = ()) -> ToJSON:
     """A function that makes any value a JSON value, with the secrets masked."""
     from pydantic_core import to_jsonable_python
 
-    redact = redactor(secrets)
+    redact = build_redactor(secrets)
 
     def clean(value: Any) -> JSON:
         match value:
@@ -37,59 +37,63 @@ def plainly(secrets: Iterable[str] = ()) -> Plain:
     return lambda value: clean(to_jsonable_python(value, bytes_mode="base64", fallback=str))
 
 
-def written(outcome: Outcome, plain: Plain) -> dict[str, JSON]:
+def outcome_to_json(outcome: Outcome, to_json: ToJSON) -> dict[str, JSON]:
     """An outcome as it is kept; what has its usual value is left out."""
     match outcome:
         case Done():
-            return _written_done(outcome, plain)
+            return _done_to_json(outcome, to_json)
         case Failed():
             ran, again = outcome.executed or None, outcome.retry_after
-            rest = {"executed": ran, "data": plain(outcome.data), "retry_after": again}
-            return {"failed": outcome.code, "message": plain(outcome.message), **_telling(rest)}
+            rest = {"executed": ran, "data": to_json(outcome.data), "retry_after": again}
+            return {"failed": outcome.code, "message": to_json(outcome.message), **_without_nones(rest)}
         case Pending():
             return {
                 "pending": outcome.waiting_for,
-                "message": plain(outcome.message),
-                **_telling({"request": plain(outcome.request)}),
+                "message": to_json(outcome.message),
+                **_without_nones({"request": to_json(outcome.request)}),
             }
 
 
-def _written_done(outcome: Done, plain: Plain) -> dict[str, JSON]:
-    data, content = plain(outcome.data), [_block(block, plain) for block in outcome.content]
+def _done_to_json(outcome: Done, to_json: ToJSON) -> dict[str, JSON]:
+    data, content = to_json(outcome.data), [_block_to_json(block, to_json) for block in outcome.content]
     # Content that follows from the data need not be kept, unless the data were of a kind that JSON has no word for.
-    follows = not outcome.has_own_content and content == [_block(block, plain) for block in Done(data).content]
+    follows = not outcome.has_own_content and content == [
+        _block_to_json(block, to_json) for block in Done(data).content
+    ]
     rest = {
         "content": None if follows else content,
-        "title": plain(outcome.title),
-        "metadata": plain(dict(outcome.metadata)) or None,
-        "attachments": [_block(block, plain) for block in outcome.attachments] or None,
+        "title": to_json(outcome.title),
+        "metadata": to_json(dict(outcome.metadata)) or None,
+        "attachments": [_block_to_json(block, to_json) for block in outcome.attachments] or None,
     }
     in_lines = isinstance(data, str) and "\n" in data
-    return {**({"lines": data.split("\n")} if in_lines else {"done": data}), **_telling(rest)}
+    return {**({"lines": data.split("\n")} if in_lines else {"done": data}), **_without_nones(rest)}
 
 
-def read(given: Mapping[str, JSON]) -> Outcome:
+def outcome_from_json(stored: Mapping[str, JSON]) -> Outcome:
     """The outcome that was written."""
-    rest = dict(given)
+    rest = dict(stored)
     if "failed" in rest:
         return Failed(rest.pop("failed"), **rest)
     if "pending" in rest:
         return Pending(rest["pending"], message=rest["message"], request=rest.get("request"))
     data = "\n".join(rest.pop("lines")) if "lines" in rest else rest.pop("done")
     for name in rest.keys() & {"content", "attachments"}:
-        rest[name] = [_as_block(**block) for block in rest[name]]
+        rest[name] = [_block_from_json(**block) for block in rest[name]]
     return Done(data, **rest)
 
 
-def _block(block: Block, plain: Plain) -> dict[str, JSON]:
+def _block_to_json(block: Block, to_json: ToJSON) -> dict[str, JSON]:
     told = {each: getattr(block, each.name) for each in fields(block)}
-    kept = {each.name: plain(value) for each, value in told.items() if each.default is MISSING or value != each.default}
+    kept = {
+        each.name: to_json(value) for each, value in told.items() if each.default is MISSING or value != each.default
+    }
     return {"type": block.type, **kept}
 
 
-def _as_block(*, type: str, **rest: JSON) -> Block:
-    return _KINDS[type](**rest)
+def _block_from_json(*, type: str, **rest: JSON) -> Block:
+    return _BLOCK_TYPES[type](**rest)
 
 
-def _telling(values: dict[str, JSON]) -> dict[str, JSON]:
+def _without_nones(values: dict[str, JSON]) -> dict[str, JSON]:
     return {name: value for name, value in values.items() if value is not None}

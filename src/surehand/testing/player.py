@@ -6,73 +6,73 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from surehand.core.canonical import canonical
+from surehand.core.canonical import canonical_json
 from surehand.core.outcome import Done, Failed, Outcome, Pending
 from surehand.runtime.invocation import Invocation
 from surehand.runtime.pipeline import Proceed
-from surehand.testing.notation import Plain, read
-from surehand.testing.recording import Recording, Shelf
+from surehand.testing.notation import ToJSON, outcome_from_json
+from surehand.testing.recording import Recording, RecordingLibrary
 
-Miss: TypeAlias = Callable[[Recording, str], Failed]
+ReportMiss: TypeAlias = Callable[[Recording, str], Failed]
 """Says that a call is not recorded as it was made."""
 
 
 @dataclass(slots=True)
-class Playing:
+class Replay:
     """A recording on its way."""
 
     recording: Recording
-    told: int = 0
+    returned_waits: int = 0
     """How many of its waits its caller has been told of."""
 
-    def next(self) -> Outcome | None:
+    def next_outcome(self) -> Outcome | None:
         """The next wait, or the outcome; None where the recording ends before."""
-        if self.told < len(self.recording.waits):
-            self.told += 1
-            return read(self.recording.waits[self.told - 1])
-        return read(self.recording.outcome) if self.recording.outcome else None
+        if self.returned_waits < len(self.recording.waits):
+            self.returned_waits += 1
+            return outcome_from_json(self.recording.waits[self.returned_waits - 1])
+        return outcome_from_json(self.recording.outcome) if self.recording.outcome else None
 
 
-class Player:
+class CassettePlayer:
     """Replays equal calls in the order in which they were recorded."""
 
-    def __init__(self, recordings: Iterable[Recording], plain: Plain, miss: Miss) -> None:
-        self.shelf = Shelf(recordings)
-        self.open: dict[str, Playing] = {}
+    def __init__(self, recordings: Iterable[Recording], to_json: ToJSON, report_miss: ReportMiss) -> None:
+        self.library = RecordingLibrary(recordings)
+        self.open_calls: dict[str, Replay] = {}
         """The calls that have not ended yet, by id."""
-        self._plain, self._miss = plain, miss
+        self._to_json, self._report_miss = to_json, report_miss
 
     async def __call__(self, invocation: Invocation, proceed: Proceed) -> Outcome:
         """Replay one pass of a call; one that waits for somebody passes again with the answer."""
-        playing = self.open.pop(invocation.id, None)
-        if isinstance(invocation.answer, Failed):
+        playing = self.open_calls.pop(invocation.id, None)
+        if isinstance(invocation.answer_value, Failed):
             return await proceed(invocation)  # its wait was cancelled or has expired: no work is done for that
-        wanted = Recording.of(invocation, self._plain)
-        playing = playing or self._begin(wanted, invocation)
+        wanted = Recording.from_invocation(invocation, self._to_json)
+        playing = playing or self._start_replay(wanted, invocation)
         if playing is None:
-            return self._miss(wanted, self.shelf.why_not(wanted))
-        if problem := self._other_answer(playing, invocation):
-            return self._miss(wanted, problem)
-        return self._go_on(playing, invocation)
+            return self._report_miss(wanted, self.library.explain_miss(wanted))
+        if problem := self._answer_mismatch(playing, invocation):
+            return self._report_miss(wanted, problem)
+        return self._advance(playing, invocation)
 
-    def _begin(self, wanted: Recording, invocation: Invocation) -> Playing | None:
-        if (found := self.shelf.take(wanted)) is None:
+    def _start_replay(self, wanted: Recording, invocation: Invocation) -> Replay | None:
+        if (found := self.library.take(wanted)) is None:
             return None
         for update in found.progress:
             invocation.report(update)
-        return Playing(found)
+        return Replay(found)
 
-    def _go_on(self, playing: Playing, invocation: Invocation) -> Outcome:
-        outcome = playing.next()
+    def _advance(self, replay: Replay, invocation: Invocation) -> Outcome:
+        outcome = replay.next_outcome()
         if isinstance(outcome, Pending):
-            self.open[invocation.id] = playing
-        return outcome or self._miss(playing.recording, "Nobody had answered it when it was recorded.")
+            self.open_calls[invocation.id] = replay
+        return outcome or self._report_miss(replay.recording, "Nobody had answered it when it was recorded.")
 
-    def _other_answer(self, playing: Playing, invocation: Invocation) -> str:
+    def _answer_mismatch(self, replay: Replay, invocation: Invocation) -> str:
         """What is wrong with an answer; to settle with nothing means as it was recorded."""
-        if not isinstance(invocation.answer, Done) or not playing.told:
+        if not isinstance(invocation.answer_value, Done) or not replay.returned_waits:
             return ""
-        given, wait = self._plain(invocation.answer.data), playing.recording.waits[playing.told - 1]
+        given, wait = self._to_json(invocation.answer_value.data), replay.recording.waits[replay.returned_waits - 1]
         if given is None or "answer" not in wait or wait["answer"] == given:
             return ""
-        return f"It was answered with {canonical(given)}, and recorded with the answer {canonical(wait['answer'])}."
+        return f"It was answered with {canonical_json(given)}, and recorded with the answer {canonical_json(wait['answer'])}."

@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 from surehand.core.call import Call
 from surehand.core.context import Context
 from surehand.core.errors import DefinitionError
-from surehand.core.facets import Kind
-from surehand.core.names import nearest, qualified
+from surehand.core.facets import ToolKind
+from surehand.core.names import nearest_names, qualified_name
 from surehand.core.provider import Provider
 from surehand.core.tool import Tool
 from surehand.testing import definition
 from surehand.testing.misses import Unscripted
 
-Offered: TypeAlias = Tool[..., Any] | tuple[str, Mapping[str, Any]] | str
+OfferedTool: TypeAlias = Tool[..., Any] | tuple[str, Mapping[str, Any]] | str
 """A tool, a name with a JSON Schema, or a name alone."""
 
 
@@ -28,10 +28,10 @@ class RecordingProvider(Provider):
     def __init__(
         self,
         namespace: str,
-        tools: Iterable[Offered] | Mapping[str, Mapping[str, Any]],
+        tools: Iterable[OfferedTool] | Mapping[str, Mapping[str, Any]],
         answers: Mapping[str, Any] | None = None,
         *,
-        kind: Kind = "rest",
+        kind: ToolKind = "rest",
         timeout: float | None = None,
         queue: str | None = None,
         cache: float | None = None,
@@ -47,13 +47,15 @@ class RecordingProvider(Provider):
         """The calls that were cancelled or timed out, each with the reason."""
         self._instructions = instructions
         offered = tools.items() if isinstance(tools, Mapping) else tools
-        self._tools = {tool.name: tool for tool in (_tool(each, kind) for each in offered)}
+        self._tools = {tool.name: tool for tool in (_build_tool(each, kind) for each in offered)}
         self.answers = dict(answers or {})
-        self._check()
+        self._validate_answers()
 
-    def _check(self) -> None:
+    def _validate_answers(self) -> None:
         for name in self.answers.keys() - self._tools.keys():
-            meant = f"did you mean {near[0]!r}?" if (near := nearest(name, self._tools, 1)) else "offer a tool of it."
+            meant = (
+                f"did you mean {near[0]!r}?" if (near := nearest_names(name, self._tools, 1)) else "offer a tool of it."
+            )
             raise DefinitionError(f"{self.namespace} has an answer for {name!r}, which it does not offer.", fix=meant)
 
     async def tools(self) -> Sequence[Tool[..., Any]]:
@@ -63,7 +65,7 @@ class RecordingProvider(Provider):
     async def invoke(self, call: Call, context: Context) -> Any:
         """Remember the call and give its answer."""
         self.calls.append(call)
-        answer = self._answer(call)
+        answer = self._find_answer(call)
         if callable(answer) and not _is_exception(answer):
             answer = answer(call)
         if inspect.isawaitable(answer):
@@ -72,17 +74,17 @@ class RecordingProvider(Provider):
             raise answer
         return answer
 
-    def _answer(self, call: Call) -> Any:
+    def _find_answer(self, call: Call) -> Any:
         tool = self._tools[call.tool]
         if call.tool not in self.answers:
             return None if tool.handler is None else tool.run(call.arguments)
         answer = self.answers[call.tool]
-        return self._next(call.tool, answer) if isinstance(answer, Iterator) else answer
+        return self._next_answer(call.tool, answer) if isinstance(answer, Iterator) else answer
 
-    def _next(self, tool: str, answers: Iterator[Any]) -> Any:
+    def _next_answer(self, tool: str, answers: Iterator[Any]) -> Any:
         for answer in answers:
             return answer
-        count, name = sum(call.tool == tool for call in self.calls), qualified(self.namespace, tool)
+        count, name = sum(call.tool == tool for call in self.calls), qualified_name(self.namespace, tool)
         raise Unscripted(f"{name} has no answer left for its call {count}.")
 
     async def resume(self, call: Call, state: Any, answer: Any) -> Any:
@@ -103,8 +105,8 @@ def _is_exception(answer: Any) -> bool:
     return isinstance(answer, BaseException) or (isinstance(answer, type) and issubclass(answer, BaseException))
 
 
-def _tool(offered: Offered, kind: Kind) -> Tool[..., Any]:
+def _build_tool(offered: OfferedTool, kind: ToolKind) -> Tool[..., Any]:
     if isinstance(offered, Tool):
         return offered
     name, schema = (offered, {}) if isinstance(offered, str) else offered
-    return definition.read({"name": name, "parameters": schema}, kind)
+    return definition.tool_from_json({"name": name, "parameters": schema}, kind)

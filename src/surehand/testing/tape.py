@@ -14,76 +14,80 @@ from surehand.core.outcome import Failed, Outcome
 from surehand.core.provider import Provider
 from surehand.runtime.invocation import Invocation
 from surehand.runtime.pipeline import Proceed
-from surehand.testing.misses import Misses
-from surehand.testing.notation import JSON, plainly
-from surehand.testing.player import Player
-from surehand.testing.recorder import Recorder
+from surehand.testing.misses import UnscriptedGuard
+from surehand.testing.notation import JSON, json_converter
+from surehand.testing.player import CassettePlayer
+from surehand.testing.recorder import CassetteRecorder
 from surehand.testing.recording import Recording
-from surehand.testing.taped import TapedProvider
+from surehand.testing.taped import CassetteProvider
 
-Mode: TypeAlias = Literal["auto", "record", "replay"]
-VERSION = 1
+CassetteMode: TypeAlias = Literal["auto", "record", "replay"]
+CASSETTE_VERSION = 1
 
 
-class Cassette(Misses):
+class Cassette(UnscriptedGuard):
     """Middleware that records or replays: `with cassette(path) as tape:` and `Runtime(..., middleware=[tape])`."""
 
-    def __init__(self, path: str | os.PathLike[str], mode: Mode, redact: Iterable[str], tools: str) -> None:
+    def __init__(self, path: str | os.PathLike[str], mode: CassetteMode, redact: Iterable[str], tools: str) -> None:
         super().__init__()
         if mode not in ("auto", "record", "replay"):
             raise ValueError(f"{mode!r} is no mode. Use auto, record or replay.")
         self.path, self.mode = Path(path), mode
-        self._tools, self._plain = tools, plainly(redact)
-        self._reel: Recorder | Player | None = None
+        self._tool_glob, self._to_json = tools, json_converter(redact)
+        self._recorder_or_player: CassetteRecorder | CassettePlayer | None = None
         self.providers: dict[str, dict[str, JSON]] = {}
         """What the providers offered, by namespace."""
 
     @property
     def recording(self) -> bool:
         """Whether the work is done and written down, rather than replayed."""
-        return isinstance(self._opened(), Recorder)
+        return isinstance(self._require_open(), CassetteRecorder)
 
     @property
     def unused(self) -> list[Recording]:
         """The recordings that no call has asked for yet."""
-        return self._reel.shelf.unused if isinstance(self._reel, Player) else []
+        return self._recorder_or_player.library.unused if isinstance(self._recorder_or_player, CassettePlayer) else []
 
     def provider(self, provider: Provider) -> Provider:
         """The same provider with its tools on the tape, so that a replay does not start it."""
-        return TapedProvider(provider, list, str, self)
+        return CassetteProvider(provider, list, str, self)
 
-    def offered(self, namespace: str) -> dict[str, JSON]:
+    def recorded_provider(self, namespace: str) -> dict[str, JSON]:
         """What a provider offered when it was recorded."""
         if namespace not in self.providers:
-            self._miss(f"The provider {namespace}", f"Those that are: {', '.join(self.providers) or 'none'}.")
+            self._report_miss(f"The provider {namespace}", f"Those that are: {', '.join(self.providers) or 'none'}.")
         return self.providers.get(namespace, {"tools": []})
 
     def __enter__(self) -> Self:
         records = self.mode == "record" or (self.mode == "auto" and not self.path.exists())
-        self._reel = Recorder(self._plain) if records else Player(self._load(), self._plain, self._miss)
+        self._recorder_or_player = (
+            CassetteRecorder(self._to_json)
+            if records
+            else CassettePlayer(self._load(), self._to_json, self._report_miss)
+        )
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(self._reel, Recorder) and error is None:
-            self._save(self._reel.recordings)
+        if isinstance(self._recorder_or_player, CassetteRecorder) and error is None:
+            self._save(self._recorder_or_player.recordings)
         super().__exit__(kind, error, trace)
 
     async def __call__(self, invocation: Invocation, proceed: Proceed) -> Outcome:
         """Record or replay one call."""
-        reel = self._opened()
+        reel = self._require_open()
         # What a recorded call calls in turn is part of its work.
-        if invocation.parent in reel.open or not fnmatchcase(invocation.listing.name, self._tools):
+        if invocation.parent in reel.open_calls or not fnmatchcase(invocation.listing.name, self._tool_glob):
             return await proceed(invocation)
         return await reel(invocation, proceed)
 
-    def _opened(self) -> Recorder | Player:
-        if self._reel is None:
+    def _require_open(self) -> CassetteRecorder | CassettePlayer:
+        if self._recorder_or_player is None:
             raise RuntimeError(f"open it first: `with cassette({str(self.path)!r}) as tape:`")
-        return self._reel
+        return self._recorder_or_player
 
-    def _miss(self, wanted: Recording | str, why: str) -> Failed:
+    def _report_miss(self, wanted: Recording | str, why: str) -> Failed:
         told = (
             f"{wanted} is not recorded in {self.path}. {why} "
             f'To record it, run once with mode="record" (or delete the file) and the real tool.'
@@ -96,24 +100,24 @@ class Cassette(Misses):
             raise FileNotFoundError(f'There is no cassette {self.path}. Record it with mode="record" or "auto".')
         try:
             kept = json.loads(self.path.read_text(encoding="utf-8"))
-            if kept["cassette"] != VERSION:
-                raise ValueError(f"it is of version {kept['cassette']}, and not {VERSION}")
+            if kept["cassette"] != CASSETTE_VERSION:
+                raise ValueError(f"it is of version {kept['cassette']}, and not {CASSETTE_VERSION}")
             self.providers = kept.get("providers", {})
             return [Recording(**each) for each in kept["calls"]]
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{self.path} cannot be replayed ({error}). Delete it and record again.") from error
 
     def _save(self, recordings: list[Recording]) -> None:
-        calls = [recording.written() for recording in recordings if recording.tells]
-        providers = {"providers": self._plain(self.providers)} if self.providers else {}
+        calls = [recording.as_dict() for recording in recordings if recording.is_replayable]
+        providers = {"providers": self._to_json(self.providers)} if self.providers else {}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        draft.write_bytes(_text({"cassette": VERSION, **providers, "calls": calls}))
+        draft.write_bytes(_encode_json({"cassette": CASSETTE_VERSION, **providers, "calls": calls}))
         draft.replace(self.path)
 
 
 def cassette(
-    path: str | os.PathLike[str], mode: Mode = "auto", *, redact: Iterable[str] = (), tools: str = "*"
+    path: str | os.PathLike[str], mode: CassetteMode = "auto", *, redact: Iterable[str] = (), tools: str = "*"
 ) -> Cassette:
     """Record calls into a file, or replay them; `auto` records where there is no file yet.
 
@@ -122,7 +126,7 @@ def cassette(
     return Cassette(path, mode, redact, tools)
 
 
-def _text(value: Any) -> bytes:
+def _encode_json(value: Any) -> bytes:
     try:
         return f"{json.dumps(value, indent=2, ensure_ascii=False)}\n".encode()
     except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 has no bytes for

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from surehand.catalogue.wrap import Wrapped
+from surehand.catalogue.wrap import WrappedProvider
 from surehand.core.call import Principal
 from surehand.core.tool import Tool
 from surehand.testing import definition
@@ -15,32 +15,35 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class TapedProvider(Wrapped):
+class CassetteProvider(WrappedProvider):
     """The real provider while a cassette records; while it replays, the tools that were recorded."""
 
-    tape: Cassette
+    cassette: Cassette
 
     async def start(self) -> None:
-        if self.tape.recording:
+        if self.cassette.recording:
             await self.inner.start()
 
     async def stop(self) -> None:
-        if self.tape.recording:
+        if self.cassette.recording:
             await self.inner.stop()
 
     async def tools(self) -> list[Tool[..., Any]]:
         """The tools that it offers now, or offered then."""
-        if not self.tape.recording:
-            return [definition.read(each, self.kind) for each in self.tape.offered(self.namespace)["tools"]]
+        if not self.cassette.recording:
+            return [
+                definition.tool_from_json(each, self.kind)
+                for each in self.cassette.recorded_provider(self.namespace)["tools"]
+            ]
         found = list(await self.inner.tools())
         told = {"instructions": text} if (text := self.inner.instructions()) else {}
-        self.tape.providers[self.namespace] = {**told, "tools": [definition.written(tool) for tool in found]}
+        self.cassette.providers[self.namespace] = {**told, "tools": [definition.tool_to_json(tool) for tool in found]}
         return found
 
     def instructions(self) -> str:
-        if self.tape.recording:
+        if self.cassette.recording:
             return self.inner.instructions()
-        return str(self.tape.offered(self.namespace).get("instructions", ""))
+        return str(self.cassette.recorded_provider(self.namespace).get("instructions", ""))
 
-    def told_to(self, who: Principal) -> str:
-        return super().told_to(who) if self.tape.recording else self.instructions()
+    def instructions_for(self, principal: Principal) -> str:
+        return super().instructions_for(principal) if self.cassette.recording else self.instructions()

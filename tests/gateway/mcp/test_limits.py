@@ -17,7 +17,7 @@ import pytest
 
 from surehand import Runtime, tool
 from surehand.gateway.mcp.http.admission import Admission
-from surehand.jsonrpc.limits import FROM_CLIENT
+from surehand.jsonrpc.limits import CLIENT_MESSAGE_LIMITS
 from tests.gateway.mcp.lines_peer import META, SOON, call, connected, line, message
 from tests.gateway.mcp.processes import ROOT
 from tests.gateway.mcp.web_peer import LEGACY, MODERN, Connection, Header, Site, calling, listening, modern, request
@@ -163,7 +163,7 @@ async def test_json_within_a_text_is_not_read_for_long(packed, uncollected):
     assert took < 1.0
 
 
-LONG_HELLO = FROM_CLIENT.max_initialize_bytes
+LONG_HELLO = CLIENT_MESSAGE_LIMITS.max_initialize_bytes
 
 
 async def test_what_a_client_says_of_itself_is_kept_and_so_it_is_brief():
@@ -180,10 +180,10 @@ async def test_what_a_client_says_of_itself_is_kept_and_so_it_is_brief():
     assert (told["error"]["code"], told["id"]) == (INVALID_REQUEST, 0)
 
 
-LONG = "i" * (FROM_CLIENT.max_id_length + 1)
+LONG = "i" * (CLIENT_MESSAGE_LIMITS.max_id_length + 1)
 
 
-@pytest.mark.parametrize("id", [LONG, 1 << FROM_CLIENT.max_id_length])
+@pytest.mark.parametrize("id", [LONG, 1 << CLIENT_MESSAGE_LIMITS.max_id_length])
 async def test_an_id_that_is_long_is_refused(id):
     async with served(echo) as site:
         older = await site.session(of("ann"))
@@ -208,7 +208,7 @@ async def test_a_token_of_progress_that_is_long_is_refused():
             await site.ask(modern("tools/call", 1, of("ann"), name="echo", arguments={}, _meta=meta)),
         ]
         fine = await site.ask(
-            modern("tools/call", "i" * FROM_CLIENT.max_id_length, of("ann"), name="echo", arguments={})
+            modern("tools/call", "i" * CLIENT_MESSAGE_LIMITS.max_id_length, of("ann"), name="echo", arguments={})
         )
 
     assert [(each.status, each.error) for each in answers] == [(400, INVALID_REQUEST)] * 2
@@ -398,7 +398,7 @@ async def test_what_waits_has_so_many_bytes_and_is_kept_once(monkeypatch):
             await peer.ask(message("tools/call", id, name="pay", arguments={"v": "x" * 40_000}, _meta=CAN))
             for id in (1, 2, 3)
         ]
-        kept = [each.raw for each in runtime.parts.waits.here.values()]
+        kept = [each.raw_arguments for each in runtime.services.pending_calls.invocations.values()]
         call_id = first["result"]["requestState"].rpartition("-")[0]
         approved = await runtime.approve(call_id)
 

@@ -10,7 +10,7 @@ from mcp.shared.subscriptions import ResourcesListChanged, ToolsListChanged
 
 from surehand import Runtime, gateway, tool
 from surehand.gateway.mcp import news as news_module
-from surehand.gateway.mcp.news import News
+from surehand.gateway.mcp.news import ChangeNotifications
 from tests.gateway.mcp.bare import eventually
 from tests.gateway.mcp.lines_peer import META, connected, message
 from tests.gateway.mcp.shops import Shop
@@ -199,25 +199,27 @@ async def test_who_has_left_costs_the_others_nothing(era):
         server.runtime.catalogue.add(send)
 
         assert await stays.get() == "tools"
-        assert len(server.news._sessions) == (1 if era == OLD else 0)
+        assert len(server.notifications._sessions) == (1 if era == OLD else 0)
 
 
 async def test_a_session_in_the_same_process_is_forgotten_when_it_ends():
     server = gateway.mcp.server(Runtime(look))
     heard = Heard()
-    async with within(), server.life:
+    async with within(), server.runtime_lifespan:
         async with Client(server, mode=OLD, message_handler=heard.note):
             server.runtime.catalogue.add(send)
             assert await heard.get() == "tools"
-            assert len(server.news._sessions) == 1
+            assert len(server.notifications._sessions) == 1
 
-        assert not server.news._sessions
+        assert not server.notifications._sessions
 
 
 async def test_a_session_over_http_is_forgotten_when_it_ends(monkeypatch):
     runtime, found = Runtime(large), []
-    follow = News.follow
-    monkeypatch.setattr(News, "follow", lambda self, *given: (found.append(self), follow(self, *given))[1])
+    follow = ChangeNotifications.watch_changes
+    monkeypatch.setattr(
+        ChangeNotifications, "watch_changes", lambda self, *given: (found.append(self), follow(self, *given))[1]
+    )
     async with within(), over_http(runtime) as url:
         async with listening(url, OLD, visiting) as (_, heard):
             await until_heard(runtime, heard)
@@ -228,13 +230,13 @@ async def test_a_session_over_http_is_forgotten_when_it_ends(monkeypatch):
 
 
 async def test_there_is_an_end_to_the_sessions_that_are_told(monkeypatch):
-    monkeypatch.setattr(news_module, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(news_module, "MAX_NOTIFIED_SESSIONS", 2)
     server = gateway.mcp.server(Runtime(look))
     async with within(), talking(server, OLD), talking(server, OLD), listening(server, OLD) as (_, heard):
         server.runtime.catalogue.add(send)
 
         assert await heard.get() == "tools"
-        assert len(server.news._sessions) == 2
+        assert len(server.notifications._sessions) == 2
 
 
 async def test_a_client_that_reads_nothing_keeps_nobody_from_hearing():
@@ -290,13 +292,18 @@ async def test_nobody_is_told_after_the_end(era):
             runtime.catalogue.add(send)
         runtime.catalogue.add(large)
 
-        assert not runtime.parts.outputs._watchers
+        assert not runtime.services.outputs._subscribers
 
 
 async def test_a_stream_ends_in_order_when_the_server_does():
     server = gateway.mcp.server(Runtime(look))
-    async with within(), server.life, talking(server, NEW) as client, client.listen(tools_list_changed=True) as events:
-        server.listening.close()
+    async with (
+        within(),
+        server.runtime_lifespan,
+        talking(server, NEW) as client,
+        client.listen(tools_list_changed=True) as events,
+    ):
+        server.listen_handler.close()
 
         assert [event async for event in events] == []
 

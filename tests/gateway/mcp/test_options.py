@@ -31,7 +31,7 @@ def test_options_are_taken_by_name():
     server = gateway.mcp.server(Runtime(), name="shop", version="1.2", page=7, user="ada", short_names=True)
 
     assert (server.name, server.version) == ("shop", "1.2")
-    assert (server.served.options.page, server.served.options.user) == (7, "ada")
+    assert (server.served_runtime.options.page, server.served_runtime.options.user) == (7, "ada")
 
 
 @pytest.mark.parametrize(("name", "meant"), [("pages", "page"), ("shortnames", "short_names"), ("tool_set", "toolset")])

@@ -9,7 +9,7 @@ from mcp import Client, MCPError
 
 from surehand import Done, Image, Runtime, Store, ToolError, gateway, tool
 from surehand.gateway.mcp import outputs as served_outputs
-from surehand.gateway.mcp.result import result_of
+from surehand.gateway.mcp.result import render_result
 from tests.gateway.mcp.talking import ERAS, NEW, OLD, over_http, talking, visiting, within
 
 eras = pytest.mark.parametrize("era", ERAS)
@@ -128,7 +128,7 @@ async def test_the_link_survives_a_restart_with_the_call(tmp_path):
 
 
 def link_of_outcome(outcome) -> str:
-    [link] = [block for block in result_of(outcome)["content"] if block["type"] == "resource_link"]
+    [link] = [block for block in render_result(outcome)["content"] if block["type"] == "resource_link"]
     return link["uri"]
 
 
@@ -241,7 +241,7 @@ async def test_another_users_outputs_do_not_exist(era):
 
 @eras
 async def test_one_that_is_too_large_for_a_message_is_read_in_parts(era, monkeypatch):
-    monkeypatch.setattr(served_outputs, "LARGEST", 1_500)
+    monkeypatch.setattr(served_outputs, "MAX_READ_BYTES", 1_500)
     async with talking(Runtime(large), era) as client:
         link = link_of(await client.call_tool("large"))
         with pytest.raises(MCPError) as refused:
@@ -260,7 +260,7 @@ async def test_an_output_of_four_mebibytes_is_read_whole():
         link = link_of(await client.call_tool("large", {"text": "x" * 1_024, "times": 4_096}))
         [content] = (await client.read_resource(link.uri)).contents
 
-    assert len(content.text) == served_outputs.LARGEST == 4 << 20
+    assert len(content.text) == served_outputs.MAX_READ_BYTES == 4 << 20
 
 
 async def test_an_output_never_changes_and_the_list_is_never_old():

@@ -49,7 +49,7 @@ async def test_a_server_without_a_user_knows_nothing_of_the_calls_of_any(tmp_pat
     async with Runtime(till.tool, store=store and tmp_path / store) as runtime, bare(runtime, WITH_TASKS) as client:
         waiting = await runtime.scope(user="ann").call("pay", {"amount": 5})
         assert await is_unknown(client, waiting.call_id)
-        standing = await runtime.standing(waiting.call_id)
+        standing = await runtime.status(waiting.call_id)
 
     assert isinstance(standing.outcome, Pending)
     assert till.paid == []

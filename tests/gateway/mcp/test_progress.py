@@ -124,7 +124,7 @@ async def test_who_does_not_ask_is_told_nothing_and_nobody_listens():
         await client.call_tool("work")
         await client.call_tool("work", progress_callback=Heard())
 
-        assert not runtime.parts.listeners.heard
+        assert not runtime.services.listeners.callbacks
 
 
 @eras
@@ -211,7 +211,7 @@ async def test_a_call_that_is_cancelled_while_it_reports_leaves_nothing_behind(e
         call.cancel()
         await asyncio.wait({call})
         await gone.wait()
-        await eventually(lambda: not runtime.parts.running and not runtime.parts.listeners.heard)
+        await eventually(lambda: not runtime.services.running_calls and not runtime.services.listeners.callbacks)
 
 
 @eras

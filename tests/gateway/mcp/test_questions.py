@@ -68,7 +68,7 @@ def said(result: Any) -> str:
 
 
 async def was_cancelled(runtime: Runtime, call_id: str) -> bool:
-    standing = await runtime.standing(call_id)
+    standing = await runtime.status(call_id)
     return standing is not None and isinstance(standing.outcome, Failed) and standing.outcome.code == "cancelled"
 
 

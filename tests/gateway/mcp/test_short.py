@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from surehand import Context, Done, Failed, Image, Resource, Runtime, Text, ToolError, gateway, tool
 from surehand.gateway.mcp.direct_call import DirectCalls
-from surehand.gateway.mcp.stdio.call_tasks import CallTasks
-from surehand.gateway.mcp.stdio.tool_call import ToolCall
+from surehand.gateway.mcp.stdio.call_tasks import RunningCalls
+from surehand.gateway.mcp.stdio.tool_call import ToolCallRequest
 from surehand.observe import telemetry
 from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, connected, message
 
@@ -74,15 +74,15 @@ async def passing(ctx: Any, call_next: Any) -> Any:
 def way(monkeypatch):
     """The tools whose calls went the short way."""
     taken: list[str] = []
-    plain = DirectCalls.match
+    plain = DirectCalls.find_direct_tool
 
     def counted(self: DirectCalls, params: Any, user: str | None, *, modern: bool) -> Any:
-        found = plain(self, params, user, modern=modern)
+        found = plain(self, params, user, is_modern=modern)
         if found is not None:
             taken.append(params["name"])
         return found
 
-    monkeypatch.setattr(DirectCalls, "match", counted)
+    monkeypatch.setattr(DirectCalls, "find_direct_tool", counted)
     return taken
 
 
@@ -328,13 +328,13 @@ async def test_a_call_that_begins_where_another_ends_knows_nothing_of_it():
 
 async def test_where_nothing_is_before_it_a_call_begins_without_anybody_being_woken(monkeypatch):
     seen: list[bool] = []
-    take = CallTasks.take
+    take = RunningCalls.try_handle
 
-    def watched(self: CallTasks, given: Any) -> bool:
-        seen.append(isinstance(given, ToolCall))
+    def watched(self: RunningCalls, given: Any) -> bool:
+        seen.append(isinstance(given, ToolCallRequest))
         return take(self, given)
 
-    monkeypatch.setattr(CallTasks, "take", watched)
+    monkeypatch.setattr(RunningCalls, "try_handle", watched)
     async with connected(*TOOLS) as peer:
         await peer.ask(call(1, "add", True, a=1, b=1))  # whoever serves learns from the first which protocol it is
         await peer.ask(call(2, "add", True, a=1, b=2))

@@ -349,7 +349,7 @@ async def test_a_client_that_leaves_ends_its_call(after):
 
 
 async def test_what_takes_long_becomes_a_stream_as_that_of_the_library(monkeypatch):
-    monkeypatch.setattr(reply, "PING_SECONDS", 1)
+    monkeypatch.setattr(reply, "PING_INTERVAL_SECONDS", 1)
     monkeypatch.setattr(library, "_SSE_PING_INTERVAL", 1)
     async with both(monkeypatch) as ask:
         asking = asyncio.create_task(ask(calling("wait", name="é", seconds=3.5)))
@@ -367,7 +367,7 @@ async def test_what_takes_long_becomes_a_stream_as_that_of_the_library(monkeypat
 
 
 async def test_a_client_that_leaves_a_stream_ends_its_call(monkeypatch):
-    monkeypatch.setattr(reply, "PING_SECONDS", 0.1)
+    monkeypatch.setattr(reply, "PING_INTERVAL_SECONDS", 0.1)
     async with listening(wait) as site:
         connection = await site.connect()
         await connection.send(calling("wait", name="streamed"))
@@ -477,7 +477,7 @@ async def test_a_session_that_ends_takes_its_calls_with_it():
 
 
 async def test_a_session_that_is_called_is_not_idle(monkeypatch):
-    monkeypatch.setattr(sessions, "SESSION_IDLE_SECONDS", 3)
+    monkeypatch.setattr(sessions, "SESSION_IDLE_TIMEOUT_SECONDS", 3)
     async with listening(add, wait) as site:
         with standing_still(monkeypatch) as time:
             known_by = await site.session()

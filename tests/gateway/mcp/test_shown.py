@@ -147,7 +147,7 @@ class Clerk(Provider):
     namespace = "clerk"
 
     def __init__(self, message: str, request: Any) -> None:
-        self.asks = Pending("input", message=message, request=request, patience=0)
+        self.asks = Pending("input", message=message, request=request, reply_timeout=0)
 
     async def tools(self) -> list[Tool[..., Any]]:
         return [tool.provided("ask", "Ask a person.", effects={"read"})]

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from surehand import tool
-from surehand.gateway.mcp.signals import SIGNALS, on_signals
+from surehand.gateway.mcp.signals import STOP_SIGNALS, on_stop_signals
 from tests.gateway.mcp.talking import within
 from tests.gateway.mcp.web_peer import calling, listening
 
-signals = pytest.mark.parametrize("number", SIGNALS)
+signals = pytest.mark.parametrize("number", STOP_SIGNALS)
 
 
 @tool(effects={"read"})
@@ -79,7 +79,7 @@ async def test_servers_may_end_in_any_order(number, first_to_end):
     before, stopped = signal.getsignal(number), [asyncio.Event(), asyncio.Event()]
     open_ones = [ExitStack(), ExitStack()]
     for each, event in zip(open_ones, stopped, strict=True):
-        each.enter_context(on_signals(event.set))
+        each.enter_context(on_stop_signals(event.set))
     open_ones.pop(first_to_end).close()
 
     send(number)
@@ -96,7 +96,7 @@ async def test_the_second_signal_does_what_it_always_did():
     before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
     try:
         stopped = asyncio.Event()
-        with on_signals(stopped.set):
+        with on_stop_signals(stopped.set):
             send(signal.SIGTERM)
             async with within():
                 await stopped.wait()
@@ -108,10 +108,10 @@ async def test_the_second_signal_does_what_it_always_did():
 
 
 async def test_in_another_thread_no_signals_are_taken():
-    before = [signal.getsignal(each) for each in SIGNALS]
+    before = [signal.getsignal(each) for each in STOP_SIGNALS]
 
     async def serve() -> list[Any]:
-        with on_signals(lambda: None):
-            return [signal.getsignal(each) for each in SIGNALS]
+        with on_stop_signals(lambda: None):
+            return [signal.getsignal(each) for each in STOP_SIGNALS]
 
     assert await asyncio.to_thread(asyncio.run, serve()) == before

@@ -343,7 +343,7 @@ async def test_when_the_client_says_no_more_what_is_quick_is_answered_and_what_i
     assert answers[2]["result"]["structuredContent"] == {"result": 3}
     assert answers[1]["error"]["code"] == -32000
     assert gates.ended == ["slow"]
-    assert not runtime.parts.open
+    assert not runtime.services.is_open
 
 
 async def test_when_the_client_says_no_more_the_time_in_which_the_process_was_held_up_does_not_count(monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 from mcp import MCPError
 
 from surehand import Runtime
-from surehand.gateway.mcp.tasks.watch import Watch
+from surehand.gateway.mcp.tasks.watch import CallWatcher
 from surehand.runtime.scope import Scope
 from tests.gateway.mcp.bare import WITH_TASKS, YES, accepted, bare, eventually
 from tests.gateway.mcp.test_own_calls import Till
@@ -78,20 +78,20 @@ async def test_answers_that_are_too_large_to_be_kept_are_refused():
 async def test_who_waits_for_no_call_leaves_nothing_behind():
     runtime = Runtime(Till().tool)
     async with runtime:
-        watch, before = Watch(runtime), runtime.parts.listeners.heard
-        with watch.on():
+        watch, before = CallWatcher(runtime), runtime.services.listeners.callbacks
+        with watch.watch():
             pass
-        with watch.on("a") as signal, watch.on():
-            watch.tell("a")
-            assert await signal.news() == ["a"]
-        assert runtime.parts.listeners.heard == before
+        with watch.watch("a") as signal, watch.watch():
+            watch.notify("a")
+            assert await signal.wait() == ["a"]
+        assert runtime.services.listeners.callbacks == before
 
 
 async def test_a_stream_that_names_only_unknown_tasks_leaves_nothing_behind():
     async with Runtime(Till().tool) as runtime, bare(runtime, WITH_TASKS) as client:
         await client.ask("tools/list")
-        before = runtime.parts.listeners.heard
+        before = runtime.services.listeners.callbacks
         number, _ = await client.begin("subscriptions/listen", notifications={"taskIds": ["none"]})
         await client.news("notifications/subscriptions/acknowledged")
         await client.cancel(number)
-        await eventually(lambda: runtime.parts.listeners.heard == before)
+        await eventually(lambda: runtime.services.listeners.callbacks == before)

@@ -195,7 +195,9 @@ async def test_a_caller_who_leaves_before_it_knows_the_task_leaves_room_for_the_
             number, _ = await client.begin("tools/call", name="grind", arguments={})
             await left.runs.wait()
             await client.cancel(number)
-            await eventually(lambda: not len(server.tasks.runs) and not runtime.parts.ledger.promised)
+            await eventually(
+                lambda: not len(server.task_handlers.running_tasks) and not runtime.services.ledger.retained_calls
+            )
             made = await client.call("must")
 
     assert made["resultType"] == "task"
@@ -596,9 +598,9 @@ async def test_without_a_store_a_result_that_nobody_fetches_is_forgotten_in_time
     clock = ManualClock()
     async with Runtime(large(), clock=clock) as runtime, bare(runtime, WITH_TASKS) as client:
         task_id = (await client.call("give"))["taskId"]
-        before = await runtime.standing(task_id)
+        before = await runtime.status(task_id)
         await clock.advance(TTL)
-        after = await runtime.standing(task_id)
+        after = await runtime.status(task_id)
 
     assert before.outcome.data == "x" * 60_000
     assert after is None
@@ -612,7 +614,7 @@ async def test_without_a_store_a_task_that_outlives_its_time_is_forgotten_after_
         mill.may_end.set()
         done = await client.task(task_id, "completed")
         await clock.advance(TTL)
-        after = await runtime.standing(task_id)
+        after = await runtime.status(task_id)
 
     assert text_of(done["result"]) == "ground corn"
     assert after is None
@@ -649,7 +651,7 @@ async def test_what_was_remembered_before_a_runtime_closed_makes_room_once_its_t
 async def test_a_result_in_place_of_a_task_is_not_kept():
     async with Runtime(quick) as runtime, bare(runtime, WITH_TASKS) as client:
         results = [await client.call("quick") for _ in range(5)]
-        kept = await runtime.parts.store.database.read("SELECT call_id FROM ledger", {})
+        kept = await runtime.services.store.database.read("SELECT call_id FROM ledger", {})
 
     assert [text_of(each) for each in results] == ["done"] * 5
     assert kept == []
@@ -666,11 +668,11 @@ async def test_what_is_never_fetched_leaves_nothing_behind_in_the_server():
                 await client.ask("tasks/cancel", taskId=task_id)
             await client.ask("tasks/cancel", taskId=(await client.call("grind"))["taskId"])
             await client.call("quick")
-        tasks = server.tasks
-        await eventually(lambda: not len(tasks.runs) and not runtime.parts.listeners.heard)
-        assert not tasks.runs._users
-        assert not tasks.waiting
-        assert not tasks.watch._signals
+        tasks = server.task_handlers
+        await eventually(lambda: not len(tasks.running_tasks) and not runtime.services.listeners.callbacks)
+        assert not tasks.running_tasks._count_by_user
+        assert not tasks.waiter_counts
+        assert not tasks.call_watcher._signals
 
 
 async def test_too_many_tasks_of_one_user_are_no_tasks(monkeypatch):
@@ -699,7 +701,7 @@ async def test_asking_how_a_task_stands_looks_at_one_row_and_not_at_all(tmp_path
     async with Runtime(mill.tool, store=tmp_path / "calls.db") as runtime, bare(runtime, WITH_TASKS) as client:
         task_id = (await client.call("grind"))["taskId"]
         await client.task(task_id, "completed")
-        database, read = runtime.parts.store.database, runtime.parts.store.database.read
+        database, read = runtime.services.store.database, runtime.services.store.database.read
         asked: list[list[str]] = []
 
         async def explained(sql: str, params: Any = None) -> Any:
@@ -851,14 +853,18 @@ async def test_a_stream_that_is_left_costs_nothing_any_more():
         server = gateway.mcp.server(runtime)
         async with bare(server, WITH_TASKS) as client:
             task_id = (await client.call("grind"))["taskId"]
-            before = runtime.parts.listeners.heard
+            before = runtime.services.listeners.callbacks
             number, _ = await client.begin("subscriptions/listen", notifications={"taskIds": [task_id]})
             await client.news("notifications/subscriptions/acknowledged")
-            assert server.tasks.watch._signals
+            assert server.task_handlers.call_watcher._signals
             await client.cancel(number)
-            await eventually(lambda: not server.tasks.watch._signals and runtime.parts.listeners.heard == before)
+            await eventually(
+                lambda: (
+                    not server.task_handlers.call_watcher._signals and runtime.services.listeners.callbacks == before
+                )
+            )
             mill.may_end.set()
-            await eventually(lambda: not runtime.parts.listeners.heard)
+            await eventually(lambda: not runtime.services.listeners.callbacks)
 
 
 async def test_a_task_that_goes_on_in_another_process_is_told_of_as_well(tmp_path):

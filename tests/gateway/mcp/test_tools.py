@@ -168,7 +168,7 @@ async def test_a_toolset_that_there_is_not_is_told_when_serving_begins():
     with pytest.raises(DefinitionError, match="Did you mean 'reading'"):
         async with server.lifespan(server):
             raise AssertionError("It was served.")
-    assert not server.runtime.parts.open
+    assert not server.runtime.services.is_open
 
 
 async def test_the_reader_of_outputs_is_shown_with_any_toolset_once_there_are_some():
@@ -246,7 +246,7 @@ async def test_a_server_that_is_thrown_away_is_not_kept_by_its_runtime():
     try:
         runtime = Runtime(look)
         server = gateway.mcp.server(runtime)
-        served = weakref.ref(server.served)
+        served = weakref.ref(server.served_runtime)
         del server
         gc.collect(1)
     finally:

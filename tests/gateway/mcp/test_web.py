@@ -437,7 +437,7 @@ async def test_there_are_only_so_many_sessions_and_room_again_once_one_has_ended
 
 
 async def test_a_session_that_nobody_uses_is_ended(monkeypatch):
-    monkeypatch.setattr(sessions, "SESSION_IDLE_SECONDS", 3)
+    monkeypatch.setattr(sessions, "SESSION_IDLE_TIMEOUT_SECONDS", 3)
     async with listening(add) as site:
         with standing_still(monkeypatch) as time:
             known = await site.session()
@@ -675,7 +675,7 @@ async def test_a_signal_ends_streams_and_calls_soon_and_leaves_nothing():
         for each in streams:
             await each.close()
     assert ENDED == ["running"]
-    assert not runtime.parts.open
+    assert not runtime.services.is_open
     await eventually(lambda: set(os.listdir("/proc/self/fd")) <= before)
 
 

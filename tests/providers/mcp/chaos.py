@@ -181,11 +181,11 @@ async def _asked(dice: random.Random, place: Place, tool: str, name: str, seen: 
 @contextmanager
 def impatient() -> Iterator[None]:
     """Broken servers are left alone for moments only: else most of the time would be spent waiting."""
-    usual, backoff.DELAYS = backoff.DELAYS, (0.0, 0.05, 0.1, 0.2)
+    usual, backoff.BACKOFF_DELAYS_SECONDS = backoff.BACKOFF_DELAYS_SECONDS, (0.0, 0.05, 0.1, 0.2)
     try:
         yield
     finally:
-        backoff.DELAYS = usual
+        backoff.BACKOFF_DELAYS_SECONDS = usual
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import pytest
 
 from surehand.core.errors import DefinitionError, Denied
 from surehand.providers.mcp.auth import callback as module
-from surehand.providers.mcp.auth.callback import LONGEST, Callback
+from surehand.providers.mcp.auth.callback import MAX_REQUEST_BYTES, CallbackServer
 from tests.http.server import port_of_nobody
 
 AUTHORISE = "https://auth.test/authorize?client_id=1&state=right"
@@ -34,15 +34,15 @@ def _request(target, host, method="GET"):
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch):
-    monkeypatch.setattr(module, "PATIENCE", 20.0)
+    monkeypatch.setattr(module, "REQUEST_TIMEOUT_SECONDS", 20.0)
 
 
 async def test_the_answer_with_the_right_state_is_taken_once():
-    async with Callback.listening() as callback:
-        callback.expect(AUTHORISE)
+    async with CallbackServer.listen() as callback:
+        callback.expect_state_of(AUTHORISE)
         first = await sent(callback, "/callback?code=c0de&state=right&iss=https%3A%2F%2Fauth.test")
         again = await sent(callback, "/callback?code=other&state=right")
-        answer = await callback.answer()
+        answer = await callback.wait_for_response()
 
     assert (answer.code, answer.state, answer.issuer) == ("c0de", "right", "https://auth.test")
     assert first.startswith("HTTP/1.1 200 ")
@@ -51,13 +51,13 @@ async def test_the_answer_with_the_right_state_is_taken_once():
 
 
 async def test_another_state_is_no_answer_and_the_right_one_still_is():
-    async with Callback.listening() as callback:
+    async with CallbackServer.listen() as callback:
         before = await sent(callback, "/callback?code=evil&state=right")  # nothing was sent out yet
-        callback.expect(AUTHORISE)
+        callback.expect_state_of(AUTHORISE)
         for target in ("/callback?code=evil&state=wrong", "/callback?code=evil", "/callback?code=evil&state=%E9"):
             assert (await sent(callback, target)).startswith("HTTP/1.1 400 ")
         await sent(callback, "/callback?code=good&state=right")
-        answer = await callback.answer()
+        answer = await callback.wait_for_response()
 
     assert before.startswith("HTTP/1.1 400 ")
     assert answer.code == "good"
@@ -69,11 +69,11 @@ async def test_a_refusal_is_told_in_the_servers_word_if_it_is_a_word():
         ("<b>no</b>", r"refused\.$"),
         ("", "refused"),
     ):
-        async with Callback.listening() as callback:
-            callback.expect(AUTHORISE)
+        async with CallbackServer.listen() as callback:
+            callback.expect_state_of(AUTHORISE)
             await sent(callback, f"/callback?error={error}&state=right")
             with pytest.raises(Denied, match=told):
-                await callback.answer()
+                await callback.wait_for_response()
 
 
 @pytest.mark.parametrize(
@@ -81,17 +81,17 @@ async def test_a_refusal_is_told_in_the_servers_word_if_it_is_a_word():
     [("/", "404"), ("/callback/x", "404"), ("/favicon.ico", "404"), ("/..%2fcallback", "404"), ("//[", "")],
 )
 async def test_nothing_else_is_there(target, status):
-    async with Callback.listening() as callback:
-        callback.expect(AUTHORISE)
+    async with CallbackServer.listen() as callback:
+        callback.expect_state_of(AUTHORISE)
         page = await sent(callback, f"{target}?code=1&state=right")
 
     assert page.startswith(f"HTTP/1.1 {status} ") if status else page == ""
 
 
 async def test_no_other_method_and_no_other_name_leads_here():
-    async with Callback.listening() as callback:
-        callback.expect(AUTHORISE)
-        here = callback.uri.removeprefix("http://").partition("/")[0]
+    async with CallbackServer.listen() as callback:
+        callback.expect_state_of(AUTHORISE)
+        here = callback.redirect_uri.removeprefix("http://").partition("/")[0]
         posted = await sent(callback, _request("/callback?code=1&state=right", here, "POST"))
         rebound = await sent(callback, "/callback?code=1&state=right", host="evil.test")
         nameless = await sent(callback, b"GET /callback?code=1&state=right HTTP/1.0\r\n\r\n")
@@ -102,8 +102,8 @@ async def test_no_other_method_and_no_other_name_leads_here():
 
 
 async def test_nothing_that_came_is_on_the_page_and_the_page_may_do_nothing():
-    async with Callback.listening() as callback:
-        callback.expect(AUTHORISE)
+    async with CallbackServer.listen() as callback:
+        callback.expect_state_of(AUTHORISE)
         pages = [
             await sent(callback, "/callback?code=%3Cscript%3Ealert(1)%3C/script%3E&state=no"),
             await sent(callback, "/callback?error=%3Cscript%3E&error_description=%3Cscript%3E&state=right"),
@@ -118,24 +118,24 @@ async def test_nothing_that_came_is_on_the_page_and_the_page_may_do_nothing():
 
 
 async def test_a_request_that_is_too_long_or_never_ends_is_cut_off(monkeypatch):
-    monkeypatch.setattr(module, "PATIENCE", 0.2)
-    async with Callback.listening() as callback:
-        callback.expect(AUTHORISE)
-        assert await sent(callback, b"GET /callback?" + b"a" * LONGEST * 2) == ""
+    monkeypatch.setattr(module, "REQUEST_TIMEOUT_SECONDS", 0.2)
+    async with CallbackServer.listen() as callback:
+        callback.expect_state_of(AUTHORISE)
+        assert await sent(callback, b"GET /callback?" + b"a" * MAX_REQUEST_BYTES * 2) == ""
         assert await sent(callback, b"GET /callback?code=1&state=right HTTP/1.1\r\n") == ""
         assert await sent(callback, b"\x00\xff\r\n\r\n") != "200"
 
 
 async def test_whoever_keeps_connections_open_keeps_nobody_out_for_long_and_nothing_is_left(monkeypatch):
-    monkeypatch.setattr(module, "PATIENCE", 0.2)
-    async with Callback.listening() as callback:
-        callback.expect(AUTHORISE)
-        port = int(callback.uri.rpartition(":")[2].partition("/")[0])
-        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(module.MOST + 8)]
+    monkeypatch.setattr(module, "REQUEST_TIMEOUT_SECONDS", 0.2)
+    async with CallbackServer.listen() as callback:
+        callback.expect_state_of(AUTHORISE)
+        port = int(callback.redirect_uri.rpartition(":")[2].partition("/")[0])
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(module.MAX_CONNECTIONS + 8)]
         await asyncio.gather(*(reader.read() for reader, _ in held), return_exceptions=True)
-        monkeypatch.setattr(module, "PATIENCE", 20.0)
+        monkeypatch.setattr(module, "REQUEST_TIMEOUT_SECONDS", 20.0)
         await sent(callback, "/callback?code=1&state=right")
-        assert (await callback.answer()).code == "1"
+        assert (await callback.wait_for_response()).code == "1"
         idle = await asyncio.open_connection("127.0.0.1", port)
 
     for _, writer in (*held, idle):
@@ -148,9 +148,9 @@ async def test_it_closes_when_whoever_waits_is_cancelled():
     port = asyncio.get_running_loop().create_future()
 
     async def wait():
-        async with Callback.listening() as callback:
-            port.set_result(int(callback.uri.rpartition(":")[2].partition("/")[0]))
-            await callback.answer()
+        async with CallbackServer.listen() as callback:
+            port.set_result(int(callback.redirect_uri.rpartition(":")[2].partition("/")[0]))
+            await callback.wait_for_response()
 
     waiting = asyncio.create_task(wait())
     await port
@@ -165,9 +165,9 @@ async def test_a_port_that_was_asked_for_has_to_be_free_and_one_that_is_preferre
     with port_of_nobody() as port:
         with socket.create_server(("127.0.0.1", port)):
             with pytest.raises(DefinitionError, match="not free"):
-                async with Callback.listening(port):
+                async with CallbackServer.listen(port):
                     pass
-            async with Callback.listening(prefer=port) as callback:
-                assert f":{port}/" not in callback.uri
-        async with Callback.listening(prefer=port) as callback:
-            assert callback.uri == f"http://127.0.0.1:{port}/callback"
+            async with CallbackServer.listen(preferred_port=port) as callback:
+                assert f":{port}/" not in callback.redirect_uri
+        async with CallbackServer.listen(preferred_port=port) as callback:
+            assert callback.redirect_uri == f"http://127.0.0.1:{port}/callback"

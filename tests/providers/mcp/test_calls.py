@@ -69,7 +69,7 @@ def provider(url, **options):
 
 
 async def test_an_answer_does_not_wait_for_the_end_of_its_stream(monkeypatch):
-    monkeypatch.setattr(http_client, "REST_SECONDS", 0.05)
+    monkeypatch.setattr(http_client, "DRAIN_SECONDS", 0.05)
     web = Web(ends=False)
 
     async with bare(web) as url, Runtime(provider(url)) as runtime:

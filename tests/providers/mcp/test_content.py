@@ -19,7 +19,7 @@ from mcp_types import (
 
 from surehand import Done, ToolError
 from surehand.core.content import Audio, File, Image, Resource, Text, to_json
-from surehand.providers.mcp.content import checker_of, done_of
+from surehand.providers.mcp.content import build_output_validator, done_from_result
 
 PIXEL = b64encode(b"\x89PNG pixel").decode()
 
@@ -40,7 +40,7 @@ def wire(*blocks: Any, **fields: Any) -> dict[str, Any]:
 
 
 def test_a_single_text_is_the_data():
-    done = done_of(result(text("hello")))
+    done = done_from_result(result(text("hello")))
 
     assert done == Done("hello")
     assert done.text == "hello"
@@ -48,43 +48,43 @@ def test_a_single_text_is_the_data():
 
 
 def test_texts_are_joined_by_a_newline():
-    assert done_of(result(text("a"), text("b"))).data == "a\nb"
-    assert done_of(result(text("a"), text("b"))).text == "a\nb"
+    assert done_from_result(result(text("a"), text("b"))).data == "a\nb"
+    assert done_from_result(result(text("a"), text("b"))).text == "a\nb"
 
 
 def test_nothing_is_none():
-    assert done_of(result()).data is None
-    assert done_of(result()).text == "(no output)"
+    assert done_from_result(result()).data is None
+    assert done_from_result(result()).text == "(no output)"
 
 
 def test_structured_content_is_the_data_and_the_text_is_what_a_model_is_shown():
-    done = done_of(result(text("Three."), structured_content={"result": 3}))
+    done = done_from_result(result(text("Three."), structured_content={"result": 3}))
 
     assert done.data == {"result": 3}
     assert done.text == "Three."
 
 
 def test_structured_content_alone_is_shown_as_json():
-    assert done_of(result(structured_content={"a": [1]})).text == '{"a":[1]}'
-    assert done_of(result(structured_content=[1, 2])).data == [1, 2]
-    assert done_of(result(text("x"), structured_content=None)).data == "x"
+    assert done_from_result(result(structured_content={"a": [1]})).text == '{"a":[1]}'
+    assert done_from_result(result(structured_content=[1, 2])).data == [1, 2]
+    assert done_from_result(result(text("x"), structured_content=None)).data == "x"
 
 
 def test_a_value_is_unwrapped_only_where_the_server_marks_it():
     schema = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
     given = result(text("3"), structured_content={"result": 3})
 
-    assert done_of(given, checker_of(schema)).data == {"result": 3}
-    assert done_of(given, checker_of({**schema, "x-fastmcp-wrap-result": True})).data == 3
-    assert done_of(given.model_copy(update={"meta": {"fastmcp": {"wrap_result": True}}})).data == 3
+    assert done_from_result(given, build_output_validator(schema)).data == {"result": 3}
+    assert done_from_result(given, build_output_validator({**schema, "x-fastmcp-wrap-result": True})).data == 3
+    assert done_from_result(given.model_copy(update={"meta": {"fastmcp": {"wrap_result": True}}})).data == 3
     both = wire(structuredContent={"result": 1, "more": 2}, _meta={"fastmcp": {"wrap_result": True}})
-    assert done_of(both).data == {"result": 1, "more": 2}
+    assert done_from_result(both).data == {"result": 1, "more": 2}
 
 
 def test_what_a_model_is_shown_steers_no_terminal_and_hides_nothing():
     words = "a\x1b[31mred\x1b[0m\x00\u202eb\U000e0041\tc\r\nd 👩‍🚀"
 
-    done = done_of(result(text(words)))
+    done = done_from_result(result(text(words)))
 
     assert done.text == "aredb\tc\nd 👩‍🚀"
     assert done.data == words  # as it was sent, for programs
@@ -93,7 +93,7 @@ def test_what_a_model_is_shown_steers_no_terminal_and_hides_nothing():
 def test_structured_content_is_never_touched_but_its_text_is():
     data = {"a": "x\u202ey"}
 
-    done = done_of(result(structured_content=data))
+    done = done_from_result(result(structured_content=data))
 
     assert done.data == data
     assert done.text == '{"a":"xy"}'
@@ -103,7 +103,7 @@ def test_structured_content_is_never_touched_but_its_text_is():
 
 
 def test_each_kind_of_block_has_its_own():
-    done = done_of(
+    done = done_from_result(
         result(
             text("Look:"),
             ImageContent(data=PIXEL, mime_type="image/PNG; x=y"),
@@ -139,7 +139,7 @@ def test_each_kind_of_block_has_its_own():
 
 
 def test_what_blocks_say_beside_is_kept_and_no_payload_twice():
-    done = done_of(
+    done = done_from_result(
         result(
             text("a"),
             ImageContent(data=PIXEL * 100, mime_type="image/png", annotations={"audience": ["user"]}),
@@ -158,7 +158,9 @@ def test_what_blocks_say_beside_is_kept_and_no_payload_twice():
 
 
 def test_an_unknown_block_is_noted():
-    done = done_of(wire({"type": "text", "text": "a"}, {"type": "hologram", "depth": 3}, {"no": "type"}, "what"))
+    done = done_from_result(
+        wire({"type": "text", "text": "a"}, {"type": "hologram", "depth": 3}, {"no": "type"}, "what")
+    )
 
     lines = done.text.splitlines()
     assert lines[0] == "a"
@@ -171,14 +173,14 @@ def test_an_unknown_block_is_noted():
 
 @pytest.mark.parametrize("data", ["!!!", "", "a", "ä" * 8, "QUJD\x00"])
 def test_what_is_no_base64_is_said_and_not_passed_on(data):
-    done = done_of(result(ImageContent(data=data, mime_type="image/png")))
+    done = done_from_result(result(ImageContent(data=data, mime_type="image/png")))
 
     assert done.content == (Text(f"[image: image/png, {len(data)} characters that are no base64]"),)
 
 
 @pytest.mark.parametrize("data", ["-_-_", "QUJD\nQUJD", "QUI", " QUI= "])
 def test_base64_is_passed_on_in_the_one_form_that_everybody_reads(data):
-    (block,) = done_of(result(ImageContent(data=data, mime_type="image/png"))).content
+    (block,) = done_from_result(result(ImageContent(data=data, mime_type="image/png"))).content
 
     assert isinstance(block, Image)
     assert set(block.data) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
@@ -187,7 +189,7 @@ def test_base64_is_passed_on_in_the_one_form_that_everybody_reads(data):
 
 @pytest.mark.parametrize("mime", ["", "image", "../../x", "image/\u202epng", "text/html\r\nX: y", "a" * 1_000])
 def test_an_odd_mime_type_makes_it_a_file(mime):
-    (block,) = done_of(result(ImageContent(data=PIXEL, mime_type=mime))).content
+    (block,) = done_from_result(result(ImageContent(data=PIXEL, mime_type=mime))).content
 
     assert isinstance(block, File)
     assert block.mime_type in ("application/octet-stream", "text/html")
@@ -197,7 +199,7 @@ def test_addresses_and_file_names_are_cleaned():
     link = ResourceLink(uri="file:///a\u202eb\nc", name="n\x1b[1m")
     blob = EmbeddedResource(resource=BlobResourceContents(uri="file:///..%2F..%2Fetc%2Fpasswd", blob=PIXEL))
 
-    first, second = done_of(result(link, blob)).content
+    first, second = done_from_result(result(link, blob)).content
 
     assert first == Resource("file:///ab c", "n")
     assert "/" not in second.filename
@@ -209,7 +211,7 @@ def test_addresses_and_file_names_are_cleaned():
 
 def test_an_error_is_told_in_its_own_words():
     with pytest.raises(ToolError, match=r"^No such branch: x$") as error:
-        done_of(result(text("No such branch: x"), is_error=True))
+        done_from_result(result(text("No such branch: x"), is_error=True))
 
     assert (error.value.code, error.value.executed) == ("failed", True)
     assert error.value.data == {"content": [{"type": "text", "text": "No such branch: x"}]}
@@ -218,21 +220,21 @@ def test_an_error_is_told_in_its_own_words():
 def test_an_error_without_words_has_some():
     for blocks in ([], [text("")], [text(" \n ")]):
         with pytest.raises(ToolError, match=r"^The MCP tool returned an error$"):
-            done_of(result(*blocks, is_error=True))
+            done_from_result(result(*blocks, is_error=True))
 
 
 def test_an_error_is_not_checked_and_keeps_its_structured_content():
-    check = checker_of({"type": "object", "required": ["a"]})
+    check = build_output_validator({"type": "object", "required": ["a"]})
 
     with pytest.raises(ToolError, match="bad") as error:
-        done_of(result(text("bad"), is_error=True, structured_content={"code": 7}), check)
+        done_from_result(result(text("bad"), is_error=True, structured_content={"code": 7}), check)
 
     assert error.value.data["structuredContent"] == {"code": 7}
 
 
 def test_a_large_error_is_not_kept_twice():
     with pytest.raises(ToolError) as error:
-        done_of(result(text("x" * 1_000_000), is_error=True))
+        done_from_result(result(text("x" * 1_000_000), is_error=True))
 
     assert error.value.data is None
 
@@ -241,18 +243,18 @@ def test_a_large_error_is_not_kept_twice():
 
 
 def test_no_output_schema_is_no_check():
-    assert checker_of(None) is None
-    assert checker_of([]) is None
+    assert build_output_validator(None) is None
+    assert build_output_validator([]) is None
 
 
 def test_what_breaks_the_output_schema_is_an_error_that_says_where():
-    check = checker_of(
+    check = build_output_validator(
         {"type": "object", "properties": {"rows": {"items": {"properties": {"id": {"type": "integer"}}}}}}
     )
     long = "x" * 100_000
 
     with pytest.raises(ToolError, match=r"output schema: `rows\.1\.id`: .*integer") as error:
-        done_of(result(structured_content={"rows": [{"id": 1}, {"id": f"{long}\n\u202e"}]}), check)
+        done_from_result(result(structured_content={"rows": [{"id": 1}, {"id": f"{long}\n\u202e"}]}), check)
 
     assert error.value.code == "failed"
     assert error.value.executed
@@ -261,16 +263,16 @@ def test_what_breaks_the_output_schema_is_an_error_that_says_where():
 
 
 def test_structured_content_that_was_promised_must_be_there():
-    check = checker_of({"type": "object"})
+    check = build_output_validator({"type": "object"})
 
     with pytest.raises(ToolError, match="no structured content"):
-        done_of(result(text("hello")), check)
-    assert done_of(result(text("hello"), structured_content={}), check).data == {}
+        done_from_result(result(text("hello")), check)
+    assert done_from_result(result(text("hello"), structured_content={}), check).data == {}
 
 
 def test_an_output_schema_may_be_of_any_type_and_of_itself():
-    assert checker_of({"type": "array", "items": {"type": "integer"}})([1, "x"]).startswith("`1`: ")
-    check = checker_of({"type": "object", "properties": {"next": {"$ref": "#"}}})
+    assert build_output_validator({"type": "array", "items": {"type": "integer"}})([1, "x"]).startswith("`1`: ")
+    check = build_output_validator({"type": "object", "properties": {"next": {"$ref": "#"}}})
     assert check({"next": {"next": {}}}) is None
     assert check({"next": {"next": 1}}).startswith("`next.next`: ")
 
@@ -286,7 +288,7 @@ def test_an_output_schema_may_be_of_any_type_and_of_itself():
     ],
 )
 def test_an_output_schema_that_cannot_be_used_is_no_check_and_a_warning(schema, caplog):
-    assert checker_of(schema, where="git: log") is None
+    assert build_output_validator(schema, where="git: log") is None
     assert "git: log: its output schema" in caplog.text
 
 
@@ -304,7 +306,10 @@ def test_an_output_schema_that_cannot_be_used_is_no_check_and_a_warning(schema, 
     ],
 )
 def test_a_server_cannot_make_the_check_of_its_own_result_take_long(schema, value):
-    check, large = checker_of(schema()), value()  # not made before, by every process that only collects the tests
+    check, large = (
+        build_output_validator(schema()),
+        value(),
+    )  # not made before, by every process that only collects the tests
     started = time.process_time()
 
     check(large)
@@ -327,7 +332,7 @@ BLOCKS = st.dictionaries(
 def test_whatever_a_server_gives_back_is_an_outcome_that_can_be_written(blocks, structured):
     fields = {} if structured is None else {"structuredContent": structured}
 
-    done = done_of(wire(*blocks, **fields))
+    done = done_from_result(wire(*blocks, **fields))
 
     to_json([done.data, dict(done.metadata)])
     done.text.encode()

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from surehand import DefinitionError, Done, Failed, Provider, Runtime
 from surehand.core.errors import InvalidArguments
-from surehand.core.names import is_legal
+from surehand.core.names import is_legal_name
 from surehand.core.sanitize import has_hidden
-from surehand.providers.mcp.definition import Unusable, allowed, names_of, tool_of
-from surehand.providers.mcp.schema import Schema
+from surehand.providers.mcp.definition import UnusableDefinition, assign_local_names, build_tool, is_tool_allowed
+from surehand.providers.mcp.schema import ServerSchema
 
 
 def defined(name: Any = "look", **fields: Any) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def with_field(**field: Any) -> dict[str, Any]:
 
 
 def made(definition: dict[str, Any], **options: Any) -> Any:
-    return tool_of(definition, server="git", **options)
+    return build_tool(definition, server="git", **options)
 
 
 def test_a_tool_of_a_server_has_no_handler_and_says_whose_it_is():
@@ -94,7 +94,7 @@ def test_a_misspelt_effect_is_the_developers_mistake():
 
 
 def test_a_tool_that_runs_only_as_a_task_cannot_be_used():
-    with pytest.raises(Unusable, match="task"):
+    with pytest.raises(UnusableDefinition, match="task"):
         made(defined(execution={"taskSupport": "required"}))
 
     assert made(defined(execution={"taskSupport": "optional"})).name == "look"
@@ -106,7 +106,7 @@ def test_a_tool_that_runs_only_as_a_task_cannot_be_used():
 def test_legal_names_stay_as_they_are():
     names = ["get", "Get", "get-all", "_x", "a" * 128]
 
-    assert names_of(map(defined, names)) == {name: name for name in names}
+    assert assign_local_names(map(defined, names)) == {name: name for name in names}
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_legal_names_stay_as_they_are():
     ],
 )
 def test_other_names_become_the_nearest_legal_one_with_a_hash(wire, ours):
-    name = names_of([defined(wire)])[wire]
+    name = assign_local_names([defined(wire)])[wire]
 
     assert re.fullmatch(f"{ours}_[0-9a-f]{{8}}", name)
     assert made(defined(wire)).name == name
@@ -128,26 +128,26 @@ def test_other_names_become_the_nearest_legal_one_with_a_hash(wire, ours):
 
 def test_names_that_would_become_the_same_are_told_apart_whatever_their_order():
     wires = ["a_b", "a.b", "A/B", "a__b", "\uff41_b"]
-    known = names_of(map(defined, wires))
+    known = assign_local_names(map(defined, wires))
 
     assert known["a_b"] == "a_b"
     assert len({name.casefold() for name in known.values()}) == len(wires)
-    assert all(names_of(map(defined, order)) == known for order in permutations(wires))
+    assert all(assign_local_names(map(defined, order)) == known for order in permutations(wires))
 
 
 @pytest.mark.parametrize("wire", ["ｇｅｔ", "gеt", "天气", "gét", "ℊet", "get\N{KELVIN SIGN}"])  # noqa: RUF001 - look-alikes
 def test_nothing_passes_for_the_name_it_looks_like(wire):
-    name = names_of([defined(wire)])[wire]
+    name = assign_local_names([defined(wire)])[wire]
 
-    assert is_legal(name)
+    assert is_legal_name(name)
     assert name != "get"
     assert name[-9] == "_"
 
 
 def test_a_server_cannot_take_the_name_that_another_of_its_tools_will_be_given():
-    first = names_of([defined("天气")])["天气"]
+    first = assign_local_names([defined("天气")])["天气"]
 
-    both = names_of([defined("天气"), defined(first)])
+    both = assign_local_names([defined("天气"), defined(first)])
 
     assert both[first] == first
     assert both["天气"] != first
@@ -155,27 +155,27 @@ def test_a_server_cannot_take_the_name_that_another_of_its_tools_will_be_given()
 
 @pytest.mark.parametrize("name", ["", "   ", None, 5, "x" * 10_000, "a\x00b", "a\nb", "a\u200bb", "\u202ea", "a\ud800"])
 def test_some_names_cannot_be_used(name):
-    with pytest.raises(Unusable):
+    with pytest.raises(UnusableDefinition):
         made(defined(name))
-    assert names_of([defined(name), defined("good")]) == {"good": "good"}
+    assert assign_local_names([defined(name), defined("good")]) == {"good": "good"}
 
 
 @given(st.lists(st.text(min_size=1, max_size=12) | st.text(alphabet="aA.b_/-", min_size=1, max_size=4), max_size=12))
 def test_names_are_one_to_one_and_legal(wires):
-    names = names_of(map(defined, wires))
+    names = assign_local_names(map(defined, wires))
 
     assert len(set(names.values())) == len(names)
-    assert all(is_legal(name) and "__" not in name and len(name) <= 128 for name in names.values())
-    assert names == names_of(map(defined, reversed(wires)))
+    assert all(is_legal_name(name) and "__" not in name and len(name) <= 128 for name in names.values())
+    assert names == assign_local_names(map(defined, reversed(wires)))
 
 
 def test_allow_comes_first_and_deny_after_it():
-    assert allowed("Git_Log", ["git_*"])
-    assert not allowed("git_push", ["git_*"], ["*PUSH"])
-    assert allowed("x", ["any"])
-    assert not allowed("x", ["*"], ["any"])
-    assert not allowed("x", [])
-    assert allowed("x", "x")
+    assert is_tool_allowed("Git_Log", ["git_*"])
+    assert not is_tool_allowed("git_push", ["git_*"], ["*PUSH"])
+    assert is_tool_allowed("x", ["any"])
+    assert not is_tool_allowed("x", ["*"], ["any"])
+    assert not is_tool_allowed("x", [])
+    assert is_tool_allowed("x", "x")
 
 
 # --- descriptions
@@ -245,7 +245,7 @@ def test_nothing_stays_hidden_in_two_hundred_poisoned_descriptions():
 
 def test_what_is_no_text_is_replaced_in_prose_and_refused_in_a_schema():
     assert made(defined(description="a\ud800b")).description == "[git] a\ufffdb"
-    with pytest.raises(Unusable, match="surrogate"):
+    with pytest.raises(UnusableDefinition, match="surrogate"):
         made(with_field(description="a\ud800b"))
 
 
@@ -281,7 +281,7 @@ def test_prose_is_cleaned_at_any_depth_and_nothing_else_is_touched():
     ],
 )
 def test_names_and_values_that_hide_something_make_a_tool_unusable(schema):
-    with pytest.raises(Unusable, match=r"hides|cannot be seen"):
+    with pytest.raises(UnusableDefinition, match=r"hides|cannot be seen"):
         made(with_schema(schema))
 
 
@@ -389,7 +389,7 @@ def nested(depth: int) -> dict[str, Any]:
     ],
 )
 def test_a_schema_that_could_do_harm_makes_a_tool_unusable(schema, why):
-    with pytest.raises(Unusable, match=why):
+    with pytest.raises(UnusableDefinition, match=why):
         made(with_schema(schema))
 
 
@@ -418,16 +418,18 @@ def test_many_costly_patterns_take_no_time(where):
 
 
 def test_a_costly_check_is_left_out_with_one_warning(caplog):
-    schema = Schema({"type": "object", "properties": {"a": {"items": {"enum": [{"k": n} for n in range(3_000)]}}}})
+    schema = ServerSchema(
+        {"type": "object", "properties": {"a": {"items": {"enum": [{"k": n} for n in range(3_000)]}}}}
+    )
     many = {"a": [{"k": 2_999}] * 20_000}
     started = time.process_time()
 
-    assert schema.take(many) == schema.take(many) == many
+    assert schema.validate_mapping(many) == schema.validate_mapping(many) == many
 
     assert time.process_time() - started < 2
     assert caplog.text.count("too many to be checked") == 1
     with pytest.raises(InvalidArguments):
-        schema.take({"a": [1]})
+        schema.validate_mapping({"a": [1]})
 
 
 class Offering(Provider):
@@ -438,8 +440,8 @@ class Offering(Provider):
         self.definitions = definitions
 
     async def tools(self) -> Any:
-        names = names_of(self.definitions)
-        return [tool_of(one, server="git", name=names[one["name"]]) for one in self.definitions]
+        names = assign_local_names(self.definitions)
+        return [build_tool(one, server="git", name=names[one["name"]]) for one in self.definitions]
 
     async def invoke(self, call: Any, context: Any) -> Any:
         return dict(call.arguments)
@@ -503,7 +505,7 @@ async def test_whatever_a_server_sends_is_a_tool_or_unusable(schema, rest):
     definition = {**fields, "name": "look", "inputSchema": schema}
     try:
         tool = made(definition)
-    except Unusable:
+    except UnusableDefinition:
         return
     finally:
         logging.getLogger("surehand").disabled = False

@@ -12,10 +12,10 @@ import pytest
 
 import surehand.providers.mcp.talk  # noqa: F401 - it takes a second, which is no test's own
 from surehand import Runtime, mcp
-from surehand.providers.mcp.direct_call import DirectCalls
+from surehand.providers.mcp.direct_call import DirectToolCalls
 from surehand.providers.mcp.plain_result import MAX_DIRECT_BYTES
 from surehand.providers.mcp.transports.stdio import LineChannel, StdioTransport
-from surehand.sandbox.pipes import Reader
+from surehand.sandbox.pipes import PipeStreamReader
 
 pytestmark = pytest.mark.timeout(30, func_only=True)
 ERAS = ("legacy", "2026-07-28")
@@ -152,7 +152,7 @@ async def test_an_answer_means_the_same_whichever_way_it_came(server, era, monke
 @pytest.mark.parametrize("era", ERAS)
 async def test_plain_answers_wake_nobody_but_their_caller(server, era, monkeypatch):
     read = []
-    monkeypatch.setattr(DirectCalls, "receive_response", lambda self, message: read.append(message) or False)
+    monkeypatch.setattr(DirectToolCalls, "receive_response", lambda self, message: read.append(message) or False)
 
     async with Runtime(server(era)) as runtime:
         before = len(read)
@@ -182,7 +182,7 @@ async def test_what_was_said_before_an_answer_is_heard_before_it(server):
 
 def fed():
     """What a child writes, as it is fed; lines that begin with an `a` are taken the moment they come."""
-    child: Any = SimpleNamespace(stdout=Reader())
+    child: Any = SimpleNamespace(stdout=PipeStreamReader())
     made: Any = LineChannel(child, 2 * MAX_DIRECT_BYTES, Any)
     told: list[bytes] = []
     made.deliver_lines_to(lambda line: line.startswith(b"a") and not told.append(line))

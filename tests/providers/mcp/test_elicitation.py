@@ -178,13 +178,13 @@ async def test_a_server_that_waits_is_told_when_nobody_will_answer(tmp_path: Pat
     provider = steady.provider()
     async with Runtime(provider, clock=clock) as runtime:
         waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
-        [connection] = list(provider.sessions)
-        assert len(connection.requests) == 1
+        [connection] = list(provider.connections)
+        assert len(connection.open_requests) == 1
         if how == "cancelled":
             await runtime.cancel(waiting.call_id)
         else:
             await clock.advance(8 * 86_400)
-        await until(lambda: not connection.requests)
+        await until(lambda: not connection.open_requests)
         assert await runtime.call("steady__echo", {"text": "well"}) == Done("well")
 
 
@@ -201,7 +201,7 @@ async def test_a_server_with_an_open_question_is_not_stopped_for_want_of_use(tmp
 async def test_a_question_of_the_older_protocol_is_shown_with_its_own_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turnstile, "PATIENCE", 30.0)  # a busy machine may ask late
+    monkeypatch.setattr(turnstile, "ASK_TIMEOUT_SECONDS", 30.0)  # a busy machine may ask late
     steady = Steady(tmp_path / "steady", "legacy")
     async with Runtime(steady.provider()) as runtime:
         await asyncio.gather(*(runtime.call("steady__echo", {"text": "x"}) for _ in range(3)))

@@ -12,27 +12,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surehand import DefinitionError, Runtime, mcp
-from surehand.providers.mcp.options import Options
-from surehand.providers.mcp.written.entries import block_of
-from surehand.providers.mcp.written.entry import Entry
-from surehand.providers.mcp.written.keys import FURTHER, IN_PYTHON, KEYS, OPTIONS, OTHERS
+from surehand.providers.mcp.options import ServerOptions
+from surehand.providers.mcp.written.entries import find_server_block
+from surehand.providers.mcp.written.entry import ServerEntry
+from surehand.providers.mcp.written.keys import (
+    DOCUMENTED_KEYS,
+    KEY_ALIASES,
+    OPTION_PARSERS,
+    PYTHON_OPTION_NAMES,
+    UNDOCUMENTED_KEYS,
+)
 from surehand.providers.mcp.written.variables import Variables
-from surehand.providers.mcp.written.written import Mistake, Written
+from surehand.providers.mcp.written.written import FileNode, FileNodeError
 
 SERVER = Path(__file__).with_name("speaking.py")
 
 
-def read(value, **_) -> list[Entry]:
-    return block_of(Written(value)).entries()
+def read(value, **_) -> list[ServerEntry]:
+    return find_server_block(FileNode(value)).entries()
 
 
-def one(entry) -> Entry:
+def one(entry) -> ServerEntry:
     [found] = read({"mcpServers": {"one": entry}})
     return found
 
 
-def mistake(value) -> Mistake:
-    with pytest.raises(Mistake) as raised:
+def mistake(value) -> FileNodeError:
+    with pytest.raises(FileNodeError) as raised:
         read(value)
     return raised.value
 
@@ -105,16 +111,16 @@ def test_a_file_of_claude_desktop_is_taken_as_it_is(file):
     found = mcp.servers(file(CLAUDE, "claude_desktop_config.json"))
 
     assert [server.namespace for server in found] == ["filesystem", "github", "sentry"]
-    assert found[0].route.label == "npx -y @modelcontextprotocol/server-filesystem /Users/ada/Desktop"
-    assert found[2].route.label == "https://mcp.sentry.dev/mcp"
-    assert not any("hunter2" in f"{server.route.label}{server.route.identity}{server!r}" for server in found)
+    assert found[0].address.label == "npx -y @modelcontextprotocol/server-filesystem /Users/ada/Desktop"
+    assert found[2].address.label == "https://mcp.sentry.dev/mcp"
+    assert not any("hunter2" in f"{server.address.label}{server.address.identity}{server!r}" for server in found)
 
 
 def test_a_file_of_cursor_is_taken_as_it_is(file, tmp_path):
     path = file(CURSOR, ".cursor/mcp.json")
     entries = read(json.loads(CURSOR))
 
-    assert [(entry.name, entry.kind) for entry in entries] == [
+    assert [(entry.name, entry.transport_type) for entry in entries] == [
         ("local", "stdio"),
         ("remote", "sse"),
         ("signed-in", "http"),
@@ -123,16 +129,16 @@ def test_a_file_of_cursor_is_taken_as_it_is(file, tmp_path):
         "type": "oauth", "client_id": "${env:ID}", "client_secret": "${env:SECRET}", "scopes": ["read", "write"],
     }  # fmt: skip
     [local, *_] = mcp.servers(path)
-    assert local.route.identity.endswith(f":{tmp_path.resolve()}")
+    assert local.address.identity.endswith(f":{tmp_path.resolve()}")
 
 
 def test_a_file_of_vs_code_is_taken_as_it_is_comments_and_commas_too(file, tmp_path):
     found = mcp.servers(file(VSCODE, ".vscode/mcp.json"))
 
     assert [server.namespace for server in found] == ["io_github_microsoft_playwright-mcp", "perplexity", "docs"]
-    assert found[1].route.filled("${input:region} ${workspaceFolder}") == f"eu {tmp_path.resolve()}"
+    assert found[1].address.filled("${input:region} ${workspaceFolder}") == f"eu {tmp_path.resolve()}"
     with pytest.raises(DefinitionError, match="PERPLEXITY_KEY is not set"):
-        found[1].route.filled("${input:perplexity-key}")
+        found[1].address.filled("${input:perplexity-key}")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +158,7 @@ def test_a_file_of_vs_code_is_taken_as_it_is_comments_and_commas_too(file, tmp_p
     ],
 )
 def test_the_block_of_servers_is_found(value):
-    assert [(entry.name, entry.kind, entry.command) for entry in read(value)] == [("a", "stdio", "x")]
+    assert [(entry.name, entry.transport_type, entry.command) for entry in read(value)] == [("a", "stdio", "x")]
 
 
 @pytest.mark.parametrize("name", ["command", "url", "servers", "mcp", "tools", "inputs"])
@@ -197,7 +203,7 @@ def test_a_file_without_servers_says_how_to_write_them():
     ],
 )
 def test_how_a_server_is_reached_is_said_or_seen(entry, kind):
-    assert one(entry).kind == kind
+    assert one(entry).transport_type == kind
 
 
 @pytest.mark.parametrize(
@@ -264,11 +270,11 @@ def test_a_bare_number_in_our_own_files_is_seconds():
 
 
 def test_every_option_of_python_can_be_written_and_nothing_else():
-    told = {IN_PYTHON.get(name, name) for name in OPTIONS}
+    told = {PYTHON_OPTION_NAMES.get(name, name) for name in OPTION_PARSERS}
 
-    assert told == set(Options.__dataclass_fields__)
-    assert set(OTHERS.values()) <= {*KEYS, *FURTHER}
-    assert not set(OTHERS) & {*KEYS, *FURTHER}
+    assert told == set(ServerOptions.__dataclass_fields__)
+    assert set(KEY_ALIASES.values()) <= {*DOCUMENTED_KEYS, *UNDOCUMENTED_KEYS}
+    assert not set(KEY_ALIASES) & {*DOCUMENTED_KEYS, *UNDOCUMENTED_KEYS}
 
 
 def test_a_server_that_is_switched_off_is_left_out():
@@ -280,7 +286,7 @@ def test_a_server_that_is_switched_off_is_left_out():
 def test_what_only_policy_decides_is_left_out_and_told():
     found = one({"command": "x", "autoApprove": ["read_file"], "toolSchemas": {}, "description": "mine"})
 
-    assert found.notes == (
+    assert found.ignored_key_notes == (
         "autoApprove is left out: what may run without being asked about is decided by policy.",
         "toolSchemas is left out: schemas are the server's own.",
     )
@@ -293,11 +299,17 @@ def test_what_other_programs_say_for_themselves_does_not_stop_a_file():
     claude = {"url": "https://x", "headersHelper": "get-headers", "alwaysLoad": True,
               "oauth": {"clientId": "us", "callbackPort": 8080, "authServerMetadataUrl": "https://x/m"}}  # fmt: skip
 
-    assert one(ours).limits == {"sandbox": {"network": True}}
-    assert one(code).limits == {}
-    assert [note.partition(":")[0] for note in one(code).notes] == ["sandboxEnabled is left out", "sandbox is left out"]
+    assert one(ours).connection_options == {"sandbox": {"network": True}}
+    assert one(code).connection_options == {}
+    assert [note.partition(":")[0] for note in one(code).ignored_key_notes] == [
+        "sandboxEnabled is left out",
+        "sandbox is left out",
+    ]
     assert one(claude).auth == {"type": "oauth", "client_id": "us", "redirect_port": 8080}
-    assert [note.partition(" ")[0] for note in one(claude).notes] == ["headersHelper", "authServerMetadataUrl"]
+    assert [note.partition(" ")[0] for note in one(claude).ignored_key_notes] == [
+        "headersHelper",
+        "authServerMetadataUrl",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -375,7 +387,7 @@ def test_a_variable_that_is_missing_is_told_of_by_the_name_in_the_file():
     [server] = mcp.servers({"awslabs.core": {"command": "${NOT_SET}"}}, environment={})
 
     with pytest.raises(DefinitionError, match=r"The MCP server 'awslabs\.core' cannot be used"):
-        server.route.now()
+        server.address.now()
 
 
 def test_a_server_may_say_its_namespace():
@@ -457,7 +469,7 @@ def test_options_for_all_hold_where_an_entry_says_nothing():
 def test_references_are_filled_in_once(text, filled):
     environment = {"NAME": "ada", "TRICK": "${NAME}", "EMPTY": ""}
 
-    assert Variables(environment).filled(text, DefinitionError) == filled
+    assert Variables(environment).substitute(text, DefinitionError) == filled
 
 
 @pytest.mark.parametrize(
@@ -491,14 +503,14 @@ def test_a_login_is_filled_in_when_it_is_used():
 
     [server] = mcp.servers({"one": entry}, environment=environment)
     with pytest.raises(DefinitionError, match="KEY is not set"):
-        server.route.now()
+        server.address.now()
     environment["KEY"] = "hunter2"
-    now = server.route.now()
+    now = server.address.now()
 
     assert (now.url, now.auth.client_secret) == ("https://example.com/hunter2/mcp?q=hunter2", "hunter2")
     assert (now.auth.client_id, now.auth.scopes) == ("us", ("a", "b"))
-    assert now.label == server.route.label == "https://${HOST}/${KEY}/mcp"
-    assert "hunter2" not in now.label + now.identity + server.route.identity
+    assert now.label == server.address.label == "https://${HOST}/${KEY}/mcp"
+    assert "hunter2" not in now.label + now.identity + server.address.identity
 
 
 async def test_secrets_reach_the_server_and_nobody_else(file, tmp_path):
@@ -513,10 +525,12 @@ async def test_secrets_reach_the_server_and_nobody_else(file, tmp_path):
         outcome = await runtime.call("one__told", {"names": ["TOKEN", "FROM_FILE", "SAID"]})
 
     assert outcome.data == {"result": ["hunter2", "hunter3", "yes", "hunter4"]}
-    assert "hunter" not in repr(found[0]) + found[0].route.identity
+    assert "hunter" not in repr(found[0]) + found[0].address.identity
 
 
-KEYED = st.sampled_from([*KEYS, *FURTHER, *OTHERS, "mcpServers", "servers", "mcp", "inputs", "id", "default", "x"])
+KEYED = st.sampled_from(
+    [*DOCUMENTED_KEYS, *UNDOCUMENTED_KEYS, *KEY_ALIASES, "mcpServers", "servers", "mcp", "inputs", "id", "default", "x"]
+)
 WORDS = st.sampled_from(["", "x", "${A}", "${input:b}", "http", "https://x", "5m", "off", "oauth", "a b", "'"])
 PLAIN = st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | WORDS | st.text(max_size=5)
 ANYTHING = st.recursive(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mcp_types import ElicitResult, ListRootsResult
 
 from surehand.core.errors import Denied, InvalidArguments
-from surehand.providers.mcp.forms import answers_of, question_of, refused
+from surehand.providers.mcp.forms import build_input_responses, build_question, refusal_reason
 
 BOOKING = {
     "type": "object",
@@ -42,7 +42,7 @@ SAMPLE = {"method": "sampling/createMessage", "params": {"messages": [], "maxTok
 
 
 def content(request: dict[str, Any], answer: Any) -> Any:
-    found = answers_of({"k": request}, answer)["k"]
+    found = build_input_responses({"k": request}, answer)["k"]
     ElicitResult.model_validate(found)
     assert found["action"] == "accept"
     return found["content"]
@@ -52,19 +52,19 @@ def content(request: dict[str, Any], answer: Any) -> Any:
 
 
 def test_a_form_says_who_asks_and_what():
-    question = question_of({"k": form()}, server="hotel")
+    question = build_question({"k": form()}, server="hotel")
 
     assert question.message == "hotel asks: Which room?"
     asked = {"mode": "form", "server": "hotel", "message": "Which room?", "schema": BOOKING}
     assert question.request == {**asked, "key": "k"}
-    assert question_of({"now": form()}, server="hotel").request == asked
+    assert build_question({"now": form()}, server="hotel").request == asked
     json.dumps(question.request)
 
 
 def test_what_a_form_says_is_cleaned_and_its_choices_are_left_alone():
     field = {"type": "string", "description": "a\u202eb\U000e0041", "enum": ["x\u200b"], "enumNames": ["X\x1b[31m"]}
 
-    question = question_of(
+    question = build_question(
         {"k": form({"type": "object", "properties": {"a": field}}, "Do \x1b[8mnot\x1b[0m\u200b look")}
     )
 
@@ -74,7 +74,7 @@ def test_what_a_form_says_is_cleaned_and_its_choices_are_left_alone():
 
 
 def test_an_address_is_shown_with_its_host():
-    question = question_of({"k": url("https://auth.example.org:8443/start?x=1#y")}, server="hotel")
+    question = build_question({"k": url("https://auth.example.org:8443/start?x=1#y")}, server="hotel")
 
     assert question.message == (
         "hotel asks: Sign in. Open https://auth.example.org:8443/start?x=1#y (on auth.example.org)"
@@ -86,7 +86,7 @@ def test_an_address_is_shown_with_its_host():
 
 @pytest.mark.parametrize("address", ["https://аррӏе.com/x", "https://xn--80ak6aa92e.com/x"])  # noqa: RUF001 - look-alikes
 def test_a_host_that_looks_like_another_is_shown_for_what_it_is(address):
-    question = question_of({"k": url(address)}, server="hotel")
+    question = build_question({"k": url(address)}, server="hotel")
 
     assert question.request["host"] == "xn--80ak6aa92e.com"
     assert question.request["url"] == "https://xn--80ak6aa92e.com/x"
@@ -97,7 +97,7 @@ def test_a_host_that_looks_like_another_is_shown_for_what_it_is(address):
 def test_several_questions_are_put_at_once_and_roots_to_nobody():
     requests = {"room": form(), "login": url("https://a.example/"), "where": ROOTS}
 
-    question = question_of(requests, server="hotel")
+    question = build_question(requests, server="hotel")
 
     assert question.request["mode"] == "several"
     assert question.request["requests"].keys() == {"room", "login"}
@@ -109,8 +109,8 @@ def test_several_questions_are_put_at_once_and_roots_to_nobody():
 def test_roots_alone_ask_nobody():
     requests = {"where": ROOTS}
 
-    assert question_of(requests) is None
-    found = answers_of(requests, None, roots=["file:///work", {"uri": "file:///x", "name": "X"}])
+    assert build_question(requests) is None
+    found = build_input_responses(requests, None, roots=["file:///work", {"uri": "file:///x", "name": "X"}])
     assert found == {"where": {"roots": [{"uri": "file:///work"}, {"uri": "file:///x", "name": "X"}]}}
     ListRootsResult.model_validate(found["where"])
 
@@ -152,24 +152,24 @@ def test_roots_alone_ask_nobody():
 def test_nobody_is_sent_to_such_an_address(address):
     requests = {"k": url(address)}
 
-    assert "asks to open" in refused(requests)
+    assert "asks to open" in refusal_reason(requests)
     with pytest.raises(Denied, match="asks to open"):
-        question_of(requests)
+        build_question(requests)
 
 
 @pytest.mark.parametrize(
     "address", ["http://localhost:8080/cb", "https://127.0.0.1/", "https://[::1]:9/x", "HTTPS://A.example/?a={b}|c"]
 )
 def test_other_addresses_are_fine(address):
-    assert refused({"k": url(address)}) is None
-    assert question_of({"k": url(address)}).request["host"]
+    assert refusal_reason({"k": url(address)}) is None
+    assert build_question({"k": url(address)}).request["host"]
 
 
 def test_what_cannot_be_answered_is_said():
-    assert "sampling" in refused({"a": form(), "b": SAMPLE})
-    assert "'tasks/do'" in refused({"a": {"method": "tasks/do"}})
-    assert "at most 20" in refused({str(n): form() for n in range(21)})
-    assert refused({"a": form(), "b": ROOTS, "c": url("https://a.example/")}) is None
+    assert "sampling" in refusal_reason({"a": form(), "b": SAMPLE})
+    assert "'tasks/do'" in refusal_reason({"a": {"method": "tasks/do"}})
+    assert "at most 20" in refusal_reason({str(n): form() for n in range(21)})
+    assert refusal_reason({"a": form(), "b": ROOTS, "c": url("https://a.example/")}) is None
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_what_cannot_be_answered_is_said():
     ],
 )
 def test_a_form_that_cannot_be_shown_is_refused(schema):
-    assert "form" in refused({"k": form(schema)})
+    assert "form" in refusal_reason({"k": form(schema)})
 
 
 # --- answers
@@ -232,7 +232,7 @@ def test_numbers_and_choices_are_taken_as_people_type_them():
 )
 def test_an_answer_that_does_not_fit_is_refused_with_the_reason(answer, why):
     with pytest.raises(InvalidArguments, match=why):
-        answers_of({"k": form()}, answer)
+        build_input_responses({"k": form()}, answer)
 
 
 @pytest.mark.parametrize(
@@ -240,19 +240,19 @@ def test_an_answer_that_does_not_fit_is_refused_with_the_reason(answer, why):
     [({"action": "decline"}, "decline"), ({"action": "cancel", "content": None}, "cancel"), (False, "decline")],
 )
 def test_a_person_may_say_no(answer, action):
-    assert answers_of({"k": form()}, answer) == {"k": {"action": action}}
-    assert answers_of({"k": url("https://a.example/")}, answer) == {"k": {"action": action}}
+    assert build_input_responses({"k": form()}, answer) == {"k": {"action": action}}
+    assert build_input_responses({"k": url("https://a.example/")}, answer) == {"k": {"action": action}}
 
 
 @pytest.mark.parametrize("answer", [True, None, {}, "accept", {"action": "accept"}])
 def test_an_address_takes_a_plain_yes(answer):
-    assert answers_of({"k": url("https://a.example/")}, answer) == {"k": {"action": "accept"}}
+    assert build_input_responses({"k": url("https://a.example/")}, answer) == {"k": {"action": "accept"}}
 
 
 @pytest.mark.parametrize("answer", ["maybe", 5, [], {"code": 1}, {"action": "maybe"}])
 def test_an_address_takes_nothing_else(answer):
     with pytest.raises(InvalidArguments):
-        answers_of({"k": url("https://a.example/")}, answer)
+        build_input_responses({"k": url("https://a.example/")}, answer)
 
 
 def test_a_form_of_one_field_takes_its_value_alone():
@@ -260,20 +260,20 @@ def test_a_form_of_one_field_takes_its_value_alone():
     assert content(single(type="integer"), "5") == {"value": 5}
     assert content(single(type="boolean"), True) == {"value": True}
     assert content(single(type="boolean"), False) == {"value": False}
-    assert answers_of({"k": single(type="string")}, False) == {"k": {"action": "decline"}}
+    assert build_input_responses({"k": single(type="string")}, False) == {"k": {"action": "decline"}}
     with pytest.raises(InvalidArguments):
-        answers_of({"k": single(type="string")}, None)
+        build_input_responses({"k": single(type="string")}, None)
 
 
 def test_a_plain_yes_or_no_never_fills_in_what_may_be_left_out():
     box = form({"type": "object", "properties": {"always": {"type": "boolean", "default": False}}})
 
     assert content(box, True) == {"always": False}
-    assert answers_of({"k": box}, False) == {"k": {"action": "decline"}}
+    assert build_input_responses({"k": box}, False) == {"k": {"action": "decline"}}
     assert content(box, {"always": True}) == {"always": True}
     for odd in ("true", "yes", 1):
         with pytest.raises(InvalidArguments, match="by name: always"):
-            answers_of({"k": box}, odd)
+            build_input_responses({"k": box}, odd)
 
 
 def test_anything_but_yes_and_no_is_the_value_of_the_only_field_also_if_it_may_be_left_out():
@@ -294,19 +294,19 @@ def test_a_field_called_action_is_a_field():
 
     assert content(request, {"action": "decline"}) == {"action": "decline"}
     assert content(request, {"action": "accept", "content": {"action": "buy"}}) == {"action": "buy"}
-    assert answers_of({"k": request}, {"action": "decline", "content": None}) == {"k": {"action": "decline"}}
+    assert build_input_responses({"k": request}, {"action": "decline", "content": None}) == {"k": {"action": "decline"}}
 
 
 def test_several_are_answered_by_key_or_all_at_once():
     requests = {"room": single(type="integer"), "login": url("https://a.example/"), "where": ROOTS}
 
-    assert answers_of(requests, {"room": {"value": "2"}, "login": True}) == {
+    assert build_input_responses(requests, {"room": {"value": "2"}, "login": True}) == {
         "where": {"roots": []},
         "room": {"action": "accept", "content": {"value": 2}},
         "login": {"action": "accept"},
     }
-    assert answers_of(requests, {"action": "cancel"})["room"] == {"action": "cancel"}
-    assert answers_of(requests, False)["login"] == {"action": "decline"}
+    assert build_input_responses(requests, {"action": "cancel"})["room"] == {"action": "cancel"}
+    assert build_input_responses(requests, False)["login"] == {"action": "decline"}
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_several_are_answered_by_key_or_all_at_once():
 )
 def test_several_are_answered_whole_or_not_at_all(answer, why):
     with pytest.raises(InvalidArguments, match=why):
-        answers_of({"room": single(type="integer"), "login": url("https://a.example/")}, answer)
+        build_input_responses({"room": single(type="integer"), "login": url("https://a.example/")}, answer)
 
 
 FIELDS = st.dictionaries(
@@ -344,10 +344,10 @@ ANSWERS = st.recursive(
 @given(FIELDS, ANSWERS)
 def test_whatever_is_answered_becomes_a_result_or_is_refused(fields, answer):
     requests = {"k": form({"type": "object", "properties": fields})}
-    if refused(requests):
+    if refusal_reason(requests):
         return
     try:
-        found = answers_of(requests, answer)
+        found = build_input_responses(requests, answer)
     except InvalidArguments:
         return
     ElicitResult.model_validate_json(json.dumps(found["k"], allow_nan=False))

@@ -241,7 +241,7 @@ async def test_a_server_that_goes_while_it_works_is_not_asked_again_and_is_there
 async def test_a_server_that_closes_its_output_and_lives_on_is_found_out_and_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "PROBING", 0.2)
+    monkeypatch.setattr(health, "PROBE_TIMEOUT_SECONDS", 0.2)
     async with beside(tmp_path, timeout=0.3) as scene:
         assert (await scene.bad(do("close_stdout"))).code in ("timed_out", "unknown_effect")
         await until(lambda: scene.starts >= 2)
@@ -301,7 +301,7 @@ async def test_tools_without_end_are_cut_off(tmp_path: Path) -> None:
 async def test_pages_of_megabytes_are_cut_off_before_they_fill_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "SIZE", 4 << 20)
+    monkeypatch.setattr(listing, "MAX_LIST_BYTES", 4 << 20)
     async with beside(tmp_path, said=listed(tool("echo", title="x" * 1_000_000), nextCursor="more$COUNT")) as scene:
         assert "bad__echo" in scene.runtime.catalogue
 
@@ -389,7 +389,7 @@ async def test_a_server_that_insists_on_what_nobody_can_give_is_given_up(tmp_pat
 async def test_a_refusal_that_asks_us_to_look_again_and_is_silent_then_is_a_refusal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(life, "RELISTING", 0.3)
+    monkeypatch.setattr(life, "RELIST_TIMEOUT_SECONDS", 0.3)
     async with beside(tmp_path) as scene:
         scene.say({"tools/list": []})
         outcome = await scene.bad(message(id="$ID", error={"code": HEADER_MISMATCH, "message": "look again"}))

@@ -19,8 +19,8 @@ from surehand import Done, Failed, Runtime, Unavailable, mcp
 from surehand.core.events import CallProgress
 from surehand.providers.mcp import backoff, connection, health
 from surehand.providers.mcp.addresses.address import ServerAddress
-from surehand.providers.mcp.request import Request
-from surehand.providers.mcp.trust.lock import Lock
+from surehand.providers.mcp.request import CallRequest
+from surehand.providers.mcp.trust.lock import DefinitionLock
 from surehand.testing import ManualClock
 from tests.providers.mcp.steady import Steady, described, until
 
@@ -142,7 +142,7 @@ async def test_the_last_words_of_a_server_give_no_secret_away(said: str) -> None
 
 
 async def test_a_server_that_comes_up_later_joins_by_itself(server: Steady, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff, "DELAYS", (0.0, 0.05))
+    monkeypatch.setattr(backoff, "BACKOFF_DELAYS_SECONDS", (0.0, 0.05))
     server.say("down")
     async with Runtime(server.provider()) as runtime:
         assert "steady__echo" not in runtime.catalogue
@@ -260,7 +260,7 @@ async def test_a_server_that_was_killed_while_nobody_called_is_there_for_the_nex
 async def test_a_server_that_stays_down_is_left_alone_for_longer_and_longer(
     server: Steady, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "DELAYS", (0.0, 30.0))
+    monkeypatch.setattr(backoff, "BACKOFF_DELAYS_SECONDS", (0.0, 30.0))
     async with Runtime(server.provider()) as runtime:
         number = await pid(runtime)
         server.say("down")
@@ -365,7 +365,7 @@ async def test_a_session_s_own_server_is_started_again_once_and_then_by_the_next
     mine, provider = {"session": "mine"}, server.provider(per="session")
     async with Runtime(provider) as runtime:
         number = await pid(runtime, **mine)
-        own = next(each for each in provider.sessions if each.who.session)
+        own = next(each for each in provider.connections if each.owner.session)
         server.say("down")
         os.kill(number, signal.SIGKILL)
         await clock.advance(await pause(server, runtime, 3, **mine))
@@ -401,13 +401,13 @@ async def test_a_call_that_is_given_up_while_the_server_starts_does_not_keep_it_
 
 
 async def test_a_start_that_fails_slowly_counts_like_any_other(server: Steady, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ServerAddress, "connecting", 0.2)
-    monkeypatch.setattr(backoff, "STEADY", 0.1)
-    monkeypatch.setattr(backoff, "DELAYS", (0.0, 30.0))
+    monkeypatch.setattr(ServerAddress, "connection_timeout_seconds", 0.2)
+    monkeypatch.setattr(backoff, "STABLE_AFTER_SECONDS", 0.1)
+    monkeypatch.setattr(backoff, "BACKOFF_DELAYS_SECONDS", (0.0, 30.0))
     server.say("deaf")
     provider = server.provider(start_timeout=5)
     async with Runtime(provider):
-        [connection] = provider.sessions
+        [connection] = provider.connections
         await until(lambda: connection.state == "waiting")
         assert server.starts <= 2  # on a slow machine one may have been given up before it could write that down
 
@@ -416,38 +416,38 @@ async def test_a_start_that_fails_slowly_counts_like_any_other(server: Steady, m
 async def test_a_server_that_does_not_answer_any_more_is_found_out_and_made_anew(
     steady: Steady, monkeypatch: pytest.MonkeyPatch, probe: Any
 ) -> None:
-    monkeypatch.setattr(backoff, "DELAYS", (0.0, 0.01))
+    monkeypatch.setattr(backoff, "BACKOFF_DELAYS_SECONDS", (0.0, 0.01))
     server, provider = steady, steady.provider(probe=probe, probe_every=0.1)
     async with Runtime(provider) as runtime:
         first = await pid(runtime)
         server.say("deaf")
-        monkeypatch.setattr(health, "PROBING", 0.5)
-        monkeypatch.setattr(ServerAddress, "connecting", 1.0)
+        monkeypatch.setattr(health, "PROBE_TIMEOUT_SECONDS", 0.5)
+        monkeypatch.setattr(ServerAddress, "connection_timeout_seconds", 1.0)
         await until(lambda: server.starts >= 2)
-        monkeypatch.setattr(health, "PROBING", 20.0)
+        monkeypatch.setattr(health, "PROBE_TIMEOUT_SECONDS", 20.0)
         server.say("deaf", off=True)
-        await until(lambda: [each.state for each in provider.sessions] == ["up"])
+        await until(lambda: [each.state for each in provider.connections] == ["up"])
         assert await pid(runtime) != first
 
 
 async def test_a_server_that_lets_a_call_run_out_of_time_and_is_stuck_is_made_anew(
     server: Steady, silence: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "PROBING", 0.1)
-    monkeypatch.setattr(backoff, "DELAYS", (0.0, 0.01))
+    monkeypatch.setattr(health, "PROBE_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(backoff, "BACKOFF_DELAYS_SECONDS", (0.0, 0.01))
     provider = server.provider(timeout=0.2)
     async with Runtime(provider) as runtime:
         first = await pid(runtime)
-        monkeypatch.setattr(ServerAddress, "connecting", 1.0)
+        monkeypatch.setattr(ServerAddress, "connection_timeout_seconds", 1.0)
         server.say("deaf")
         call = asyncio.create_task(runtime.call("steady__echo", {"text": "x"}))
         while not (await asyncio.wait({call}, timeout=0.05))[0]:
             silence.seconds += 1
         outcome = await call
         await until(lambda: server.starts >= 2)
-        monkeypatch.setattr(health, "PROBING", 20.0)
+        monkeypatch.setattr(health, "PROBE_TIMEOUT_SECONDS", 20.0)
         server.say("deaf", off=True)
-        await until(lambda: [each.state for each in provider.sessions] == ["up"])
+        await until(lambda: [each.state for each in provider.connections] == ["up"])
         second = await pid(runtime)
 
     assert failure(outcome).code == "timed_out"
@@ -461,13 +461,13 @@ async def test_a_server_that_lets_a_call_run_out_of_time_and_is_stuck_is_made_an
 async def test_progress_is_told_and_gives_a_call_more_time(
     steady: Steady, silence: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    progress = Request.progress
+    progress = CallRequest.report_progress
 
-    def slowly(request: Request, *told: Any) -> None:
+    def slowly(request: CallRequest, *told: Any) -> None:
         progress(request, *told)
         silence.seconds += 0.4
 
-    monkeypatch.setattr(Request, "progress", slowly)
+    monkeypatch.setattr(CallRequest, "report_progress", slowly)
     async with Runtime(steady.provider(timeout=0.5)) as runtime:
         given = {"count": 8, "seconds": 0.1}
         events = [event async for event in runtime.stream("steady__steps", given)]
@@ -625,7 +625,7 @@ async def test_a_definition_that_changed_is_held_back_though_the_call_is_what_st
         outcome = await runtime.call("steady__effect", {"text": "paid"})
         assert failure(outcome).code == "denied"
     assert steady.effects == []
-    accepted = Lock(kept["lock"]).accept("steady")
+    accepted = DefinitionLock(kept["lock"]).accept("steady")
     async with Runtime(steady.provider(**kept)) as runtime:
         assert (await runtime.call("steady__effect", {"text": "paid"})).ok
     assert accepted
@@ -641,7 +641,7 @@ async def test_a_definition_that_is_accepted_while_the_program_runs_can_be_calle
     steady.offer(described("pid"), described("effect", "Pay anything."))
     async with Runtime(steady.provider(lock=lock)) as runtime:
         refused = await runtime.call("steady__effect", {"text": "paid"})
-        Lock(lock).accept("steady")
+        DefinitionLock(lock).accept("steady")
         accepted = await runtime.call("steady__effect", {"text": "paid"})
     assert failure(refused).code == "denied"
     assert accepted == Done("done")
@@ -711,7 +711,7 @@ async def test_tools_that_come_while_others_still_start_are_taken(server: Steady
     )
     opening = asyncio.create_task(runtime.__aenter__())
     provider = runtime.providers[0]
-    await until(lambda: "late" in runtime.parts.left_out)
+    await until(lambda: "late" in runtime.services.unavailable_providers)
     late.say("deaf", off=True)
     await provider.stop()  # its server does not hear what was said while it was deaf
     await provider.check()
@@ -735,7 +735,7 @@ async def test_a_required_server_that_is_added_in_vain_is_not_left_running(serve
     async with Runtime() as runtime:
         with pytest.raises(Unavailable):
             await runtime.add(provider)
-        assert [each.state for each in provider.sessions] == []
+        assert [each.state for each in provider.connections] == []
         assert runtime.providers == []
 
 

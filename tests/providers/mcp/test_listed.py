@@ -40,7 +40,7 @@ async def test_prompts_are_read_to_the_last_page(protocol: Any) -> None:
 async def test_prompts_without_end_are_read_only_so_far(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(listed, "PAGES", 3)
+    monkeypatch.setattr(listed, "MAX_LIST_PAGES", 3)
     book = Book(*map(str, range(1_000)))
     async with Runtime(mcp.server(Server("book", on_list_prompts=book.list_prompts))) as runtime:
         assert "- 2" in runtime.instructions()
@@ -52,7 +52,7 @@ async def test_prompts_without_end_are_read_only_so_far(
 async def test_a_server_that_never_lists_its_prompts_still_has_its_tools(
     protocol: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(listed, "PROMPTS", 0.1)
+    monkeypatch.setattr(listed, "PROMPTS_TIMEOUT_SECONDS", 0.1)
     desk = MCPServer("desk", log_level="WARNING")
     desk.add_tool(lambda: "here", name="where")
 

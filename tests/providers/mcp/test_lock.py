@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from surehand import DefinitionError, NotFound, ToolError
 from surehand.core.sanitize import escape_as_json
-from surehand.providers.mcp.trust.change import Change
+from surehand.providers.mcp.trust.change import DefinitionChange
 from surehand.providers.mcp.trust.fingerprint import canonical_json, fingerprint
-from surehand.providers.mcp.trust.lock import Lock
+from surehand.providers.mcp.trust.lock import DefinitionLock
 
 GIT = "stdio:uvx mcp-server-git"
 LOG = {
@@ -39,8 +39,8 @@ def path(tmp_path) -> Path:
 
 
 @pytest.fixture(params=["file", "memory"])
-def lock(request, path) -> Lock:
-    return Lock(path if request.param == "file" else None)
+def lock(request, path) -> DefinitionLock:
+    return DefinitionLock(path if request.param == "file" else None)
 
 
 # First sight
@@ -130,12 +130,12 @@ def test_a_change_waits_while_its_tool_is_away(lock):
 
 
 def test_the_same_change_keeps_the_day_on_which_it_was_first_seen(path):
-    lock = Lock(path)
-    lock.look("git", GIT, [LOG])
-    lock.look("git", GIT, [POISONED])
-    path.write_text(earlier := path.read_text().replace(lock.changes()[0].seen, "2001-02-03"))
+    lock = DefinitionLock(path)
+    lock.check("git", GIT, [LOG])
+    lock.check("git", GIT, [POISONED])
+    path.write_text(earlier := path.read_text().replace(lock.changes()[0].first_seen, "2001-02-03"))
 
-    assert lock.look("git", GIT, [POISONED])["log"].seen == "2001-02-03"
+    assert lock.check("git", GIT, [POISONED])["log"].first_seen == "2001-02-03"
     assert path.read_text() == earlier
 
 
@@ -152,8 +152,8 @@ def test_a_tool_that_is_listed_twice_at_first_sight_is_a_change(lock):
 
 
 def test_every_other_byte_of_a_definition_is_found():
-    lock, text, found = Lock(), json.dumps(LOG, separators=(",", ":")), 0
-    lock.look("git", GIT, [LOG])
+    lock, text, found = DefinitionLock(), json.dumps(LOG, separators=(",", ":")), 0
+    lock.check("git", GIT, [LOG])
     for at in range(len(text)):
         for byte in "x0 ":
             try:
@@ -162,7 +162,7 @@ def test_every_other_byte_of_a_definition_is_found():
                 continue
             if other != LOG and other.get("name") == "log":
                 found += 1
-                assert lock.look("git", GIT, [other]).keys() == {"log"}, other
+                assert lock.check("git", GIT, [other]).keys() == {"log"}, other
 
     assert found > 400
 
@@ -179,12 +179,12 @@ def test_any_other_character_anywhere_is_found(text, at, other):
     at %= len(text)
     assume(text[at] != other and not any("\ud800" <= each <= "\udfff" for each in text + other))
     changed = text[:at] + other + text[at + 1 :]
-    lock = Lock()
-    lock.look("s", "x", [{"name": "t", "description": text, "inputSchema": {"default": text}}])
+    lock = DefinitionLock()
+    lock.check("s", "x", [{"name": "t", "description": text, "inputSchema": {"default": text}}])
 
-    assert lock.look("s", "x", [{"name": "t", "description": changed, "inputSchema": {"default": text}}])
-    assert lock.look("s", "x", [{"name": "t", "description": text, "inputSchema": {"default": changed}}])
-    assert lock.look("s", "x", [{"name": "t", "description": text, "inputSchema": {"default": text}}]) == {}
+    assert lock.check("s", "x", [{"name": "t", "description": changed, "inputSchema": {"default": text}}])
+    assert lock.check("s", "x", [{"name": "t", "description": text, "inputSchema": {"default": changed}}])
+    assert lock.check("s", "x", [{"name": "t", "description": text, "inputSchema": {"default": text}}]) == {}
 
 
 @given(one=JSON, other=JSON)
@@ -313,13 +313,13 @@ def test_a_definition_that_no_file_can_hold_is_never_trusted(lock, schema, reaso
 
 
 def test_no_depth_of_a_definition_makes_the_file_unreadable(path):
-    lock, schema = Lock(path), {}
+    lock, schema = DefinitionLock(path), {}
     for depth in range(210):
         schema = {"not": schema}
         if depth > 165:
-            lock.look("git", GIT, [{"name": f"t{depth}", "inputSchema": schema}])
+            lock.check("git", GIT, [{"name": f"t{depth}", "inputSchema": schema}])
 
-    assert 0 < len(lock.servers()["git"]) < 44
+    assert 0 < len(lock.pinned_tools()["git"]) < 44
 
 
 def test_what_has_no_name_is_no_tool(lock):
@@ -339,10 +339,10 @@ def test_names_cannot_act_on_a_log(lock, caplog):
 
 
 def test_the_file_is_sorted_json_that_hides_nothing(path):
-    lock = Lock(path)
-    lock.look("zoo", "z", [STATUS])
-    lock.look("git", GIT, [LOG | {"description": "Grüße\u200b \U000e0041\ufe0f\x7f\u00a0!"}])
-    lock.look("git", GIT, [LOG])
+    lock = DefinitionLock(path)
+    lock.check("zoo", "z", [STATUS])
+    lock.check("git", GIT, [LOG | {"description": "Grüße\u200b \U000e0041\ufe0f\x7f\u00a0!"}])
+    lock.check("git", GIT, [LOG])
 
     text = path.read_text(encoding="utf-8")
     found = json.loads(text)
@@ -359,19 +359,19 @@ def test_the_file_is_sorted_json_that_hides_nothing(path):
 
 
 def test_another_process_finds_what_this_one_pinned(path):
-    Lock(path).look("git", GIT, [LOG])
+    DefinitionLock(path).check("git", GIT, [LOG])
 
-    assert Lock(path).look("git", GIT, [POISONED]).keys() == {"log"}
-    assert [change.tool for change in Lock(path).changes()] == ["log"]
+    assert DefinitionLock(path).check("git", GIT, [POISONED]).keys() == {"log"}
+    assert [change.tool for change in DefinitionLock(path).changes()] == ["log"]
 
 
 def test_the_file_is_for_everyone_to_read_and_keeps_the_mode_that_it_has(path):
     before = os.umask(0o022)
     try:
-        Lock(path).look("git", GIT, [LOG])
+        DefinitionLock(path).check("git", GIT, [LOG])
         assert stat.S_IMODE(path.stat().st_mode) == 0o644
         path.chmod(0o664)
-        Lock(path).look("git", GIT, [STATUS])
+        DefinitionLock(path).check("git", GIT, [STATUS])
         assert stat.S_IMODE(path.stat().st_mode) == 0o664
     finally:
         os.umask(before)
@@ -379,10 +379,10 @@ def test_the_file_is_for_everyone_to_read_and_keeps_the_mode_that_it_has(path):
 
 
 def test_nothing_is_written_where_nothing_is_new(path):
-    Lock(path).look("git", GIT, [LOG])
+    DefinitionLock(path).check("git", GIT, [LOG])
     before = path.stat()
 
-    Lock(path).look("git", GIT, [LOG])
+    DefinitionLock(path).check("git", GIT, [LOG])
 
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
@@ -391,7 +391,7 @@ def test_what_a_killed_process_left_is_taken_away(path):
     (path.parent / ".surehand.lock.0123456789abcdef.tmp").write_text("{")
     (path.parent / ".other.tmp").write_text("mine")
 
-    Lock(path).look("git", GIT, [LOG])
+    DefinitionLock(path).check("git", GIT, [LOG])
 
     assert sorted(each.name for each in path.parent.iterdir()) == [".other.tmp", "surehand.lock"]
 
@@ -400,7 +400,7 @@ def test_a_link_to_the_file_stays_a_link(path, tmp_path):
     (tmp_path / "shared").mkdir()
     path.symlink_to("shared/real.lock")
 
-    Lock(path).look("git", GIT, [LOG])
+    DefinitionLock(path).check("git", GIT, [LOG])
 
     assert path.is_symlink()
     assert (tmp_path / "shared" / "real.lock").is_file()
@@ -419,18 +419,18 @@ for number in range(8):
 def test_processes_and_threads_do_not_lose_each_others_pins(path):
     processes = [subprocess.Popen([sys.executable, "-c", LOOKING, path, name]) for name in ("a", "b", "c")]
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda number: Lock(path).look(f"thread{number}", "x", [STATUS]), range(24)))
+        list(threads.map(lambda number: DefinitionLock(path).check(f"thread{number}", "x", [STATUS]), range(24)))
 
     assert [process.wait(timeout=50) for process in processes] == [0, 0, 0]
-    assert len(Lock(path).servers()) == 48
+    assert len(DefinitionLock(path).pinned_tools()) == 48
 
 
 def test_threads_share_a_lock_in_memory():
-    lock = Lock()
+    lock = DefinitionLock()
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda number: lock.look(f"s{number}", "x", [STATUS]), range(100)))
+        list(threads.map(lambda number: lock.check(f"s{number}", "x", [STATUS]), range(100)))
 
-    assert len(lock.servers()) == 100
+    assert len(lock.pinned_tools()) == 100
 
 
 BROKEN = {
@@ -449,7 +449,11 @@ BROKEN = {
 def test_a_file_that_is_not_understood_is_named_with_a_fix_and_never_overwritten(path, text):
     path.write_text(text)
 
-    for attempt in (lambda: Lock(path).look("git", GIT, [LOG]), Lock(path).changes, lambda: Lock(path).accept("git")):
+    for attempt in (
+        lambda: DefinitionLock(path).check("git", GIT, [LOG]),
+        DefinitionLock(path).changes,
+        lambda: DefinitionLock(path).accept("git"),
+    ):
         with pytest.raises(DefinitionError) as refused:
             attempt()
         assert str(refused.value).startswith(f"The lock file {path} {BROKEN[text]}")
@@ -468,35 +472,35 @@ def test_a_file_that_is_not_understood_is_named_with_a_fix_and_never_overwritten
     ],
 )
 def test_people_review_definitions_so_the_hash_has_to_be_theirs(path, old, new, problem):
-    Lock(path).look("git", GIT, [LOG])
+    DefinitionLock(path).check("git", GIT, [LOG])
     path.write_text(path.read_text().replace(old, new))
 
     with pytest.raises(DefinitionError, match=problem):
-        Lock(path).look("git", GIT, [LOG])
+        DefinitionLock(path).check("git", GIT, [LOG])
 
 
 def test_a_file_that_is_no_text_or_no_file_is_refused(path, tmp_path):
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(DefinitionError, match="is no UTF-8 text"):
-        Lock(path).changes()
+        DefinitionLock(path).changes()
     with pytest.raises(DefinitionError, match="cannot be read: is a directory"):
-        Lock(tmp_path).changes()
+        DefinitionLock(tmp_path).changes()
 
 
 def test_a_place_that_cannot_be_written_says_so(tmp_path):
     with pytest.raises(DefinitionError, match=r"none/surehand\.lock cannot be written: no such file or directory"):
-        Lock(tmp_path / "none" / "surehand.lock").look("git", GIT, [LOG])
+        DefinitionLock(tmp_path / "none" / "surehand.lock").check("git", GIT, [LOG])
 
 
 def test_a_change_is_found_even_where_it_cannot_be_written_down(path, monkeypatch, caplog):
-    Lock(path).look("git", GIT, [LOG])
+    DefinitionLock(path).check("git", GIT, [LOG])
     full = OSError(28, "No space left on device")
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(full))
 
-    assert Lock(path).look("git", GIT, [POISONED]).keys() == {"log"}
+    assert DefinitionLock(path).check("git", GIT, [POISONED]).keys() == {"log"}
     assert "cannot be written: no space left on device" in caplog.records[0].message
     with pytest.raises(DefinitionError, match="no space left on device"):
-        Lock(path).look("git", GIT, [LOG, STATUS])
+        DefinitionLock(path).check("git", GIT, [LOG, STATUS])
     assert [each.name for each in path.parent.iterdir()] == ["surehand.lock"]
 
 
@@ -504,30 +508,30 @@ def test_a_change_is_found_even_where_it_cannot_be_written_down(path, monkeypatc
 
 
 def test_a_frozen_lock_pins_nothing_and_what_it_does_not_know_is_a_change(path):
-    Lock(path).look("git", GIT, [LOG])
+    DefinitionLock(path).check("git", GIT, [LOG])
     before = path.read_text()
-    frozen = Lock(path, frozen=True)
+    frozen = DefinitionLock(path, frozen=True)
 
-    assert frozen.look("git", GIT, [LOG]) == {}
-    found = frozen.look("git", GIT, [POISONED, STATUS])
+    assert frozen.check("git", GIT, [LOG]) == {}
+    found = frozen.check("git", GIT, [POISONED, STATUS])
     assert {name: change.summary for name, change in found.items()} == {
         "log": "git/log: description changed",
         "status": "git/status: not pinned",
     }
-    assert frozen.look("time", "x", [STATUS])["status"] == Change(
-        "time", "status", {}, STATUS, fingerprint("x", STATUS), "time/status: not pinned", found["status"].seen
+    assert frozen.check("time", "x", [STATUS])["status"] == DefinitionChange(
+        "time", "status", {}, STATUS, fingerprint("x", STATUS), "time/status: not pinned", found["status"].first_seen
     )
-    assert frozen.look("git", "other", [LOG])["log"].tool is None
+    assert frozen.check("git", "other", [LOG])["log"].tool is None
     assert path.read_text() == before
     with pytest.raises(DefinitionError, match="is frozen"):
         frozen.accept("git")
 
 
 def test_a_frozen_lock_without_a_file_trusts_nothing_and_makes_none(path):
-    assert Lock(path, frozen=True).look("git", GIT, [LOG]).keys() == {"log"}
+    assert DefinitionLock(path, frozen=True).check("git", GIT, [LOG]).keys() == {"log"}
     assert not path.exists()
     with pytest.raises(DefinitionError, match="A frozen lock needs a file"):
-        Lock(frozen=True)
+        DefinitionLock(frozen=True)
 
 
 # RFC 8785

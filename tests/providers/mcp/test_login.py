@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from surehand.cli import login, logout
-from surehand.cli.exits import Ended
+from surehand.cli.exits import CommandExit
 from tests.http.server import only_loopback
 from tests.providers.mcp.authority import running, texts_in
 
@@ -86,11 +86,11 @@ def test_a_url_will_do_for_a_name_written_down_or_not(authority, tmp_path, capsy
 
 def test_what_was_refused_or_is_not_there_is_said(authority):
     authority.refuses = True
-    with pytest.raises(Ended, match=r"refused \(access_denied\)") as refused:
+    with pytest.raises(CommandExit, match=r"refused \(access_denied\)") as refused:
         run(login, "notes")
-    with pytest.raises(Ended, match="Did you mean 'notes'") as unknown:
+    with pytest.raises(CommandExit, match="Did you mean 'notes'") as unknown:
         run(login, "note")
-    with pytest.raises(Ended, match="no `auth: oauth`") as open_to_all:
+    with pytest.raises(CommandExit, match="no `auth: oauth`") as open_to_all:
         run(login, "plain")
     with pytest.raises(click.UsageError):
         run(login)
@@ -100,7 +100,7 @@ def test_what_was_refused_or_is_not_there_is_said(authority):
 
 
 def test_a_server_that_asks_nobody_says_so(authority, capsys):
-    with pytest.raises(Ended, match="does not ask anybody to sign in") as ended:
+    with pytest.raises(CommandExit, match="does not ask anybody to sign in") as ended:
         run(login, f"{authority.issuer}/.well-known/oauth-authorization-server")
 
     assert ended.value.code == 2

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from surehand.providers.mcp import manifest as module
-from surehand.providers.mcp.manifest import Manifest, Manifests, cache_folder, place_of
+from surehand.providers.mcp.manifest import Manifest, ManifestCache, cache_directory, identity_on_this_machine
 
 GIT = "stdio:uvx mcp-server-git"
 SAID = Manifest.from_listing(
@@ -37,8 +37,8 @@ def folder(tmp_path) -> Path:
 
 
 @pytest.fixture
-def manifests(folder) -> Manifests:
-    return Manifests(folder)
+def manifests(folder) -> ManifestCache:
+    return ManifestCache(folder)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_what_was_saved_is_loaded(manifests, kept):
 
 
 def test_the_file_is_named_after_the_place_and_only_its_owner_reads_it(folder, kept):
-    assert kept.name == f"{sha256(place_of(GIT).encode()).hexdigest()}.json"
+    assert kept.name == f"{sha256(identity_on_this_machine(GIT).encode()).hexdigest()}.json"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
 
@@ -149,13 +149,13 @@ def test_a_file_or_folder_of_another_user_is_not_used(manifests, kept, caplog, m
 
 def test_what_is_too_large_is_neither_loaded_nor_saved(manifests, kept, caplog, monkeypatch):
     caplog.set_level(logging.INFO, "surehand")
-    monkeypatch.setattr(module, "LARGEST", kept.stat().st_size - 1)
+    monkeypatch.setattr(module, "MAX_MANIFEST_BYTES", kept.stat().st_size - 1)
 
     assert manifests.load(GIT) is None
     manifests.save(GIT, SAID)
 
     assert [record.message.partition(": ")[2][:12] for record in caplog.records] == ["it is larger", "it would be "]
-    assert module.LARGEST < 16 << 20
+    assert module.MAX_MANIFEST_BYTES < 16 << 20
 
 
 def test_a_broken_file_is_replaced_by_the_next_save(manifests, kept):
@@ -187,10 +187,10 @@ def test_what_no_file_can_hold_is_not_saved(manifests, folder, caplog, instructi
 
 def test_a_place_that_cannot_be_written_raises_nothing(tmp_path, caplog):
     (tmp_path / "file").write_text("")
-    manifests = Manifests(tmp_path / "file" / "mcp")
+    manifests = ManifestCache(tmp_path / "file" / "mcp")
 
     manifests.save(GIT, SAID)
-    manifests.forget(GIT)
+    manifests.delete(GIT)
 
     assert manifests.load(GIT) is None
     assert "cannot be kept: not a directory." in caplog.records[0].message
@@ -209,16 +209,16 @@ def test_the_folder_is_where_the_environment_says(monkeypatch, tmp_path):
     for name in ("SUREHAND_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert cache_folder() == tmp_path / "home" / ".cache" / "surehand"
+    assert cache_directory() == tmp_path / "home" / ".cache" / "surehand"
 
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
-    assert cache_folder() == tmp_path / "home" / ".cache" / "surehand"
+    assert cache_directory() == tmp_path / "home" / ".cache" / "surehand"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_folder() == tmp_path / "xdg" / "surehand"
+    assert cache_directory() == tmp_path / "xdg" / "surehand"
     monkeypatch.setenv("SUREHAND_CACHE", str(tmp_path / "ours"))
-    assert cache_folder() == tmp_path / "ours"
+    assert cache_directory() == tmp_path / "ours"
 
-    Manifests().save(GIT, SAID)
+    ManifestCache().save(GIT, SAID)
     assert [each.parent for each in tmp_path.rglob("*.json")] == [tmp_path / "ours" / "mcp"]
 
 
@@ -226,9 +226,9 @@ def test_without_a_home_nothing_is_kept(monkeypatch):
     for name in ("SUREHAND_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError))
-    manifests = Manifests()
+    manifests = ManifestCache()
 
     manifests.save(GIT, SAID)
-    manifests.forget(GIT)
+    manifests.delete(GIT)
 
     assert manifests.load(GIT) is None

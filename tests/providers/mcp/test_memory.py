@@ -7,9 +7,9 @@ from mcp import Client
 from mcp.server import MCPServer, Server
 
 from surehand.core.errors import DefinitionError
-from surehand.providers.mcp.addresses.address import Who
-from surehand.providers.mcp.addresses.in_process import Memory
-from surehand.providers.mcp.transports.connection_errors import failure_of
+from surehand.providers.mcp.addresses.address import ConnectionOwner
+from surehand.providers.mcp.addresses.in_process import InProcessAddress
+from surehand.providers.mcp.transports.connection_errors import failure_from_error
 from tests.providers.mcp.peers import FOLDER
 
 
@@ -22,10 +22,10 @@ def friendly():
 
 @pytest.mark.parametrize(("mode", "protocol"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
 async def test_an_object_is_spoken_to_in_either_era_and_more_than_once(mode, protocol):
-    route = Memory(friendly())
+    route = InProcessAddress(friendly())
 
     for _ in range(2):
-        (target,) = route.transports(Who(), print)
+        (target,) = route.create_transports(ConnectionOwner(), print)
         async with Client(target, mode=mode) as client:
             assert client.protocol_version == protocol
             assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
@@ -33,25 +33,25 @@ async def test_an_object_is_spoken_to_in_either_era_and_more_than_once(mode, pro
 
 
 def test_it_is_called_by_its_name():
-    route = Memory(friendly())
+    route = InProcessAddress(friendly())
 
     assert (route.label, route.identity, route.namespace) == (
         "My Server! (in this process)",
         "memory:My Server!",
         "My-Server",
     )
-    assert Memory(Server("low")).namespace == "low"
+    assert InProcessAddress(Server("low")).namespace == "low"
 
 
 @pytest.mark.parametrize("thing", [object(), MCPServer, "server"])
 def test_only_a_server_of_the_library_is_one(thing):
     with pytest.raises(DefinitionError, match="no server of the package mcp"):
-        Memory(thing)
+        InProcessAddress(thing)
 
 
 async def test_nothing_is_known_of_why_it_does_not_come_up():
-    route = Memory(Server("low"))
+    route = InProcessAddress(Server("low"))
 
     assert route.exit_report() == ""
-    assert not route.falls_back(ValueError())
-    assert failure_of(ValueError("odd")).message == "The connection to the server failed: ValueError: odd."
+    assert not route.should_try_next_transport(ValueError())
+    assert failure_from_error(ValueError("odd")).message == "The connection to the server failed: ValueError: odd."

@@ -48,8 +48,8 @@ def test_a_list_of_effects_is_said_of_all_tools() -> None:
 
 
 def test_what_a_configuration_takes_is_taken_in_python_too() -> None:
-    assert mcp.http("https://x/mcp", auth="oauth").route.auth is not None
-    assert mcp.stdio("x", sandbox=True).route is not None
+    assert mcp.http("https://x/mcp", auth="oauth").address.auth is not None
+    assert mcp.stdio("x", sandbox=True).address is not None
 
 
 async def test_a_namespace_that_is_not_there_is_named() -> None:

@@ -63,7 +63,7 @@ async def test_a_runtime_that_is_closed_and_forgotten_takes_its_servers_with_it(
     provider = steady.provider()
     async with Runtime(provider) as runtime:
         assert (await runtime.call("steady__echo", {"text": "x"})).ok
-        held = [weakref.ref(each) for each in (runtime, provider, *provider.sessions)]
+        held = [weakref.ref(each) for each in (runtime, provider, *provider.connections)]
     del runtime, provider
 
     def forgotten() -> bool:

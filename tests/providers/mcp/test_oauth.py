@@ -19,16 +19,16 @@ from mcp.shared.auth import OAuthClientInformationFull
 
 from surehand.core.errors import DefinitionError, Denied, TimedOut, Unavailable
 from surehand.http.connector import dial
-from surehand.http.settings import Settings
+from surehand.http.settings import HttpSettings
 from surehand.http.transport import GuardedClient
-from surehand.providers.mcp.addresses.address import Who
-from surehand.providers.mcp.auth.oauth import STEPS, client_credentials, identity_assertion, oauth
-from surehand.providers.mcp.transports.connection_errors import NotSignedIn, innermost
+from surehand.providers.mcp.addresses.address import ConnectionOwner
+from surehand.providers.mcp.auth.oauth import MAX_AUTH_STEPS, client_credentials, identity_assertion, oauth
+from surehand.providers.mcp.transports.connection_errors import NotSignedIn, innermost_error
 from tests.http.server import Names, only_loopback, port_of_nobody
 from tests.providers.mcp.authority import browser, running, texts_in
 
 ROOT = Path(__file__).parents[3]
-HERE = Settings(allow_private=["127.0.0.1"])
+HERE = HttpSettings(allow_private=["127.0.0.1"])
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +78,9 @@ def nobody(folder):
 
 @asynccontextmanager
 async def connected(auth, authority, user=None, settings=HERE):
-    signs = auth.auth_for(Who(user), authority.url)
+    signs = auth.auth_for(ConnectionOwner(user), authority.url)
     async with (
-        GuardedClient(settings, auth=signs, max_redirects=STEPS) as http,
+        GuardedClient(settings, auth=signs, max_redirects=MAX_AUTH_STEPS) as http,
         Client(streamable_http_client(authority.url, http_client=http)) as client,
     ):
         yield client
@@ -92,7 +92,7 @@ async def whoami(auth, authority, user=None, settings=HERE):
         async with connected(auth, authority, user, settings) as client:
             return (await client.call_tool("whoami", {})).content[0].text
     except BaseExceptionGroup as group:
-        error = innermost(group)
+        error = innermost_error(group)
     raise error
 
 
@@ -122,12 +122,12 @@ async def test_a_browser_is_only_opened_on_a_terminal_and_never_for_a_named_user
         def isatty(self):
             return True
 
-    assert not oauth(tokens=folder).may_ask(Who())
+    assert not oauth(tokens=folder).can_open_browser(ConnectionOwner())
     monkeypatch.setattr(sys, "stdin", Screen())
     monkeypatch.setattr(sys, "stderr", Screen())
-    assert oauth(tokens=folder).may_ask(Who())
-    assert not oauth(tokens=folder).may_ask(Who("ada"))
-    assert oauth(tokens=folder, interactive=True).may_ask(Who("ada"))
+    assert oauth(tokens=folder).can_open_browser(ConnectionOwner())
+    assert not oauth(tokens=folder).can_open_browser(ConnectionOwner("ada"))
+    assert oauth(tokens=folder, interactive=True).can_open_browser(ConnectionOwner("ada"))
 
 
 async def test_two_users_are_two_people(authority, person, nobody):
@@ -272,8 +272,8 @@ async def test_a_sign_in_that_fails_is_asked_for_once_and_not_by_every_call(auth
     hooks = {"response": [count]}
 
     async def call():
-        signs = ours.auth_for(Who(), authority.url)
-        async with GuardedClient(HERE, auth=signs, max_redirects=STEPS, event_hooks=hooks) as http:
+        signs = ours.auth_for(ConnectionOwner(), authority.url)
+        async with GuardedClient(HERE, auth=signs, max_redirects=MAX_AUTH_STEPS, event_hooks=hooks) as http:
             await http.post(authority.url, json={})
 
     found = await asyncio.gather(*(call() for _ in range(5)), return_exceptions=True)
@@ -301,8 +301,8 @@ async def test_more_is_asked_for_when_a_tool_needs_more(authority, person, folde
 async def test_where_nobody_can_give_more_the_call_says_what_is_missing(authority, person, nobody):
     await whoami(person(), authority)
 
-    auth = nobody().auth_for(Who(), authority.url)
-    async with GuardedClient(HERE, auth=auth, max_redirects=STEPS) as http:
+    auth = nobody().auth_for(ConnectionOwner(), authority.url)
+    async with GuardedClient(HERE, auth=auth, max_redirects=MAX_AUTH_STEPS) as http:
         with pytest.raises(Denied, match=r"does not cover this\. It asks for 'admin'.*surehand login") as refused:
             await http.post(authority.url, json={"params": {"name": "admin"}})
 
@@ -338,7 +338,7 @@ async def test_a_secret_goes_to_no_authorisation_server_that_nobody_named(author
     authority.metadata = {
         "resource": authority.url, "authorization_servers": [authority.issuer.replace("127.0.0.1", "localhost")],
     }  # fmt: skip
-    both = Settings(allow_private=["127.0.0.1", "localhost"])
+    both = HttpSettings(allow_private=["127.0.0.1", "localhost"])
 
     with pytest.raises(Denied, match="issuer"):
         await whoami(person(**given, issuer="http://127.0.0.1:1"), authority, settings=both)
@@ -352,7 +352,7 @@ async def test_a_secret_stays_on_the_servers_own_host_unless_an_issuer_is_named(
     elsewhere = authority.issuer.replace("127.0.0.1", "localhost")
     authority.metadata = {"resource": authority.url, "authorization_servers": [elsewhere]}
     authority.says = {"issuer": elsewhere, "token_endpoint": f"{elsewhere}/token"}
-    both = Settings(allow_private=["127.0.0.1", "localhost"])
+    both = HttpSettings(allow_private=["127.0.0.1", "localhost"])
 
     with pytest.raises(Denied, match=r"leads to the authorisation server localhost.*name it with `issuer`"):
         await whoami(client_credentials("program", "s3cret"), authority, settings=both)
@@ -432,7 +432,7 @@ async def test_metadata_that_lead_to_a_private_address_are_refused_before_anythi
         return await dial(address, port, timeout)
 
     authority.metadata = {"resource": authority.url, "authorization_servers": ["http://10.0.0.5/"]}
-    settings = Settings(allow_private=["127.0.0.1"], resolver=Names(), dialer=dialer)
+    settings = HttpSettings(allow_private=["127.0.0.1"], resolver=Names(), dialer=dialer)
 
     with pytest.raises(httpx2.ConnectError) as refused:
         await whoami(person(), authority, settings=settings)
@@ -470,7 +470,7 @@ async def test_no_token_is_in_a_log_or_an_error_or_a_repr(authority, person, nob
     with pytest.raises(Denied) as refused:
         await whoami(nobody(), authority)
 
-    shown = caplog.text + repr(refused.value) + repr(ours) + repr(ours.auth_for(Who(), authority.url))
+    shown = caplog.text + repr(refused.value) + repr(ours) + repr(ours.auth_for(ConnectionOwner(), authority.url))
     shown += repr(ours.tokens.of(authority.url, None)) + repr(ours.tokens.of(authority.url, None).read())
     assert authority.all_tokens
     assert not [token for token in authority.all_tokens if token in shown]

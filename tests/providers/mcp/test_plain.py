@@ -11,9 +11,9 @@ from mcp_types.methods import validate_server_result
 from pydantic_core import from_json
 
 from surehand import Done, ToolError
-from surehand.core.jsontext import check_plain
-from surehand.providers.mcp.content import checker_of, done_of, done_of_plain, is_heavy
-from surehand.providers.mcp.plain_result import MAX_DIRECT_BLOCKS, MAX_DIRECT_BYTES, is_plain
+from surehand.core.jsontext import validate_json_value
+from surehand.providers.mcp.content import build_output_validator, done_from_plain_result, done_from_result, is_heavy
+from surehand.providers.mcp.plain_result import MAX_DIRECT_BLOCKS, MAX_DIRECT_BYTES, is_plain_result
 
 OLDER = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 NEWER = ("2026-07-28",)
@@ -93,42 +93,42 @@ def check_the_same(result: dict[str, Any], *, newer: bool) -> None:
     """All that the short way leaves out would have changed nothing."""
     before = json.dumps(result)
     assert all(taken(result, version) for version in (NEWER if newer else OLDER))
-    check_plain(result)
+    validate_json_value(result)
     if len(before) <= MAX_DIRECT_BYTES:
         assert not is_heavy(result)
-    for check in map(checker_of, SCHEMAS):
-        assert outcome(done_of_plain, result, check) == outcome(done_of, result, check)
+    for check in map(build_output_validator, SCHEMAS):
+        assert outcome(done_from_plain_result, result, check) == outcome(done_from_result, result, check)
     assert json.dumps(result) == before
 
 
 @pytest.mark.parametrize("result", PLAIN.values(), ids=PLAIN.keys())
 def test_common_results_are_plain_in_either_era(result):
-    assert is_plain(result, modern=False)
-    assert is_plain(modern(result), modern=True)
+    assert is_plain_result(result, is_modern=False)
+    assert is_plain_result(modern(result), is_modern=True)
     check_the_same(result, newer=False)
     check_the_same(modern(result), newer=True)
 
 
 @pytest.mark.parametrize("result", UNUSUAL.values(), ids=UNUSUAL.keys())
 def test_whatever_is_unusual_is_left_to_the_library(result):
-    assert not is_plain(result, modern=False)
-    assert not is_plain(modern(result), modern=True)
+    assert not is_plain_result(result, is_modern=False)
+    assert not is_plain_result(modern(result), is_modern=True)
 
 
 @pytest.mark.parametrize("structure", STRUCTURES.values(), ids=STRUCTURES.keys())
 def test_structured_content_is_of_any_kind_in_the_newer_era_alone(structure):
     result = {"content": [TEXT], "structuredContent": structure}
 
-    assert not is_plain(result, modern=False)
-    assert is_plain(modern(result), modern=True)
+    assert not is_plain_result(result, is_modern=False)
+    assert is_plain_result(modern(result), is_modern=True)
     check_the_same(modern(result), newer=True)
 
 
 @pytest.mark.parametrize("kind", ["input_required", "task", None, 5, ["complete"]])
 def test_only_a_complete_result_is_plain_and_only_the_newer_era_says_so(kind):
-    assert not is_plain({"content": [], "resultType": kind}, modern=True)
-    assert not is_plain({"content": []}, modern=True)
-    assert not is_plain({"content": [], "resultType": "complete"}, modern=False)
+    assert not is_plain_result({"content": [], "resultType": kind}, is_modern=True)
+    assert not is_plain_result({"content": []}, is_modern=True)
+    assert not is_plain_result({"content": [], "resultType": "complete"}, is_modern=False)
 
 
 def test_no_structure_that_can_be_read_at_all_is_too_deep_to_be_checked():
@@ -137,7 +137,7 @@ def test_no_structure_that_can_be_read_at_all_is_too_deep_to_be_checked():
             result = from_json('{"jsonrpc":"2.0","id":1,"result":' + '{"content":' + "[" * depth + "]" * depth + "}}")
         except ValueError:
             break
-        check_plain(result["result"]["content"])
+        validate_json_value(result["result"]["content"])
     assert depth > 100
 
 
@@ -172,5 +172,5 @@ RESULT = st.fixed_dictionaries(
 def test_what_is_found_plain_is_what_the_library_would_have_made_of_it(result, newer):
     read = from_json(json.dumps(result))
 
-    if is_plain(read, modern=newer):
+    if is_plain_result(read, is_modern=newer):
         check_the_same(read, newer=newer)

@@ -18,10 +18,10 @@ from mcp import Client, MCPError
 
 from surehand import Runtime, mcp
 from surehand.core.errors import DefinitionError, NotStarted
-from surehand.providers.mcp.addresses.address import Who
-from surehand.providers.mcp.addresses.stdio import Stdio
+from surehand.providers.mcp.addresses.address import ConnectionOwner
+from surehand.providers.mcp.addresses.stdio import StdioAddress
 from surehand.providers.mcp.transports import stdio as stdio_transport
-from surehand.providers.mcp.transports.connection_errors import failure_of, innermost
+from surehand.providers.mcp.transports.connection_errors import failure_from_error, innermost_error
 from surehand.sandbox.sandbox import Sandbox, Unprotected
 from tests.needs import needs
 from tests.providers.mcp.peers import FRIENDLY, PLAIN
@@ -34,12 +34,12 @@ PEERS = str(Path(PLAIN[-1]).parent)
 
 
 def plain(*habits, **options):
-    return Stdio(*PLAIN, *habits, **options)
+    return StdioAddress(*PLAIN, *habits, **options)
 
 
 @asynccontextmanager
 async def connected(route, mode="legacy", ended=lambda reason: None):
-    (target,) = route.transports(Who(), ended)
+    (target,) = route.create_transports(ConnectionOwner(), ended)
     async with Client(target, mode=mode) as client:
         yield client
 
@@ -53,7 +53,7 @@ async def called(client, name, **arguments):
     ("mode", "protocol"), [("auto", "2026-07-28"), pytest.param("legacy", "2025-11-25", marks=pytest.mark.long)]
 )
 async def test_a_server_of_either_era_is_spoken_to(mode, protocol):
-    async with connected(Stdio(*FRIENDLY), mode) as client:
+    async with connected(StdioAddress(*FRIENDLY), mode) as client:
         assert client.protocol_version == protocol
         assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
 
@@ -67,7 +67,7 @@ async def test_many_calls_go_at_once_and_each_gets_its_own_answer():
 
 async def test_what_is_no_message_is_dropped_counted_and_logged(caplog):
     route = plain("banner")
-    (target,) = route.transports(Who(), print)
+    (target,) = route.create_transports(ConnectionOwner(), print)
 
     async with Client(target, mode="legacy") as client:
         assert await called(client, "echo", text="hello") == "hello"
@@ -86,7 +86,10 @@ async def test_whoever_waits_for_an_answer_that_is_no_message_is_told(result):
         with pytest.raises(MCPError, match="no message") as caught:
             await called(client, "print", text=answer)
 
-        assert (failure_of(caught.value).sent, failure_of(caught.value).gone) == (True, False)
+        assert (failure_from_error(caught.value).was_sent, failure_from_error(caught.value).is_connection_lost) == (
+            True,
+            False,
+        )
         assert await called(client, "echo", text="still here") == "still here"
 
 
@@ -98,8 +101,8 @@ async def test_a_message_of_the_largest_size_is_read_and_a_larger_one_ends_the_c
         with pytest.raises(MCPError, match="more than 65536 bytes") as caught:
             await called(client, "echo", text="x" * 66_000)
 
-    trouble = failure_of(caught.value)
-    assert (trouble.sent, trouble.gone, trouble.message) == (True, True, ended[0])
+    trouble = failure_from_error(caught.value)
+    assert (trouble.was_sent, trouble.is_connection_lost, trouble.message) == (True, True, ended[0])
 
 
 async def test_a_line_that_never_ends_takes_no_more_memory_than_a_message_may():
@@ -110,7 +113,7 @@ async def test_a_line_that_never_ends_takes_no_more_memory_than_a_message_may():
         async with connected(plain("endless"), ended=ended.append):
             pass
 
-    assert "more than 4194304 bytes" in failure_of(caught.value).message
+    assert "more than 4194304 bytes" in failure_from_error(caught.value).message
     assert len(ended) == 1
     assert process.memory_info().rss - before < 2 * (4 << 20) + (8 << 20)
 
@@ -126,9 +129,9 @@ async def test_the_end_of_a_server_is_told_with_its_code_and_its_last_words(capl
             await client.call_tool("echo", {"text": "anybody?"})
 
     reason = "The server ended by itself, with exit code 3. It last wrote: last words"
-    trouble = failure_of(caught.value)
+    trouble = failure_from_error(caught.value)
     assert ended == [reason]
-    assert (trouble.sent, trouble.gone, trouble.message) == (True, True, reason)
+    assert (trouble.was_sent, trouble.is_connection_lost, trouble.message) == (True, True, reason)
     assert route.exit_report() == "It ended with exit code 3.\nThe last lines of its stderr:\n  last words"
     assert ("surehand.mcp.plain", logging.INFO, "last words") in caplog.record_tuples
 
@@ -140,7 +143,7 @@ async def test_a_server_that_does_not_come_up_says_why():
         async with connected(route, ended=ended.append):
             pass
 
-    assert "exit code 4. It last wrote: cannot find the database" in failure_of(caught.value).message
+    assert "exit code 4. It last wrote: cannot find the database" in failure_from_error(caught.value).message
     assert len(ended) == 1
     assert "cannot find the database" in route.exit_report()
 
@@ -178,7 +181,7 @@ async def test_however_a_connection_is_left_nothing_of_the_server_is(leave, habi
 
     assert monotonic() - start < 20
     if leave == "error":
-        assert isinstance(innermost(task.exception()), LookupError)
+        assert isinstance(innermost_error(task.exception()), LookupError)
     assert await gone(mark, 20) == []
     assert descriptors() == before
 
@@ -206,7 +209,7 @@ async def test_a_server_that_never_reads_does_not_hold_up_whoever_gives_up(tmp_p
 async def test_a_server_that_ends_when_its_input_does_is_left_in_peace(tmp_path, monkeypatch):
     monkeypatch.setattr(stdio_transport, "EXIT_SECONDS", 20.0)
     program = "import sys; sys.stdin.read(); open({!r}, 'w').write('tidy')".format(str(tmp_path / "left"))
-    (target,) = Stdio(sys.executable, "-S", "-c", program).transports(Who(), print)
+    (target,) = StdioAddress(sys.executable, "-S", "-c", program).create_transports(ConnectionOwner(), print)
 
     async with target:
         pass
@@ -281,7 +284,7 @@ async def again(runtime, name):
     [("no-such-server-anywhere", "is not found"), ("./no/such", "is not found"), (__file__, "is not executable")],
 )
 async def test_a_command_that_is_not_there_is_named_with_the_fix(command, what):
-    route = Stdio(command, "--port", "1", "--token", "abc")
+    route = StdioAddress(command, "--port", "1", "--token", "abc")
 
     with pytest.raises(
         NotStarted, match=rf"--port 1 --token \*\*\* cannot be started.*{what}.*Fix: install it"
@@ -289,8 +292,8 @@ async def test_a_command_that_is_not_there_is_named_with_the_fix(command, what):
         async with connected(route):
             pass
 
-    assert route.hopeless(caught.value)
-    assert not failure_of(caught.value).sent
+    assert route.is_permanent_error(caught.value)
+    assert not failure_from_error(caught.value).was_sent
 
 
 async def test_a_folder_that_is_not_there_is_named():
@@ -307,8 +310,8 @@ async def test_a_server_finds_what_it_needs_in_its_environment_and_no_more(monke
     async def env(who):
         return {"TOKEN": f"of {who.user}"}
 
-    route = Stdio("/bin/sh", env=env)
-    found = (await route.surroundings(Who("ada"))).environment
+    route = StdioAddress("/bin/sh", env=env)
+    found = (await route.sandbox_for(ConnectionOwner("ada"))).environment
 
     assert found.keys() >= {"PATH", "HOME", "LANG", "TMPDIR"}
     assert (found["TOKEN"], found["XDG_DATA_HOME"]) == ("of ada", "/data")
@@ -316,22 +319,24 @@ async def test_a_server_finds_what_it_needs_in_its_environment_and_no_more(monke
 
 
 async def test_values_of_the_environment_may_be_functions_and_must_be_text():
-    found = await Stdio("sh", env={"A": lambda who: f"{who.session}", "B": "b"}).surroundings(Who(session="s1"))
+    found = await StdioAddress("sh", env={"A": lambda who: f"{who.session}", "B": "b"}).sandbox_for(
+        ConnectionOwner(session="s1")
+    )
     assert (found.environment["A"], found.environment["B"]) == ("s1", "b")
 
     with pytest.raises(DefinitionError, match="'A' is no text"):
-        await Stdio("sh", env={"A": 5}).surroundings(Who())
+        await StdioAddress("sh", env={"A": 5}).sandbox_for(ConnectionOwner())
 
 
 async def test_a_long_lived_server_has_no_limits_of_ours():
-    surroundings = await Stdio("sh").surroundings(Who())
+    surroundings = await StdioAddress("sh").sandbox_for(ConnectionOwner())
 
-    assert surroundings.most.keys() == {"CORE", "NPROC"}
+    assert surroundings.rlimits.keys() == {"CORE", "NPROC"}
 
 
 def test_only_without_a_jail_may_limits_be_left_out():
-    assert "CPU" not in Unprotected(cpu=inf).most
-    assert Unprotected(cpu=0.5).most["CPU"] == 1
+    assert "CPU" not in Unprotected(cpu=inf).rlimits
+    assert Unprotected(cpu=0.5).rlimits["CPU"] == 1
     with pytest.raises(DefinitionError, match="cpu=inf is no limit"):
         Sandbox(cpu=inf)
     with pytest.raises(DefinitionError, match="processes=inf is no limit"):
@@ -341,7 +346,7 @@ def test_only_without_a_jail_may_limits_be_left_out():
 @needs("bubblewrap")
 async def test_a_server_runs_in_a_sandbox(tmp_path):
     sandbox = Sandbox(read=[sys.base_prefix, PEERS], env={"A": "1"})
-    route = Stdio(PYTHON, *PLAIN[1:], sandbox=sandbox, env={"B": "2"})
+    route = StdioAddress(PYTHON, *PLAIN[1:], sandbox=sandbox, env={"B": "2"})
 
     async with connected(route) as client:
         assert int(await called(client, "pid")) < 10
@@ -377,7 +382,9 @@ async def test_what_a_server_says_is_logged_line_by_line_and_escaped(caplog):
 
 async def test_starting_a_server_does_not_stop_the_others(monkeypatch):
     monkeypatch.setattr(stdio_transport, "EXIT_SECONDS", 0.01)
-    (target,) = plain("deaf").transports(Who(), print)  # whoever waited for it would wait for a minute
+    (target,) = plain("deaf").create_transports(
+        ConnectionOwner(), print
+    )  # whoever waited for it would wait for a minute
     last, longest = monotonic(), 0.0
 
     async def tick():
@@ -417,7 +424,7 @@ async def test_starting_a_server_does_not_stop_the_others(monkeypatch):
     ],
 )
 def test_a_namespace_is_the_name_of_what_is_run(words, namespace):
-    assert Stdio(*words.split()).namespace == namespace
+    assert StdioAddress(*words.split()).namespace == namespace
 
 
 @pytest.mark.parametrize(
@@ -435,15 +442,15 @@ def test_a_namespace_is_the_name_of_what_is_run(words, namespace):
     ],
 )
 def test_a_label_is_the_command_without_its_secrets(words, label):
-    assert Stdio(*words).label == label
+    assert StdioAddress(*words).label == label
 
 
 def test_an_identity_has_the_folder_but_no_value_of_the_environment():
-    assert Stdio("srv", "--token", "abc", env={"K": "v"}).identity == "stdio:srv --token ***"
-    assert Stdio("srv", cwd="/data/").identity == "stdio:srv:/data"
+    assert StdioAddress("srv", "--token", "abc", env={"K": "v"}).identity == "stdio:srv --token ***"
+    assert StdioAddress("srv", cwd="/data/").identity == "stdio:srv:/data"
 
 
 @pytest.mark.parametrize("words", [("",), ("a", 5), ("a", "b\0c")])
 def test_a_command_is_made_of_words(words):
     with pytest.raises(DefinitionError):
-        Stdio(*words)
+        StdioAddress(*words)

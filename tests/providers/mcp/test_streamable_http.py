@@ -15,7 +15,7 @@ import trustme
 import surehand.providers.mcp.talk  # noqa: F401 - it takes a second, which is no test's own
 from surehand import Pending, Runtime, mcp
 from surehand.http.connector import Connector
-from surehand.http.settings import Settings
+from surehand.http.settings import HttpSettings
 from surehand.providers.mcp.transports import http_client, streamable_http
 from surehand.providers.mcp.transports.streamable_http import StreamableHttpTransport
 from tests.providers.mcp.peers.bare import LISTENING, bare
@@ -276,7 +276,7 @@ def told(outcome, url):
 async def seen(call, era, session=None):
     """Two calls, one after the other: what comes of them, and what the server has seen."""
     web = Web(call, session=session)
-    settings = Settings(timeout=None, read_timeout=0.5 if call is silent else 30.0)
+    settings = HttpSettings(timeout=None, read_timeout=0.5 if call is silent else 30.0)
     async with bare(web) as url, Runtime(provider(url, era, settings=settings)) as runtime:
         outcomes = [told(await runtime.call("web__look", {"region": "über"}), url) for _ in range(2)]
     return outcomes, web.calls
@@ -306,7 +306,7 @@ async def test_a_call_has_the_outcome_that_it_has_through_the_sdk(name, era, dir
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_one_connection_serves_one_call_after_another_whatever_the_answers(era, monkeypatch):
-    monkeypatch.setattr(http_client, "REST_SECONDS", 60.0)  # however slow the machine
+    monkeypatch.setattr(http_client, "DRAIN_SECONDS", 60.0)  # however slow the machine
     calls = iter([result(SAID), chunked(event), chunked(progress, event), packed, refusal(400, -1), result(SAID)])
 
     async def call(asked):
@@ -346,7 +346,7 @@ async def test_more_calls_than_there_may_be_connections_are_all_made():
         await asyncio.sleep(0.02)
         await asked.result(SAID)
 
-    settings = Settings(timeout=None, max_connections=6)
+    settings = HttpSettings(timeout=None, max_connections=6)
     async with bare(Web(call)) as url, Runtime(provider(url, "legacy", settings=settings)) as runtime:
         outcomes = await asyncio.gather(*(runtime.call("web__look") for _ in range(30)))
 
@@ -575,7 +575,7 @@ async def test_calls_are_posted_over_tls_too(direct):
     web = Web(result(SAID))
 
     async with secret(web, there) as url:
-        given = provider(url, "2026-07-28", settings=Settings(timeout=None, verify=trusting))
+        given = provider(url, "2026-07-28", settings=HttpSettings(timeout=None, verify=trusting))
         async with Runtime(given) as runtime:
             assert [(await runtime.call("web__look")).text for _ in range(3)]
 

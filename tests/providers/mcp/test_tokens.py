@@ -11,22 +11,24 @@ import time
 import pytest
 
 from surehand.core.errors import Denied, Unavailable
-from surehand.providers.mcp.auth.kept import KeptInMemory, SignIn
-from surehand.providers.mcp.auth.tokens import Tokens, address, state_folder
+from surehand.providers.mcp.auth.kept import MemoryTokenStore, TokenRecord
+from surehand.providers.mcp.auth.tokens import TokenFolder, canonical_url, state_folder
 
 URL = "https://notes.test/mcp"
-SIGN_IN = SignIn({"access_token": "s3cret", "refresh_token": "r3fresh", "expires_in": 60}, 123.0, {"client_id": "c"})
+SIGN_IN = TokenRecord(
+    {"access_token": "s3cret", "refresh_token": "r3fresh", "expires_in": 60}, 123.0, {"client_id": "c"}
+)
 
 
 @pytest.fixture
 def tokens(tmp_path):
-    return Tokens(tmp_path / "state" / "tokens")
+    return TokenFolder(tmp_path / "state" / "tokens")
 
 
 def test_what_is_kept_is_there_after_a_restart_and_is_its_owners_alone(tokens):
     tokens.of(URL, None).write(SIGN_IN)
 
-    assert Tokens(tokens.folder).of(URL, None).read() == SIGN_IN
+    assert TokenFolder(tokens.folder).file_for(URL, None).read() == SIGN_IN
     (file,) = tokens.folder.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(tokens.folder.stat().st_mode) == 0o700
@@ -34,31 +36,31 @@ def test_what_is_kept_is_there_after_a_restart_and_is_its_owners_alone(tokens):
 
 def test_nobody_is_given_what_is_anothers(tokens):
     for user in (None, "", "None", "null", "ada"):
-        tokens.of(URL, user).write(SignIn({"access_token": f"for {user!r}"}))
+        tokens.of(URL, user).write(TokenRecord({"access_token": f"for {user!r}"}))
 
     for user in (None, "", "None", "null", "ada"):
         assert tokens.of(URL, user).read().access == f"for {user!r}"
-    assert tokens.of(URL, "bob").read() == SignIn()
+    assert tokens.of(URL, "bob").read() == TokenRecord()
     for other in ("https://notes.test/mcp/", "http://notes.test/mcp", f"{URL}?tenant=2", "https://notes.test:8443/mcp"):
-        assert tokens.of(other, "ada").read() == SignIn()
+        assert tokens.of(other, "ada").read() == TokenRecord()
 
 
 def test_one_server_written_in_two_ways_is_one_server(tokens):
     tokens.of(URL, None).write(SIGN_IN)
 
     assert tokens.of("HTTPS://Notes.test:443/mcp#part", None).read() == SIGN_IN
-    assert address("https://ada:pass@[2001:db8::1]:8443/mcp?key=1") == "https://[2001:db8::1]:8443/mcp"
-    assert address("https://notes.test") == "https://notes.test/"
+    assert canonical_url("https://ada:pass@[2001:db8::1]:8443/mcp?key=1") == "https://[2001:db8::1]:8443/mcp"
+    assert canonical_url("https://notes.test") == "https://notes.test/"
 
 
 def test_what_another_process_writes_is_seen(tokens):
     ours, theirs = tokens.of(URL, None), tokens.of(URL, None)
-    assert ours.read() == SignIn()
+    assert ours.read() == TokenRecord()
 
     theirs.write(SIGN_IN)
     assert ours.read() == SIGN_IN
     theirs.path.unlink()
-    assert ours.read() == SignIn()
+    assert ours.read() == TokenRecord()
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o622])
@@ -115,13 +117,13 @@ def test_a_damaged_file_counts_as_none_and_says_so(tokens, caplog, text):
     kept.write(SIGN_IN)
     kept.path.write_text(text)
 
-    assert kept.read() == SignIn()
+    assert kept.read() == TokenRecord()
     assert "damaged" in caplog.text
 
 
 def test_where_nothing_can_be_written_it_is_good_for_as_long_as_the_process(tokens, caplog, monkeypatch):
     kept = tokens.of(URL, None)
-    kept.write(SignIn({"access_token": "old"}))
+    kept.write(TokenRecord({"access_token": "old"}))
     monkeypatch.setattr(os, "replace", _full)
 
     kept.write(SIGN_IN)
@@ -144,11 +146,11 @@ async def test_forgetting_removes_everything(tokens):
 
     assert await kept.forget()
     assert not await kept.forget()
-    assert kept.read() == SignIn()
+    assert kept.read() == TokenRecord()
     assert [path.name for path in tokens.folder.iterdir()] == [f"{kept.path.stem}.renew"]
 
 
-@pytest.mark.parametrize("make", [lambda tokens: tokens.of(URL, None), lambda tokens: KeptInMemory()])
+@pytest.mark.parametrize("make", [lambda tokens: tokens.of(URL, None), lambda tokens: MemoryTokenStore()])
 async def test_turns_are_taken_one_after_another_and_a_cancelled_one_is_given_back(tokens, make):
     kept, inside, most = make(tokens), 0, 0
 
@@ -185,17 +187,17 @@ def test_nothing_secret_is_shown(tokens):
     kept = tokens.of(URL, "ada")
     kept.write(SIGN_IN)
 
-    shown = repr(SIGN_IN) + repr(kept) + repr(tokens) + repr(KeptInMemory())
+    shown = repr(SIGN_IN) + repr(kept) + repr(tokens) + repr(MemoryTokenStore())
     assert "s3cret" not in shown
     assert "r3fresh" not in shown
 
 
 def test_a_sign_in_grows_stale_a_little_before_its_end():
     def ending(seconds, lifetime):
-        return SignIn({"access_token": "a", "expires_in": lifetime}, time.time() + seconds)
+        return TokenRecord({"access_token": "a", "expires_in": lifetime}, time.time() + seconds)
 
-    assert not SignIn().stale()
-    assert not SignIn({"access_token": "a"}).stale()
+    assert not TokenRecord().is_expiring()
+    assert not TokenRecord({"access_token": "a"}).is_expiring()
     assert ending(-1, 3600).stale()
     assert ending(20, 3600).stale()
     assert not ending(60, 3600).stale()
@@ -205,7 +207,7 @@ def test_a_sign_in_grows_stale_a_little_before_its_end():
 
 def test_the_folder_is_the_users_own(monkeypatch, tmp_path):
     monkeypatch.setenv("SUREHAND_STATE", str(tmp_path / "a"))
-    assert Tokens().folder == tmp_path / "a" / "tokens"
+    assert TokenFolder().path == tmp_path / "a" / "tokens"
     monkeypatch.delenv("SUREHAND_STATE")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "b"))
     assert state_folder() == tmp_path / "b" / "surehand"
@@ -216,7 +218,7 @@ def test_the_folder_is_the_users_own(monkeypatch, tmp_path):
 
 def test_a_file_says_whose_it_is(tokens):
     kept = tokens.of(f"{URL}?key=s3cret", "ada")
-    kept.write(SignIn())
+    kept.write(TokenRecord())
 
     found = json.loads(kept.path.read_text())
     assert (found["server"], found["user"]) == (URL, "ada")

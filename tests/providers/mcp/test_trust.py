@@ -13,14 +13,14 @@ import pytest
 
 from surehand import DefinitionError, Done, Failed, Pending, Policy, Runtime, mcp
 from surehand.providers.mcp import Server
-from surehand.providers.mcp.definition import allowed, names_of, tool_of
-from surehand.providers.mcp.manifest import Manifest, Manifests
-from surehand.providers.mcp.offer import MOST_MISSING, MOST_PROMPTS, MOST_TOLD, Offer
-from surehand.providers.mcp.options import Options
+from surehand.providers.mcp.definition import assign_local_names, build_tool, is_tool_allowed
+from surehand.providers.mcp.manifest import Manifest, ManifestCache
+from surehand.providers.mcp.offer import MAX_INSTRUCTIONS_LENGTH, MAX_MISSING_SHOWN, MAX_PROMPTS_SHOWN, ServerTools
+from surehand.providers.mcp.options import ServerOptions
 from surehand.providers.mcp.trust import sight
-from surehand.providers.mcp.trust.alias import alias
-from surehand.providers.mcp.trust.lock import Lock
-from surehand.providers.mcp.trust.said import SAID
+from surehand.providers.mcp.trust.alias import local_name_for
+from surehand.providers.mcp.trust.lock import DefinitionLock
+from surehand.providers.mcp.trust.said import RESERVED_DEFINITION_NAMES
 from tests.providers.mcp.steady import replace
 
 PEER = Path(__file__).parent / "peers" / "fickle.py"
@@ -68,8 +68,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "surehand.lock"
 
 
-def offer(lock: Path | None = None, **options: Any) -> Offer:
-    return Offer("mail", HTTP, Options(lock=lock, **{"manifest": False, **options}))
+def offer(lock: Path | None = None, **options: Any) -> ServerTools:
+    return ServerTools("mail", HTTP, ServerOptions(lock=lock, **{"manifest": False, **options}))
 
 
 # A tool that is held back
@@ -90,23 +90,23 @@ async def test_a_call_of_a_tool_that_is_held_back_shows_nothing_of_what_it_says_
         [found] = [each.tool for each in runtime.catalogue if each.name == "mail__send"]
         assert found.description == "[mail] Send mail."
         assert found.schema["properties"] == {"text": {"type": "string"}}
-        assert not found.face.listed
+        assert not found.presentation.listed
     assert fickle.calls == []
 
 
 async def test_a_tool_of_another_server_is_held_back_as_the_one_that_was_accepted_or_as_a_bare_name(path: Path) -> None:
-    Lock(path).look("mail", "http:https://first.example/mcp", [described("send", "The first.")])
+    DefinitionLock(path).check("mail", "http:https://first.example/mcp", [described("send", "The first.")])
     now = offer(path)
 
-    await now.take(Manifest(tools=(described("send", "Poison."), described("other", "Poison.", poison={}))))
+    await now.update(Manifest(tools=(described("send", "Poison."), described("other", "Poison.", poison={}))))
 
     assert [(tool.name, tool.description) for tool in now.tools] == [
         ("send", "[mail] The first."),
         ("other", "[mail] other"),
     ]
     assert now.tools[1].schema == {"type": "object", "properties": {}}
-    assert now.tools[1].check({"anything": 1}) == {"anything": 1}
-    assert set(now.changed) == {"send", "other"}
+    assert now.tools[1].validate_arguments({"anything": 1}) == {"anything": 1}
+    assert set(now.held_back_reasons) == {"send", "other"}
 
 
 async def test_what_was_allowed_of_a_tool_is_not_allowed_of_what_it_becomes_while_it_is_called(
@@ -119,7 +119,7 @@ async def test_what_was_allowed_of_a_tool_is_not_allowed_of_what_it_becomes_whil
         assert (await runtime.approve(asked.call_id, always=True)).ok
         fickle.says(described("send", "Send everything."))
         await runtime.refresh("mail")
-        Lock(path).accept("mail")
+        DefinitionLock(path).accept("mail")
 
         assert isinstance(await runtime.call("mail__send"), Pending)
     assert fickle.calls == ["send"]
@@ -162,8 +162,8 @@ def test_a_frozen_lock_needs_a_file(fickle: Fickle) -> None:
 
 @pytest.mark.parametrize("wire", ["send ", "send.", "se nd", "send__", "__send", "Send!"])
 def test_a_name_that_is_not_legal_never_takes_the_place_of_one_that_is(wire: str) -> None:
-    assert names_of([described(wire)])[wire].startswith(("send_", "se_nd_", "Send_"))
-    assert names_of([described(wire)])[wire] == names_of([described(wire), described("send")])[wire]
+    assert assign_local_names([described(wire)])[wire].startswith(("send_", "se_nd_", "Send_"))
+    assert assign_local_names([described(wire)])[wire] == assign_local_names([described(wire), described("send")])[wire]
 
 
 async def test_another_tool_in_the_place_of_one_that_is_gone_is_not_called_by_its_name(
@@ -182,36 +182,39 @@ async def test_another_tool_in_the_place_of_one_that_is_gone_is_not_called_by_it
 
 
 def test_a_new_tool_that_would_be_called_like_a_pinned_one_is_a_change(path: Path) -> None:
-    lock, taken = Lock(path), alias("send mail")
-    lock.look("mail", HTTP, [described("send mail")])
+    lock, taken = DefinitionLock(path), local_name_for("send mail")
+    lock.check("mail", HTTP, [described("send mail")])
 
-    [change] = lock.look("mail", HTTP, [described(taken, "Poison.")]).values()
+    [change] = lock.check("mail", HTTP, [described(taken, "Poison.")]).values()
 
     assert change.summary == f"mail/{taken}: not pinned, and would be called like mail/send mail"
     assert lock.changes() == [change]
-    assert lock.look("mail", HTTP, [described(taken, "Poison.")]).keys() == {taken}
+    assert lock.check("mail", HTTP, [described(taken, "Poison.")]).keys() == {taken}
     lock.accept("mail", taken)
-    assert lock.look("mail", HTTP, [described(taken, "Poison.")]) == {}
+    assert lock.check("mail", HTTP, [described(taken, "Poison.")]) == {}
 
 
 def test_tools_are_denied_by_either_name_and_by_what_they_look_like() -> None:
-    ours = names_of([described("burn book")])["burn book"]
+    ours = assign_local_names([described("burn book")])["burn book"]
 
-    assert not allowed("burn book", deny=["burn book"], ours=ours)
-    assert not allowed("burn book", deny=[ours], ours=ours)
-    assert not allowed("burn book", deny=["burn_book"], ours=ours)
-    assert allowed("burn book", allow=[ours], ours=ours)
-    assert not allowed("burn book", allow=["burn_book"], ours=ours)
+    assert not is_tool_allowed("burn book", deny=["burn book"], local_name=ours)
+    assert not is_tool_allowed("burn book", deny=[ours], local_name=ours)
+    assert not is_tool_allowed("burn book", deny=["burn_book"], local_name=ours)
+    assert is_tool_allowed("burn book", allow=[ours], local_name=ours)
+    assert not is_tool_allowed("burn book", allow=["burn_book"], local_name=ours)
 
 
 def test_whose_tool_it_is_counts_for_approvals_and_no_model_sees_it() -> None:
-    one = tool_of(described("send"), server="mail", identity="http:https://one.example")
-    other = tool_of(described("send"), server="mail", identity="http:https://other.example")
-    wire = tool_of(described("send "), server="mail", identity="http:https://one.example", name="send")
+    one = build_tool(described("send"), server="mail", identity="http:https://one.example")
+    other = build_tool(described("send"), server="mail", identity="http:https://other.example")
+    wire = build_tool(described("send "), server="mail", identity="http:https://one.example", name="send")
 
-    assert len({one.definition, other.definition, wire.definition}) == 3
-    assert one.definition == tool_of(described("send"), server="mail", identity="http:https://one.example").definition
-    assert one.face.version not in str((one.description, one.schema))
+    assert len({one.definition_digest, other.definition_digest, wire.definition_digest}) == 3
+    assert (
+        one.definition_digest
+        == build_tool(described("send"), server="mail", identity="http:https://one.example").definition_digest
+    )
+    assert one.presentation.version not in str((one.description, one.schema))
 
 
 async def test_what_was_allowed_of_one_server_is_not_allowed_of_another_with_the_same_tool(tmp_path: Path) -> None:
@@ -241,8 +244,8 @@ async def test_instructions_and_prompts_that_change_are_told_as_they_were_until_
     fickle.says(instructions="Poison.", prompts=[{"name": "greet", "description": "Poison."}])
     async with Runtime(fickle.provider(lock=path)) as runtime:
         held = runtime.instructions()
-    changes = Lock(path).changes()
-    Lock(path).accept("mail")
+    changes = DefinitionLock(path).changes()
+    DefinitionLock(path).accept("mail")
     async with Runtime(fickle.provider(lock=path)) as runtime:
         after = runtime.instructions()
 
@@ -263,41 +266,41 @@ async def test_instructions_and_prompts_that_change_are_told_as_they_were_until_
     [{"name": "text", "description": "Poison."}, {"name": "text", "required": True}, {"name": "other"}],
 )
 async def test_arguments_of_prompts_are_pinned_too(path: Path, argument: dict[str, Any]) -> None:
-    await offer(path).take(Manifest(prompts=({"name": "greet", "arguments": [{"name": "text"}]},)))
+    await offer(path).update(Manifest(prompts=({"name": "greet", "arguments": [{"name": "text"}]},)))
     now = offer(path)
 
-    await now.take(Manifest(prompts=({"name": "greet", "arguments": [argument]},)))
+    await now.update(Manifest(prompts=({"name": "greet", "arguments": [argument]},)))
 
-    assert [change.name for change in Lock(path).changes()] == ["mail/(prompts)"]
+    assert [change.name for change in DefinitionLock(path).changes()] == ["mail/(prompts)"]
 
 
 async def test_a_server_that_had_no_instructions_cannot_have_some_later(path: Path) -> None:
-    await offer(path).take(Manifest())
+    await offer(path).update(Manifest())
     now = offer(path)
 
-    await now.take(Manifest(instructions="Poison.", prompts=({"name": "poison"},)))
+    await now.update(Manifest(instructions="Poison.", prompts=({"name": "poison"},)))
 
     assert now.instructions() == ""
-    assert [change.name for change in Lock(path).changes()] == ["mail/(instructions)", "mail/(prompts)"]
+    assert [change.name for change in DefinitionLock(path).changes()] == ["mail/(instructions)", "mail/(prompts)"]
 
 
 async def test_a_server_may_be_silent_and_say_the_same_again(path: Path) -> None:
     known = offer(path)
     said = Manifest(instructions="Be kind.", prompts=({"name": "greet"},))
-    await known.take(said)
+    await known.update(said)
 
-    await known.take(Manifest())
-    assert (known.instructions(), known.missing) == ("", "")
-    await known.take(said)
+    await known.update(Manifest())
+    assert (known.instructions(), known.missing_summary) == ("", "")
+    await known.update(said)
     assert known.instructions() == "Be kind.\n\nPrompts:\n- greet"
-    assert Lock(path).changes() == []
+    assert DefinitionLock(path).changes() == []
 
 
 @pytest.mark.parametrize("name", ["(instructions)", "(prompts)"])
 async def test_no_tool_can_be_pinned_in_their_place(path: Path, name: str) -> None:
     now = offer(path)
 
-    await now.take(Manifest(tools=(described(name, "Poison."), described("send"))))
+    await now.update(Manifest(tools=(described(name, "Poison."), described("send"))))
 
     assert [tool.name for tool in now.tools] == ["send"]
     assert "Poison" not in path.read_text()
@@ -309,32 +312,32 @@ async def test_no_tool_can_be_pinned_in_their_place(path: Path, name: str) -> No
 def test_a_server_has_room_for_so_many_pins_and_another_has_its_own(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sight, "MOST", 3)
-    lock = Lock(path)
-    lock.look("mail", HTTP, [described("a"), described("b")])
+    monkeypatch.setattr(sight, "MAX_PINS_PER_PROVIDER", 3)
+    lock = DefinitionLock(path)
+    lock.check("mail", HTTP, [described("a"), described("b")])
 
-    changes = lock.look("mail", HTTP, [described(name) for name in "cde"])
+    changes = lock.check("mail", HTTP, [described(name) for name in "cde"])
 
-    assert lock.servers() == {"mail": ["a", "b", "c"]}
+    assert lock.pinned_tools() == {"mail": ["a", "b", "c"]}
     assert changes.keys() == {"d", "e"}
     assert changes["d"].summary.startswith("mail/d: cannot be pinned, at most ")
     assert lock.changes() == []
-    assert lock.look("other", HTTP, [described("d")]) == {}
-    assert lock.look("mail", HTTP, [described("a"), described("b"), described("c")]) == {}
+    assert lock.check("other", HTTP, [described("d")]) == {}
+    assert lock.check("mail", HTTP, [described("a"), described("b"), described("c")]) == {}
 
 
 def test_pins_and_what_waits_are_bounded_in_bytes_as_they_are_written(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sight, "SIZE", 100_000)
-    lock = Lock(path)
+    monkeypatch.setattr(sight, "MAX_PIN_BYTES_PER_PROVIDER", 100_000)
+    lock = DefinitionLock(path)
     grown = {"type": "object", "examples": [0] * 1_000}  # a short line of JSON, and a thousand lines in the file
     for number in range(10):
-        lock.look("mail", HTTP, [{**described(f"{number}-{each}"), "inputSchema": grown} for each in range(4)])
+        lock.check("mail", HTTP, [{**described(f"{number}-{each}"), "inputSchema": grown} for each in range(4)])
     assert path.stat().st_size < 110_000
 
-    pinned = lock.servers()["mail"]
-    changes = lock.look("mail", HTTP, [described(name, "x" * 50_000) for name in pinned])
+    pinned = lock.pinned_tools()["mail"]
+    changes = lock.check("mail", HTTP, [described(name, "x" * 50_000) for name in pinned])
 
     assert changes.keys() == set(pinned)
     assert len(lock.changes()) == 1
@@ -342,14 +345,14 @@ def test_pins_and_what_waits_are_bounded_in_bytes_as_they_are_written(
 
 
 async def test_a_tool_that_is_not_pinned_for_want_of_room_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sight, "MOST", 3)
+    monkeypatch.setattr(sight, "MAX_PINS_PER_PROVIDER", 3)
     known = offer()
 
-    await known.take(Manifest(tools=(described("first"), described("second", "Poison."))))
+    await known.update(Manifest(tools=(described("first"), described("second", "Poison."))))
 
-    assert {tool.name: tool.face.listed for tool in known.tools} == {"first": True, "second": False}
+    assert {tool.name: tool.presentation.listed for tool in known.tools} == {"first": True, "second": False}
     with pytest.raises(Exception, match="second of mail is held back, because its definition was never accepted"):
-        known.wire_name("second")
+        known.require_wire_name("second")
 
 
 async def test_models_are_told_so_much_of_a_server_and_how_much_more_there_is() -> None:
@@ -357,12 +360,12 @@ async def test_models_are_told_so_much_of_a_server_and_how_much_more_there_is() 
     prompts = tuple({"name": f"p{number:03}", "description": "x" * 100} for number in range(500))
     tools = tuple({"name": f"t{number}", "execution": {"taskSupport": "required"}} for number in range(500))
 
-    await known.take(Manifest(tools=tools, prompts=prompts, instructions="y" * 1_000))
+    await known.update(Manifest(tools=tools, prompts=prompts, instructions="y" * 1_000))
 
-    assert known.instructions().count("\n- p") == MOST_PROMPTS
-    assert known.instructions().endswith(f"\n- and {500 - MOST_PROMPTS} more")
-    assert known.missing.count("cannot be used") == MOST_MISSING
-    assert known.missing.endswith(f"\n{500 - MOST_MISSING} more are missing.")
+    assert known.instructions().count("\n- p") == MAX_PROMPTS_SHOWN
+    assert known.instructions().endswith(f"\n- and {500 - MAX_PROMPTS_SHOWN} more")
+    assert known.missing_summary.count("cannot be used") == MAX_MISSING_SHOWN
+    assert known.missing_summary.endswith(f"\n{500 - MAX_MISSING_SHOWN} more are missing.")
 
 
 async def test_all_that_models_are_told_of_a_server_is_bounded() -> None:
@@ -370,9 +373,9 @@ async def test_all_that_models_are_told_of_a_server_is_bounded() -> None:
     prompts = tuple({"name": f"{number}" * 60, "description": "x" * 1_000} for number in range(500))
     tools = tuple({"name": f"{number} " * 200, "execution": {"taskSupport": "required"}} for number in range(500))
 
-    await known.take(Manifest(tools=tools, prompts=prompts, instructions="y" * 90_000))
+    await known.update(Manifest(tools=tools, prompts=prompts, instructions="y" * 90_000))
 
-    assert len(known.instructions()) + len(known.missing) <= MOST_TOLD
+    assert len(known.instructions()) + len(known.missing_summary) <= MAX_INSTRUCTIONS_LENGTH
     assert "more" in known.instructions()
 
 
@@ -397,34 +400,34 @@ async def test_what_a_command_said_in_one_folder_is_not_what_it_says_in_another(
 
 async def test_what_is_remembered_is_shown_and_pinned_once_the_server_says_it(tmp_path: Path, path: Path) -> None:
     kept, said = tmp_path / "kept", Manifest.from_listing([described("send")], instructions="Be kind.")
-    Manifests(kept).save(HTTP, said)
+    ManifestCache(kept).save(HTTP, said)
     known = offer(path, manifest=kept)
 
-    assert await known.load()
+    assert await known.load_cached()
     assert [tool.name for tool in known.tools] == ["send"]
     assert known.instructions() == "Be kind."
     assert not path.exists()
-    await known.take(said)
-    assert Lock(path).servers() == {"mail": ["(instructions)", "(prompts)", "send"]}
+    await known.update(said)
+    assert DefinitionLock(path).pinned_tools() == {"mail": ["(instructions)", "(prompts)", "send"]}
 
 
 async def test_what_is_remembered_and_then_is_otherwise_is_held_back_and_never_pinned(
     tmp_path: Path, path: Path
 ) -> None:
     kept = tmp_path / "kept"
-    Manifests(kept).save(HTTP, Manifest.from_listing([described("send", "As it was.")]))
+    ManifestCache(kept).save(HTTP, Manifest.from_listing([described("send", "As it was.")]))
     known = offer(path, manifest=kept)
-    await known.load()
+    await known.load_cached()
 
-    await known.take(Manifest.from_listing([described("send", "As it is.")]))
+    await known.update(Manifest.from_listing([described("send", "As it is.")]))
 
     assert [tool.description for tool in known.tools] == ["[mail] As it was."]
-    assert known.changed.keys() == {"send"}
+    assert known.held_back_reasons.keys() == {"send"}
     assert "As it was" not in path.read_text()
-    Lock(path).accept("mail")
-    assert await known.look_again("send")
+    DefinitionLock(path).accept("mail")
+    assert await known.recheck_held_back("send")
     assert [tool.description for tool in known.tools] == ["[mail] As it is."]
-    assert known.wire_name("send") == "send"
+    assert known.require_wire_name("send") == "send"
 
 
 # The file
@@ -449,7 +452,7 @@ def test_a_link_that_leads_out_of_its_folder_is_refused(tmp_path: Path, there: b
     (project / "surehand.lock").symlink_to("../target")
 
     with pytest.raises(DefinitionError, match="is a link that leads out of its folder"):
-        Lock(project / "surehand.lock").look("mail", HTTP, [described("send")])
+        DefinitionLock(project / "surehand.lock").check("mail", HTTP, [described("send")])
 
     assert target.exists() == there
     assert not there or target.read_text() == before
@@ -459,7 +462,7 @@ def test_the_folder_itself_may_be_reached_by_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
 
-    Lock(tmp_path / "link" / "surehand.lock").look("mail", HTTP, [described("send")])
+    DefinitionLock(tmp_path / "link" / "surehand.lock").check("mail", HTTP, [described("send")])
 
     assert (tmp_path / "real" / "surehand.lock").is_file()
 
@@ -472,7 +475,13 @@ def test_the_pages_tell_the_limits_and_the_names() -> None:
     reference = " ".join((docs / "reference" / "mcp.md").read_text(encoding="utf-8").split())
     guide = " ".join((docs / "how-to" / "trust-mcp-definitions.md").read_text(encoding="utf-8").split())
 
-    assert f"`read file` is `{alias('read file')}`" in reference
-    assert f"at most {MOST_MISSING} tools and {MOST_PROMPTS} prompts by name, and {MOST_TOLD:,} characters" in reference
-    assert f"more than {sight.MOST:,} tools, or {sight.SIZE >> 20} MiB of them" in guide
-    assert all(f"`{name}`" in guide for name in SAID)
+    assert f"`read file` is `{local_name_for('read file')}`" in reference
+    assert (
+        f"at most {MAX_MISSING_SHOWN} tools and {MAX_PROMPTS_SHOWN} prompts by name, and {MAX_INSTRUCTIONS_LENGTH:,} characters"
+        in reference
+    )
+    assert (
+        f"more than {sight.MAX_PINS_PER_PROVIDER:,} tools, or {sight.MAX_PIN_BYTES_PER_PROVIDER >> 20} MiB of them"
+        in guide
+    )
+    assert all(f"`{name}`" in guide for name in RESERVED_DEFINITION_NAMES)

@@ -13,16 +13,16 @@ import pytest
 from mcp.server.auth.provider import AccessToken
 
 from surehand import Done, Failed, Runtime, Unavailable, filtered, mcp
-from surehand.http.settings import Settings
+from surehand.http.settings import HttpSettings
 from surehand.providers.mcp import Server, backoff
-from surehand.providers.mcp.addresses.http import Http
+from surehand.providers.mcp.addresses.http import HttpAddress
 from surehand.providers.mcp.auth.login import log_in
 from tests.http.server import only_loopback
 from tests.providers.mcp.authority import Authority, browser, running
 from tests.providers.mcp.steady import Steady, described, replace, until
 
 FICKLE = Path(__file__).parent / "peers" / "fickle.py"
-HERE = Settings(allow_private=["127.0.0.1"])
+HERE = HttpSettings(allow_private=["127.0.0.1"])
 TOKENS = {"anna": "token-of-anna", "ben": "token-of-ben", "eve": "token-of-nobody"}
 
 
@@ -130,7 +130,7 @@ async def test_a_user_who_signed_in_by_a_browser_is_served_where_nobody_is(
     authority: Authority, tmp_path: Path
 ) -> None:
     person = mcp.oauth(tokens=tmp_path / "tokens", open=browser, interactive=True)
-    await log_in(person, Http(authority.url, settings=HERE), "ada")
+    await log_in(person, HttpAddress(authority.url, settings=HERE), "ada")
     auth = mcp.oauth(tokens=tmp_path / "tokens", interactive=False)
 
     async with Runtime(guarded(authority, headers=None, auth=auth)) as runtime:
@@ -178,7 +178,7 @@ async def test_what_the_first_user_is_told_is_shown_to_no_other_who_is_told_some
 async def test_what_is_listed_without_a_user_after_all_is_everybody_s(
     server: Steady, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "DELAYS", (0.0, 30.0))
+    monkeypatch.setattr(backoff, "BACKOFF_DELAYS_SECONDS", (0.0, 30.0))
     tokens = dict(TOKENS)
     server.offer(described("pid"), described("secret_of_anna"))
     async with Runtime(server.provider(env=lambda who: {"TOKEN": tokens[who.user]})) as runtime:
@@ -203,7 +203,7 @@ async def test_of_two_users_who_are_first_at_once_one_is_and_the_other_changes_n
     server = told_apart(tmp_path, {"anna": [*many, described("of_anna")], "ben": [*many, described("of_ben")]})
     async with Runtime(server) as runtime:
         users = [runtime.scope(user=user) for user in ("anna", "ben")]
-        await asyncio.gather(*(user.meet() for user in users))
+        await asyncio.gather(*(user.load_user_tools() for user in users))
         told = [user.instructions() for user in users]
         own = [name for user in users for name in names(user) if "of_" in name]
     assert sorted(told) in (["", "## apart\nFor anna."], ["", "## apart\nFor ben."])  # and nothing is held back
@@ -221,7 +221,7 @@ async def test_a_user_s_next_session_is_shown_what_that_session_is_told(tmp_path
     server = told_apart(tmp_path, {"anna": [described("old")]}, per="session")
     async with Runtime(server) as runtime:
         first, second = (runtime.scope(user="anna", session=session) for session in "12")
-        await first.meet()
+        await first.load_user_tools()
         told_apart(tmp_path, {"anna": [described("new")]})
         await second.refresh()
         assert names(second) == ["apart__new"]
@@ -233,7 +233,7 @@ async def test_what_one_user_was_told_and_is_pinned_is_told_no_other(tmp_path: P
     for user in lists:
         async with Runtime(told_apart(tmp_path, lists, lock=tmp_path / "surehand.lock")) as runtime:
             scope = runtime.scope(user=user)
-            await scope.meet()
+            await scope.load_user_tools()
             told, shown = scope.instructions(), scope.describe("mcp")
     assert "Instructions of it are held back" in told
     assert "find is held back" in told
@@ -260,7 +260,7 @@ async def test_changes_that_the_first_user_hears_of_are_taken(steady: Steady) ->
 async def test_a_broken_server_is_not_started_by_every_call_of_a_user(
     server: Steady, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "DELAYS", (30.0,))
+    monkeypatch.setattr(backoff, "BACKOFF_DELAYS_SECONDS", (30.0,))
     server.say("down")
     async with Runtime(server.provider()) as runtime:
         outcomes = [await runtime.scope(user="anna").call("steady__pid") for _ in range(5)]
@@ -277,7 +277,7 @@ async def test_a_user_is_told_the_last_words_of_that_user_s_own_process(caplog: 
     )  # fmt: skip
     async with Runtime(slow) as runtime:
         scopes = [runtime.scope(user=user) for user in ("anna", "ben")]
-        await asyncio.gather(*(scope.meet() for scope in scopes))
+        await asyncio.gather(*(scope.load_user_tools() for scope in scopes))
         await until(lambda: all(f"{name}-secret" in caplog.text for name in "AB"))  # which only people read
         told = [await refused(scope) for scope in scopes]
     for name, each in zip("AB", told, strict=True):

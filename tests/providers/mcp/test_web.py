@@ -11,10 +11,10 @@ from mcp import Client, MCPError
 
 from surehand import Runtime, mcp
 from surehand.core.errors import DefinitionError, NotStarted
-from surehand.http.settings import Settings
-from surehand.providers.mcp.addresses.address import Who
-from surehand.providers.mcp.addresses.http import Http, Sse
-from surehand.providers.mcp.transports.connection_errors import failure_of
+from surehand.http.settings import HttpSettings
+from surehand.providers.mcp.addresses.address import ConnectionOwner
+from surehand.providers.mcp.addresses.http import HttpAddress, SseAddress
+from surehand.providers.mcp.transports.connection_errors import failure_from_error
 from tests.http.server import port_of_nobody
 from tests.providers.mcp.peers import served
 from tests.providers.mcp.peers.bare import LISTENING, bare
@@ -29,7 +29,7 @@ INITIALIZED = {
 
 @asynccontextmanager
 async def connected(route, mode="legacy", ended=lambda reason: None, who=None, way=0):
-    async with Client(route.transports(who or Who(), ended)[way], mode=mode) as client:
+    async with Client(route.create_transports(who or ConnectionOwner(), ended)[way], mode=mode) as client:
         yield client
 
 
@@ -39,7 +39,7 @@ async def trouble_with(route, **options):
         async with connected(route, **options):
             raise AssertionError("connected")
     except Exception as error:  # noqa: BLE001 - whatever the library makes of it
-        return failure_of(error)
+        return failure_from_error(error)
 
 
 async def answered(asked, **answers):
@@ -77,7 +77,7 @@ def older():
 
 @pytest.mark.parametrize(("mode", "protocol"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
 async def test_both_eras_are_spoken_in_both_ways(newer, older, mode, protocol):
-    for route in (Http(newer), Sse(older)):
+    for route in (HttpAddress(newer), SseAddress(older)):
         async with connected(route, mode) as client:
             assert client.protocol_version == protocol
             await many(client)
@@ -89,19 +89,21 @@ async def many(client):
 
 
 async def test_a_server_that_knows_only_the_older_way_is_found_by_trying_it(older):
-    route = Http(older)
+    route = HttpAddress(older)
 
     with pytest.raises((MCPError, ExceptionGroup)) as caught:
         async with connected(route):
             pass
 
-    assert route.falls_back(caught.value)
+    assert route.should_try_next_transport(caught.value)
     async with connected(route, way=1) as client:
         assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
 
 
 def test_the_newer_way_comes_first_and_the_other_only_if_it_may():
-    names = [[type(target).__name__ for target in route.transports(Who(), print)] for route in ways()]
+    names = [
+        [type(target).__name__ for target in route.create_transports(ConnectionOwner(), print)] for route in ways()
+    ]
 
     assert names == [
         ["StreamableHttpTransport", "SseTransport"],
@@ -112,7 +114,7 @@ def test_the_newer_way_comes_first_and_the_other_only_if_it_may():
 
 def ways():
     url = "https://example.com/mcp"
-    return Http(url), Http(url, fallback=False), Sse(url)
+    return HttpAddress(url), HttpAddress(url, sse_fallback=False), SseAddress(url)
 
 
 @pytest.mark.parametrize(
@@ -136,23 +138,26 @@ async def test_a_server_that_turns_us_away_says_how(status, sent, hopeless, othe
         await asked.answer(status, "<html>no</html>", content_type="text/html")
 
     async with bare(refuse) as url:
-        route = Http(f"{url}/mcp")
+        route = HttpAddress(f"{url}/mcp")
         with pytest.raises((MCPError, ExceptionGroup)) as caught:
             async with connected(route, mode):
                 pass
 
-    met = failure_of(caught.value)
-    assert (met.sent, met.status, met.again) == (sent, status, False)
-    assert met.answered == (status in (400, 404, 405, 406))
+    met = failure_from_error(caught.value)
+    assert (met.was_sent, met.status, met.is_retryable) == (sent, status, False)
+    assert met.is_server_answer == (status in (400, 404, 405, 406))
     assert message in met.message
-    assert (route.hopeless(caught.value), route.falls_back(caught.value)) == (hopeless, other_way)
+    assert (route.is_permanent_error(caught.value), route.should_try_next_transport(caught.value)) == (
+        hopeless,
+        other_way,
+    )
 
 
 async def test_a_server_that_is_not_there_was_sent_nothing():
     with port_of_nobody() as port:
-        for route in (Http(f"http://127.0.0.1:{port}/mcp"), Sse(f"http://127.0.0.1:{port}/sse")):
+        for route in (HttpAddress(f"http://127.0.0.1:{port}/mcp"), SseAddress(f"http://127.0.0.1:{port}/sse")):
             met = await trouble_with(route)
-            assert (met.sent, met.gone, met.hopeless) == (False, True, False)
+            assert (met.sent, met.is_connection_lost, met.hopeless) == (False, True, False)
             assert "127.0.0.1 could not be reached" in met.message
 
 
@@ -197,9 +202,9 @@ async def test_a_host_that_is_not_known_is_named():
     async def nobody(host, port):
         return []
 
-    met = await trouble_with(Http("http://mcp.example/mcp", settings=Settings(resolver=nobody)))
+    met = await trouble_with(HttpAddress("http://mcp.example/mcp", settings=HttpSettings(resolver=nobody)))
 
-    assert (met.sent, met.gone) == (False, True)
+    assert (met.sent, met.is_connection_lost) == (False, True)
     assert "There is no host mcp.example" in met.message
 
 
@@ -208,12 +213,12 @@ async def test_a_session_that_the_server_has_forgotten_was_not_acted_in_and_is_g
         error = {"code": -32600, "message": "Session not found"}
         await asked.answer(404, {"jsonrpc": "2.0", "id": "server-error", "error": error})
 
-    async with by_hand(tools_call=forgotten) as url, connected(Http(url)) as client:
+    async with by_hand(tools_call=forgotten) as url, connected(HttpAddress(url)) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("echo", {})
 
-    met = failure_of(caught.value)
-    assert (met.sent, met.gone, met.status) == (False, True, 404)
+    met = failure_from_error(caught.value)
+    assert (met.was_sent, met.is_connection_lost, met.status) == (False, True, 404)
     assert met.message == "The server does not know this session any more."
 
 
@@ -237,7 +242,7 @@ async def test_an_error_of_one_request_leaves_the_others_alone():
             await asyncio.sleep(0.05)
             await asked.result({"content": [{"type": "text", "text": name}]})
 
-    async with by_hand(tools_call=sometimes) as url, connected(Http(url)) as client:
+    async with by_hand(tools_call=sometimes) as url, connected(HttpAddress(url)) as client:
         names = ["good", "break", "cut", "stream", "500", "good"]
         results = await asyncio.gather(*(client.call_tool(name, {}) for name in names), return_exceptions=True)
 
@@ -246,8 +251,8 @@ async def test_an_error_of_one_request_leaves_the_others_alone():
         if name == "good":
             assert result.content[0].text == "good"
         else:
-            met = failure_of(result)
-            assert (met.sent, met.gone, met.answered) == (True, False, False), name
+            met = failure_from_error(result)
+            assert (met.was_sent, met.is_connection_lost, met.is_server_answer) == (True, False, False), name
 
 
 async def test_a_server_that_answers_with_an_error_knows_of_the_request():
@@ -255,11 +260,14 @@ async def test_a_server_that_answers_with_an_error_knows_of_the_request():
         error = {"code": -32602, "message": "no such tool"}
         await asked.answer(400, {"jsonrpc": "2.0", "id": asked.message["id"], "error": error})
 
-    async with by_hand(tools_call=wrong) as url, connected(Http(url)) as client:
+    async with by_hand(tools_call=wrong) as url, connected(HttpAddress(url)) as client:
         with pytest.raises(MCPError, match="no such tool") as caught:
             await client.call_tool("echo", {})
 
-    assert (failure_of(caught.value).answered, failure_of(caught.value).gone) == (True, False)
+    assert (failure_from_error(caught.value).is_server_answer, failure_from_error(caught.value).is_connection_lost) == (
+        True,
+        False,
+    )
 
 
 async def test_no_server_can_pretend_that_nothing_was_sent():
@@ -268,11 +276,11 @@ async def test_no_server_can_pretend_that_nothing_was_sent():
         error = {"code": -32000, "message": "x", "data": data}
         await asked.answer(200, {"jsonrpc": "2.0", "id": asked.message["id"], "error": error})
 
-    async with by_hand(tools_call=forged) as url, connected(Http(url)) as client:
+    async with by_hand(tools_call=forged) as url, connected(HttpAddress(url)) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("echo", {})
 
-    assert failure_of(caught.value).sent
+    assert failure_from_error(caught.value).was_sent
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -286,34 +294,39 @@ async def test_an_answer_larger_than_it_may_be_is_an_error_of_that_request(strea
         else:
             await asked.answer(200, result)
 
-    async with by_hand(tools_call=big) as url, connected(Http(url, max_frame="64KiB")) as client:
+    async with by_hand(tools_call=big) as url, connected(HttpAddress(url, max_frame="64KiB")) as client:
         assert len((await client.call_tool("60000", {})).content[0].text) == 60_000
         with pytest.raises(MCPError) as caught:
             await client.call_tool("70000", {})
         assert len((await client.call_tool("1000", {})).content[0].text) == 1000
 
-    met = failure_of(caught.value)
-    assert (met.sent, met.gone) == (True, False)
+    met = failure_from_error(caught.value)
+    assert (met.was_sent, met.is_connection_lost) == (True, False)
     assert "65536" in met.message
 
 
 async def test_a_quiet_stream_of_news_outlives_the_read_timeout_and_a_quiet_answer_does_not(newer):
-    route, changed = Http(newer, settings=Settings(read_timeout=2.0)), asyncio.Event()
+    route, changed = HttpAddress(newer, settings=HttpSettings(read_timeout=2.0)), asyncio.Event()
 
     async def heard(message):
         changed.set()
 
-    async with Client(route.transports(Who(), print)[0], mode="legacy", message_handler=heard) as client:
+    async with Client(
+        route.create_transports(ConnectionOwner(), print)[0], mode="legacy", message_handler=heard
+    ) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("hang", {})  # meanwhile, the stream of news was quiet for as long
         await client.call_tool("grow", {})
         await changed.wait()
 
-    assert (failure_of(caught.value).sent, failure_of(caught.value).gone) == (True, False)
+    assert (failure_from_error(caught.value).was_sent, failure_from_error(caught.value).is_connection_lost) == (
+        True,
+        False,
+    )
 
 
 async def test_so_does_a_subscription_of_the_newer_era(newer):
-    route = Http(newer, settings=Settings(read_timeout=2.0))
+    route = HttpAddress(newer, settings=HttpSettings(read_timeout=2.0))
 
     async with connected(route, "auto") as client, client.listen(tools_list_changed=True) as news:
         await asyncio.sleep(2.3)
@@ -336,7 +349,7 @@ async def test_whoever_keeps_a_session_is_told_when_the_server_goes_away(how):
             await over.wait()
             asked.writer.close()
 
-    async with bare(handle) as url, connected(Http(url), ended=reasons.put_nowait):
+    async with bare(handle) as url, connected(HttpAddress(url), ended=reasons.put_nowait):
         await opened.wait()
         if how == "gone":
             LISTENING[url].close()
@@ -367,12 +380,12 @@ async def test_the_older_way_tells_when_its_stream_ends_and_whoever_waits_is_tol
             if asked.message.get("method") == "tools/call":
                 posted.set()
 
-    async with bare(older) as url, connected(Sse(f"{url}/sse"), ended=reasons.append) as client:
+    async with bare(older) as url, connected(SseAddress(f"{url}/sse"), ended=reasons.append) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("echo", {})
 
-    met = failure_of(caught.value)
-    assert (met.sent, met.gone, [met.message]) == (True, True, reasons)
+    met = failure_from_error(caught.value)
+    assert (met.was_sent, met.is_connection_lost, [met.message]) == (True, True, reasons)
 
 
 async def test_the_older_way_tells_whoever_posted_what_became_of_it():
@@ -388,11 +401,14 @@ async def test_the_older_way_tells_whoever_posted_what_became_of_it():
         else:
             await asked.answer(404 if asked.message.get("method") == "tools/call" else 500)
 
-    async with bare(older) as url, connected(Sse(f"{url}/sse")) as client:
+    async with bare(older) as url, connected(SseAddress(f"{url}/sse")) as client:
         with pytest.raises(Exception, match="does not know this session") as caught:
             await client.call_tool("echo", {})
 
-    assert (failure_of(caught.value).sent, failure_of(caught.value).gone) == (False, True)
+    assert (failure_from_error(caught.value).was_sent, failure_from_error(caught.value).is_connection_lost) == (
+        False,
+        True,
+    )
 
 
 async def test_the_older_way_posts_to_no_other_server():
@@ -401,7 +417,7 @@ async def test_the_older_way_posts_to_no_other_server():
         await asyncio.Event().wait()
 
     async with bare(elsewhere) as url:
-        met = await trouble_with(Sse(f"{url}/sse"))
+        met = await trouble_with(SseAddress(f"{url}/sse"))
 
     assert (met.sent, met.hopeless) == (False, True)
     assert "another server" in met.message
@@ -419,10 +435,10 @@ async def test_only_the_host_that_was_named_is_reached_where_it_is_private():
 
     async with bare(inside, "0.0.0.0") as anywhere, bare(leading) as url:
         inner = anywhere.replace("0.0.0.0", "127.0.0.1")
-        for route in (Http(f"{url}/mcp"), Sse(f"{url}/sse")):
+        for route in (HttpAddress(f"{url}/mcp"), SseAddress(f"{url}/sse")):
             await trouble_with(route)
 
-        async with _client(Http(url)) as client:
+        async with _client(HttpAddress(url)) as client:
             with pytest.raises(Exception, match="private addresses may not be reached"):
                 await client.get(inner.replace("127.0.0.1", "127.0.0.2"))
             assert (await client.get(inner)).status_code == 200  # another port of the host itself
@@ -433,9 +449,9 @@ async def test_only_the_host_that_was_named_is_reached_where_it_is_private():
 @asynccontextmanager
 async def _client(route):
     from surehand.http.transport import GuardedClient
-    from surehand.providers.mcp.transports.http_client import client_options
+    from surehand.providers.mcp.transports.http_client import build_client_options
 
-    async with GuardedClient(route.settings, **await client_options(route, Who())) as client:
+    async with GuardedClient(route.settings, **await build_client_options(route, ConnectionOwner())) as client:
         yield client
 
 
@@ -451,9 +467,9 @@ async def test_headers_and_login_are_those_of_whoever_the_connection_is_for_and_
         return {"X-User": f"canary-{who.user}"}
 
     async with by_hand(initialize=initialize) as url:
-        route = Http(url, headers=headers, auth=Login())
+        route = HttpAddress(url, headers=headers, auth=Login())
         for user in ("ada", "bob"):
-            async with connected(route, who=Who(user)):
+            async with connected(route, who=ConnectionOwner(user)):
                 pass
 
     assert seen == [("canary-ada", "Bearer secret-ada"), ("canary-bob", "Bearer secret-bob")]
@@ -486,7 +502,7 @@ async def test_a_login_that_fails_is_the_request_s_own_error():
             return Auth()
 
     async with by_hand() as url:
-        met = await trouble_with(Http(url, auth=Failing()))
+        met = await trouble_with(HttpAddress(url, auth=Failing()))
 
     assert "nobody is at the browser" in met.message
 
@@ -500,7 +516,7 @@ async def test_a_connection_can_be_left_while_a_call_is_under_way(leave):
         begun = asyncio.Event()
 
         async def call():
-            async with connected(Http(url)) as client:
+            async with connected(HttpAddress(url)) as client:
                 asyncio.get_running_loop().call_later(0.1, begun.set)
                 await client.call_tool("echo", {})
 
@@ -525,14 +541,14 @@ async def test_a_connection_can_be_left_while_a_call_is_under_way(leave):
     ],
 )
 def test_a_server_is_called_by_its_host_and_its_address_shows_no_secret(url, label, namespace):
-    route = Http(url)
+    route = HttpAddress(url)
 
     assert (route.label, route.namespace) == (label, namespace)
     assert "secret" not in route.identity
 
 
 def test_two_queries_are_two_servers():
-    identities = {Http(f"https://example.com/mcp{query}").identity for query in ("", "?a=1", "?a=2")}
+    identities = {HttpAddress(f"https://example.com/mcp{query}").identity for query in ("", "?a=1", "?a=2")}
 
     assert len(identities) == 3
     assert "http:https://example.com/mcp" in identities
@@ -541,6 +557,6 @@ def test_two_queries_are_two_servers():
 @pytest.mark.parametrize("url", ["ftp://example.com", "example.com", "https://u:p@example.com/", "http://", 5])
 def test_an_address_that_cannot_be_used_is_told_when_it_is_given(url):
     with pytest.raises(DefinitionError) as caught:
-        Http(url)
+        HttpAddress(url)
 
     assert "u:p" not in str(caught.value)

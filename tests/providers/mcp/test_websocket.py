@@ -12,10 +12,10 @@ from mcp import Client, MCPError
 from websockets.asyncio.server import serve
 
 from surehand.core.errors import DefinitionError, NotStarted, ToolError
-from surehand.http.settings import Settings
-from surehand.providers.mcp.addresses.address import Who
-from surehand.providers.mcp.addresses.websocket import WebSocket
-from surehand.providers.mcp.transports.connection_errors import failure_of, innermost
+from surehand.http.settings import HttpSettings
+from surehand.providers.mcp.addresses.address import ConnectionOwner
+from surehand.providers.mcp.addresses.websocket import WebSocketAddress
+from surehand.providers.mcp.transports.connection_errors import failure_from_error, innermost_error
 from tests.http.server import port_of_nobody
 from tests.providers.mcp.peers.bridge import bridged
 from tests.providers.mcp.test_memory import friendly
@@ -53,7 +53,7 @@ def by_hand(**tools):
 
 @asynccontextmanager
 async def connected(route, mode="legacy", ended=lambda reason: None, who=None):
-    (target,) = route.transports(who or Who(), ended)
+    (target,) = route.create_transports(who or ConnectionOwner(), ended)
     async with Client(target, mode=mode) as client:
         yield client
 
@@ -62,12 +62,12 @@ async def refusal(route):
     with pytest.raises((ToolError, ExceptionGroup)) as caught:
         async with connected(route):
             pass
-    return innermost(caught.value)
+    return innermost_error(caught.value)
 
 
 @pytest.mark.parametrize(("mode", "protocol"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
 async def test_a_server_of_either_era_is_spoken_to(mode, protocol):
-    async with listening(bridge) as url, connected(WebSocket(url), mode) as client:
+    async with listening(bridge) as url, connected(WebSocketAddress(url), mode) as client:
         assert client.protocol_version == protocol
         answers = await asyncio.gather(*(client.call_tool("echo", {"text": f"{n}"}) for n in range(32)))
 
@@ -82,8 +82,8 @@ async def test_the_subprotocol_is_asked_for_and_headers_are_those_of_the_user():
         await by_hand()(socket)
 
     async with listening(look) as url:
-        route = WebSocket(url, headers=lambda who: {"X-User": who.user})
-        async with connected(route, who=Who("ada")):
+        route = WebSocketAddress(url, headers=lambda who: {"X-User": who.user})
+        async with connected(route, who=ConnectionOwner("ada")):
             pass
 
     assert seen == [("mcp", "ada")]
@@ -94,14 +94,18 @@ async def test_the_end_is_told_with_what_the_server_said():
         await socket.close(1001, "going home")
 
     reasons = []
-    async with listening(by_hand(leave=leave)) as url, connected(WebSocket(url), ended=reasons.append) as client:
+    async with listening(by_hand(leave=leave)) as url, connected(WebSocketAddress(url), ended=reasons.append) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("leave", {})
         with pytest.raises((MCPError, NotStarted)):
             await client.call_tool("leave", {})
 
-    met = failure_of(caught.value)
-    assert (met.sent, met.gone, met.message) == (True, True, "The server closed the connection (1001: going home).")
+    met = failure_from_error(caught.value)
+    assert (met.was_sent, met.is_connection_lost, met.message) == (
+        True,
+        True,
+        "The server closed the connection (1001: going home).",
+    )
     assert reasons == [met.message]
 
 
@@ -110,7 +114,7 @@ async def test_a_connection_that_breaks_off_is_told():
         socket.transport.abort()
 
     reasons = []
-    async with listening(by_hand(cut=cut)) as url, connected(WebSocket(url), ended=reasons.append) as client:
+    async with listening(by_hand(cut=cut)) as url, connected(WebSocketAddress(url), ended=reasons.append) as client:
         with pytest.raises(MCPError):
             await client.call_tool("cut", {})
 
@@ -121,11 +125,14 @@ async def test_a_message_larger_than_it_may_be_ends_the_connection():
     async def big(socket, asked):
         await socket.send("x" * 70_000)
 
-    async with listening(by_hand(big=big)) as url, connected(WebSocket(url, max_frame="64KiB")) as client:
+    async with listening(by_hand(big=big)) as url, connected(WebSocketAddress(url, max_frame="64KiB")) as client:
         with pytest.raises(MCPError, match="more than 65536 bytes") as caught:
             await client.call_tool("big", {})
 
-    assert (failure_of(caught.value).sent, failure_of(caught.value).gone) == (True, True)
+    assert (failure_from_error(caught.value).was_sent, failure_from_error(caught.value).is_connection_lost) == (
+        True,
+        True,
+    )
 
 
 async def test_what_is_no_message_is_dropped():
@@ -134,7 +141,7 @@ async def test_what_is_no_message_is_dropped():
         await socket.send(b"\xff\xfe")
         await socket.send(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": []}}))
 
-    async with listening(by_hand(odd=odd)) as url, connected(WebSocket(url)) as client:
+    async with listening(by_hand(odd=odd)) as url, connected(WebSocketAddress(url)) as client:
         assert (await client.call_tool("odd", {})).content == []
 
 
@@ -147,14 +154,14 @@ async def test_a_server_that_has_died_without_a_word_is_found_out():
         socket.transport.abort()
 
     async with listening(by_hand(die=die)) as url:
-        route = WebSocket(url, ping=0.1)
+        route = WebSocketAddress(url, ping_interval=0.1)
         async with connected(route, ended=lambda reason: ended.set()) as client:
             with pytest.raises(MCPError) as caught:
                 await client.call_tool("die", {})
             assert ended.is_set()
         over.set()
 
-    assert failure_of(caught.value).gone
+    assert failure_from_error(caught.value).is_connection_lost
 
 
 async def test_a_connection_can_be_left_at_any_time():
@@ -163,11 +170,11 @@ async def test_a_connection_can_be_left_at_any_time():
 
     async with listening(by_hand(stay=stay)) as url:
         with anyio.move_on_after(0.3) as scope:
-            async with connected(WebSocket(url)) as client:
+            async with connected(WebSocketAddress(url)) as client:
                 await client.call_tool("stay", {})
         assert scope.cancelled_caught
 
-        task = asyncio.create_task(called(WebSocket(url), "stay"))
+        task = asyncio.create_task(called(WebSocketAddress(url), "stay"))
         await asyncio.sleep(0.2)
         task.cancel()
         await asyncio.wait({task})
@@ -184,12 +191,12 @@ async def test_a_server_that_turns_us_away_says_how(status, hopeless):
         return connection.respond(status, "no")
 
     async with listening(by_hand(), process_request=refuse) as url:
-        route = WebSocket(url)
+        route = WebSocketAddress(url)
         error = await refusal(route)
 
     assert isinstance(error, NotStarted)
     assert str(status) in str(error)
-    assert route.hopeless(error) == hopeless
+    assert route.is_permanent_error(error) == hopeless
 
 
 async def test_no_redirect_is_followed():
@@ -199,22 +206,22 @@ async def test_no_redirect_is_followed():
         return response
 
     async with listening(by_hand(), process_request=elsewhere) as url:
-        assert isinstance(await refusal(WebSocket(url)), NotStarted)
+        assert isinstance(await refusal(WebSocketAddress(url)), NotStarted)
 
 
 async def test_a_server_that_is_not_there_was_sent_nothing():
     with port_of_nobody() as port:
-        error = await refusal(WebSocket(f"ws://127.0.0.1:{port}/mcp"))
+        error = await refusal(WebSocketAddress(f"ws://127.0.0.1:{port}/mcp"))
 
     assert "127.0.0.1 could not be reached (connection refused)" in str(error)
-    assert (failure_of(error).sent, failure_of(error).gone) == (False, True)
+    assert (failure_from_error(error).was_sent, failure_from_error(error).is_connection_lost) == (False, True)
 
 
 async def test_a_name_that_leads_to_a_private_address_is_reached_since_it_was_named_but_no_other_kind_is():
     async def resolver(host, port):
         return ["169.254.169.254"]
 
-    error = await refusal(WebSocket("ws://metadata.example/", settings=Settings(resolver=resolver)))
+    error = await refusal(WebSocketAddress("ws://metadata.example/", settings=HttpSettings(resolver=resolver)))
 
     assert "may not be reached" in str(error)
 
@@ -227,16 +234,16 @@ async def test_a_certificate_that_nobody_knows_is_refused():
 
     async with listening(by_hand(), ssl=there) as url:
         secure = url.replace("ws://127.0.0.1", "wss://localhost")
-        async with connected(WebSocket(secure, settings=Settings(verify=trusting))):
+        async with connected(WebSocketAddress(secure, settings=HttpSettings(verify=trusting))):
             pass
-        error = await refusal(WebSocket(secure))
+        error = await refusal(WebSocketAddress(secure))
 
     assert "No secure connection to localhost" in str(error)
-    assert not failure_of(error).sent
+    assert not failure_from_error(error).was_sent
 
 
 def test_it_is_called_by_its_host():
-    route = WebSocket("wss://www.example.com:9000/mcp?token=secret")
+    route = WebSocketAddress("wss://www.example.com:9000/mcp?token=secret")
 
     assert (route.label, route.namespace) == ("wss://www.example.com:9000/mcp", "example-com")
     assert "secret" not in route.identity
@@ -245,4 +252,4 @@ def test_it_is_called_by_its_host():
 @pytest.mark.parametrize("url", ["http://example.com", "ws://", 5, "wss://a:b@example.com"])
 def test_an_address_that_cannot_be_used_is_told_when_it_is_given(url):
     with pytest.raises(DefinitionError):
-        WebSocket(url)
+        WebSocketAddress(url)

@@ -18,15 +18,15 @@ from mcp_types import HEADER_MISMATCH
 from surehand import Done, Failed, Runtime, mcp
 from surehand.cli.group import log_on_stderr
 from surehand.core.errors import ToolError
-from surehand.jsonrpc.limits import FROM_SERVER, EventStreamLimit, has_too_many_values
-from surehand.providers.mcp.addresses.http import Http, Sse
-from surehand.providers.mcp.content import MOST_BLOCKS, done_of, is_heavy
-from surehand.providers.mcp.schema import Schema, allowance
+from surehand.jsonrpc.limits import SERVER_MESSAGE_LIMITS, EventStreamLimit, has_too_many_values
+from surehand.providers.mcp.addresses.http import HttpAddress, SseAddress
+from surehand.providers.mcp.content import MAX_CONTENT_BLOCKS, done_from_result, is_heavy
+from surehand.providers.mcp.schema import ServerSchema, pattern_budget
 from surehand.providers.mcp.transports.connection_errors import (
     ConnectionFailure,
     RequestFailed,
-    failure_of,
-    status_failure,
+    failure_from_error,
+    failure_from_status,
 )
 from tests.providers.mcp.besides import Turns, hostile
 from tests.providers.mcp.peers.bare import Asked, bare
@@ -91,7 +91,7 @@ async def test_the_words_of_an_error_reach_nobody_as_they_are(
 
 def test_no_error_brings_a_server_s_words_along_as_they_are() -> None:
     for error in (MCPError(code=1, message=EVIL), MCPError(code=-32000, message=f"SSE stream {EVIL}"), OSError(EVIL)):
-        assert is_clean(failure_of(error).message)
+        assert is_clean(failure_from_error(error).message)
 
 
 async def test_what_a_web_socket_is_closed_with_is_cleaned(caplog: pytest.LogCaptureFixture) -> None:
@@ -127,7 +127,7 @@ def test_no_record_of_the_log_acts_on_a_terminal_or_begins_a_line_of_its_own(
 
 def test_numbers_that_json_does_not_have_are_null() -> None:
     nan, inf = float("nan"), float("inf")
-    done = done_of({"content": [], "structuredContent": {"a": [nan, 1.5, {"b": -inf}]}, "_meta": {"c": inf}})
+    done = done_from_result({"content": [], "structuredContent": {"a": [nan, 1.5, {"b": -inf}]}, "_meta": {"c": inf}})
     assert done.data == {"a": [None, 1.5, {"b": None}]}
     assert done.metadata == {"_meta": {"c": None}}
 
@@ -174,17 +174,17 @@ async def test_a_call_that_was_refused_with_a_status_is_not_sent_again(status: i
 
 @pytest.mark.parametrize("status", [404, 410])
 async def test_a_session_that_is_lost_is_the_one_refusal_after_which_a_call_may_go_again(status: int) -> None:
-    async with web(status, session=True) as (url, _), connected(Http(url)) as client:
+    async with web(status, session=True) as (url, _), connected(HttpAddress(url)) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("t", {})
-    met = failure_of(caught.value)
-    assert (met.again, met.gone, met.status) == (True, True, status)
+    met = failure_from_error(caught.value)
+    assert (met.is_retryable, met.is_connection_lost, met.status) == (True, True, status)
 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_refusal_for_want_of_a_login_did_nothing_and_is_not_tried_again(status: int) -> None:
-    met = status_failure("host", status, session=True)
-    assert (met.sent, met.again, met.hopeless) == (False, False, True)
+    met = failure_from_status("host", status, has_session=True)
+    assert (met.was_sent, met.is_retryable, met.is_permanent) == (False, False, True)
 
 
 @pytest.mark.parametrize(("status", "again", "answered"), [(400, False, True), (404, True, False), (503, False, False)])
@@ -204,17 +204,17 @@ async def test_so_it_is_in_the_older_way(status: int, again: bool, answered: boo
         else:
             await asked.answer(status if asked.message.get("method") == "tools/call" else 202)
 
-    async with bare(older) as url, connected(Sse(f"{url}/sse")) as client:
+    async with bare(older) as url, connected(SseAddress(f"{url}/sse")) as client:
         with pytest.raises(RequestFailed) as caught:
             await client.call_tool("t", {})
-        met = failure_of(caught.value)
-        assert (met.again, met.answered) == (again, answered)
+        met = failure_from_error(caught.value)
+        assert (met.is_retryable, met.is_server_answer) == (again, answered)
 
 
 async def test_a_server_s_own_words_never_say_that_nothing_was_done() -> None:
     for code, words in ((-32600, "Session terminated"), (HEADER_MISMATCH, "look again"), (-32001, "no"), (1, "x")):
-        met = failure_of(MCPError(code=code, message=words))
-        assert (met.again, met.stale) == (False, False), words
+        met = failure_from_error(MCPError(code=code, message=words))
+        assert (met.is_retryable, met.has_stale_headers) == (False, False), words
 
 
 async def test_a_session_that_is_lost_in_words_alone_is_not_made_anew(tmp_path: Path) -> None:
@@ -228,11 +228,16 @@ async def test_a_session_that_is_lost_in_words_alone_is_not_made_anew(tmp_path: 
 
 async def test_headers_that_follow_an_older_list_are_told_of_over_http_alone() -> None:
     error = {"jsonrpc": "2.0", "id": None, "error": {"code": HEADER_MISMATCH, "message": f"Mcp-Param {EVIL}"}}
-    async with web(400, error) as (url, _), connected(Http(url)) as client:
+    async with web(400, error) as (url, _), connected(HttpAddress(url)) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("t", {})
-    met = failure_of(caught.value)
-    assert (met.stale, met.again, met.answered, is_clean(met.message)) == (True, True, False, True)
+    met = failure_from_error(caught.value)
+    assert (met.has_stale_headers, met.is_retryable, met.is_server_answer, is_clean(met.message)) == (
+        True,
+        True,
+        False,
+        True,
+    )
     assert caught.value.code == HEADER_MISMATCH
 
 
@@ -292,10 +297,10 @@ async def test_an_answer_of_too_many_values_is_told_and_holds_nobody_up(tmp_path
 
 async def test_so_is_one_over_http() -> None:
     body = '{"jsonrpc":"2.0","id":$ID,"result":' + HEAVY["a million empty lists"] + "}"
-    async with bare(_answers(body)) as url, connected(Http(url)) as client:
+    async with bare(_answers(body)) as url, connected(HttpAddress(url)) as client:
         with Turns() as turns, pytest.raises(MCPError) as caught:
             await client.call_tool("t", {})
-    assert failure_of(caught.value).code == "too_large"
+    assert failure_from_error(caught.value).code == "too_large"
     assert turns.longest < 0.3
 
 
@@ -325,15 +330,15 @@ async def test_so_is_one_in_a_stream_of_events() -> None:
             )
             await asyncio.Event().wait()
 
-    async with bare(handle) as url, connected(Http(url)) as client:
+    async with bare(handle) as url, connected(HttpAddress(url)) as client:
         with Turns() as turns, pytest.raises(MCPError) as caught:
             await client.call_tool("t", {})
-    assert "more than 250,000 values" in failure_of(caught.value).message
+    assert "more than 250,000 values" in failure_from_error(caught.value).message
     assert turns.longest < 0.3
 
 
 def test_events_are_weighed_one_by_one_however_they_are_cut() -> None:
-    limit = EventStreamLimit(FROM_SERVER.max_values)
+    limit = EventStreamLimit(SERVER_MESSAGE_LIMITS.max_values)
     event = f"data: {json.dumps([[]] * 1_000)}".encode()
     for _ in range(400):
         assert not any(limit.is_exceeded_by(piece) for piece in (event[:50], event[50:], b"\n", b"\r\n"))
@@ -342,14 +347,14 @@ def test_events_are_weighed_one_by_one_however_they_are_cut() -> None:
 
 def test_text_counts_as_one_value_however_many_commas_it_has() -> None:
     table = json.dumps({"text": 'a,"b",[c],\\\\' * 200_000})
-    most = FROM_SERVER.max_values
+    most = SERVER_MESSAGE_LIMITS.max_values
     assert not has_too_many_values(table.encode(), most)
     assert has_too_many_values(json.dumps([[]] * most).encode(), most)
 
 
 def test_more_blocks_than_are_taken_are_too_large() -> None:
     with pytest.raises(ToolError) as caught:
-        done_of({"content": [{"type": "text", "text": ""}] * (MOST_BLOCKS + 1)})
+        done_from_result({"content": [{"type": "text", "text": ""}] * (MAX_CONTENT_BLOCKS + 1)})
     assert caught.value.code == "too_large"
 
 
@@ -369,14 +374,16 @@ def test_what_is_heavy_is_found_out_in_a_moment() -> None:
 
 
 def test_the_patterns_of_all_schemas_of_a_server_are_bounded_together(caplog: pytest.LogCaptureFixture) -> None:
-    def schema(number: int) -> Schema:
-        return Schema({"type": "string", "anyOf": [{"pattern": f"^{number}x{n}$"} for n in range(10)]}, where="s: t")
+    def schema(number: int) -> ServerSchema:
+        return ServerSchema(
+            {"type": "string", "anyOf": [{"pattern": f"^{number}x{n}$"} for n in range(10)]}, where="s: t"
+        )
 
-    with allowance(25):
-        checks = [schema(number).checks for number in range(4)]
+    with pattern_budget(25):
+        checks = [schema(number).is_enforced for number in range(4)]
     assert checks == [True, True, False, False]
     assert "too many patterns, all together" in caplog.text
-    assert schema(5).checks
+    assert schema(5).is_enforced
 
 
 # Floods
@@ -409,7 +416,7 @@ async def test_whoever_waits_for_a_long_answer_that_is_no_message_is_told(tmp_pa
 
 
 def test_a_trouble_is_worth_another_try_only_if_nothing_was_sent_and_it_may_help() -> None:
-    assert ConnectionFailure(False, True, "").again
-    assert not ConnectionFailure(True, True, "").again
-    assert not ConnectionFailure(False, True, "", hopeless=True).again
-    assert not ConnectionFailure(False, False, "", answered=True).again
+    assert ConnectionFailure(False, True, "").is_retryable
+    assert not ConnectionFailure(True, True, "").is_retryable
+    assert not ConnectionFailure(False, True, "", is_permanent=True).is_retryable
+    assert not ConnectionFailure(False, False, "", is_server_answer=True).is_retryable

@@ -3,9 +3,9 @@
 from surehand.builtin.search_engines.bing import bing as bing
 from surehand.builtin.search_engines.brave import brave as brave
 from surehand.builtin.search_engines.duckduckgo import duckduckgo as duckduckgo
-from surehand.builtin.search_engines.engine import Engine as Engine
-from surehand.builtin.search_engines.engine import Hit as Hit
-from surehand.builtin.search_engines.engine import Question as Question
+from surehand.builtin.search_engines.engine import SearchEngine as SearchEngine
+from surehand.builtin.search_engines.engine import SearchQuery as SearchQuery
+from surehand.builtin.search_engines.engine import SearchResult as SearchResult
 from surehand.builtin.search_engines.google import google as google
 from surehand.builtin.search_engines.searxng import searxng as searxng
 from surehand.builtin.search_engines.tavily import tavily as tavily

@@ -10,39 +10,41 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
-from surehand.builtin.search_engines.engine import Hit, Question, hits_of
-from surehand.builtin.search_engines.service import Asked, Key, Service
+from surehand.builtin.search_engines.engine import SearchQuery, SearchResult, parse_results
+from surehand.builtin.search_engines.service import ApiKey, QueryParameters, SearchService
 
-_SINCE = {"day": "Day", "week": "Week", "month": "Month"}
+_FRESHNESS_BY_TIME_RANGE = {"day": "Day", "week": "Week", "month": "Month"}
 
 
 @dataclass(frozen=True, slots=True)
 class Bing:
     """`GET /v7.0/search`."""
 
-    service: Service
-    key: Key
+    service: SearchService
+    key: ApiKey
     header: str
     name: ClassVar[str] = "bing"
     topics: ClassVar[tuple[str, ...]] = ()
 
-    async def search(self, question: Question) -> list[Hit]:
+    async def search(self, search_query: SearchQuery) -> list[SearchResult]:
         """Ask for web pages alone."""
-        query: Asked = {
-            "q": question.with_sites(),
-            "count": question.limit,
+        query: QueryParameters = {
+            "q": search_query.text_with_sites(),
+            "count": search_query.limit,
             "responseFilter": "Webpages",
-            "freshness": _freshness(question.time_range),
+            "freshness": _freshness(search_query.time_range),
         }
         bearer = "Bearer " if self.header.lower() == "authorization" else ""
         headers = {self.header: f"{bearer}{self.key.read()}"}
-        pages: Any = (await self.service.ask_json(query, headers=headers)).get("webPages")
-        return hits_of(pages.get("value") if isinstance(pages, dict) else None, title="name", content="snippet")
+        pages: Any = (await self.service.request_json(query, headers=headers)).get("webPages")
+        return parse_results(
+            pages.get("value") if isinstance(pages, dict) else None, title_key="name", content_key="snippet"
+        )
 
 
 def _freshness(time_range: str | None) -> str | None:
     if time_range != "year":
-        return _SINCE.get(time_range or "")
+        return _FRESHNESS_BY_TIME_RANGE.get(time_range or "")
     today = datetime.now(UTC).date()
     return f"{today - timedelta(days=365)}..{today}"
 
@@ -51,8 +53,8 @@ def bing(
     key: str | None = None,
     *,
     endpoint: str,
-    header: str = "Ocp-Apim-Subscription-Key",
+    header: str = "Ocp-Apim-Subscription-ApiKey",
     allow_private: bool = False,
 ) -> Bing:
     """Search with a service that speaks Bing's format; without a key, `BING_API_KEY` is read when it is needed."""
-    return Bing(Service("bing", endpoint, allow_private), Key("BING_API_KEY", key), header)
+    return Bing(SearchService("bing", endpoint, allow_private), ApiKey("BING_API_KEY", key), header)

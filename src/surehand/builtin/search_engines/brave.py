@@ -5,33 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from surehand.builtin.search_engines.engine import Hit, Question, hits_of
-from surehand.builtin.search_engines.service import Asked, Key, Service
+from surehand.builtin.search_engines.engine import SearchQuery, SearchResult, parse_results
+from surehand.builtin.search_engines.service import ApiKey, QueryParameters, SearchService
 
-_SINCE = {"day": "pd", "week": "pw", "month": "pm", "year": "py"}
+_FRESHNESS_BY_TIME_RANGE = {"day": "pd", "week": "pw", "month": "pm", "year": "py"}
 
 
 @dataclass(frozen=True, slots=True)
 class Brave:
     """https://api.search.brave.com, `GET /res/v1/web/search`."""
 
-    service: Service
-    key: Key
+    service: SearchService
+    key: ApiKey
     name: ClassVar[str] = "brave"
     topics: ClassVar[tuple[str, ...]] = ()
 
-    async def search(self, question: Question) -> list[Hit]:
+    async def search(self, search_query: SearchQuery) -> list[SearchResult]:
         """Ask for plain text: its own marks of emphasis are HTML."""
-        query: Asked = {
-            "q": question.with_sites(),
-            "count": min(question.limit, 20),
+        query: QueryParameters = {
+            "q": search_query.text_with_sites(),
+            "count": min(search_query.limit, 20),
             "text_decorations": "false",
             "result_filter": "web",
-            "freshness": _SINCE.get(question.time_range or ""),
+            "freshness": _FRESHNESS_BY_TIME_RANGE.get(search_query.time_range or ""),
         }
         headers = {"X-Subscription-Token": self.key.read()}
-        web: Any = (await self.service.ask_json(query, headers=headers)).get("web")
-        return hits_of(web.get("results") if isinstance(web, dict) else None, content="description")
+        web: Any = (await self.service.request_json(query, headers=headers)).get("web")
+        return parse_results(web.get("results") if isinstance(web, dict) else None, content_key="description")
 
 
 def brave(
@@ -41,4 +41,4 @@ def brave(
     allow_private: bool = False,
 ) -> Brave:
     """Search with Brave; without a key, `BRAVE_API_KEY` is read when it is needed."""
-    return Brave(Service("brave", endpoint, allow_private), Key("BRAVE_API_KEY", key))
+    return Brave(SearchService("brave", endpoint, allow_private), ApiKey("BRAVE_API_KEY", key))

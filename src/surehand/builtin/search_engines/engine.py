@@ -11,14 +11,14 @@ from surehand.core.errors import InvalidArguments
 
 _DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\.)*[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
-_ADDRESS = re.compile(r"https?://[^\s\x00-\x20\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]{1,2000}")
+_WEB_ADDRESS = re.compile(r"https?://[^\s\x00-\x20\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]{1,2000}")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SearchQuery:
     """A search."""
 
-    query: str
+    text: str
     limit: int = 10
     topic: str | None = None
     time_range: str | None = None
@@ -26,16 +26,16 @@ class Question:
     include_domains: tuple[str, ...] = ()
     exclude_domains: tuple[str, ...] = ()
 
-    def with_sites(self) -> str:
+    def text_with_sites(self) -> str:
         """The query with its domains in the words that most engines understand."""
-        wanted = " OR ".join(f"site:{domain}" for domain in domains(self.include_domains))
-        unwanted = " ".join(f"-site:{domain}" for domain in domains(self.exclude_domains))
+        wanted = " OR ".join(f"site:{domain}" for domain in validate_domains(self.include_domains))
+        unwanted = " ".join(f"-site:{domain}" for domain in validate_domains(self.exclude_domains))
         several = f"({wanted})" if " OR " in wanted else wanted
-        return " ".join(part for part in (self.query, several, unwanted) if part)
+        return " ".join(part for part in (self.text, several, unwanted) if part)
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SearchResult:
     """One result."""
 
     title: str
@@ -43,14 +43,14 @@ class Hit:
     content: str = ""
     score: float | None = None
 
-    def shown(self, most: int, clean: Callable[[str], str]) -> dict[str, Any]:
+    def render(self, max_content_length: int, sanitize: Callable[[str], str]) -> dict[str, Any]:
         """As a model is shown it."""
-        shown: dict[str, Any] = {"title": clean(self.title)[:300], "url": self.url}
-        shown["content"] = clean(self.content)[:most]
+        shown: dict[str, Any] = {"title": sanitize(self.title)[:300], "url": self.url}
+        shown["content"] = sanitize(self.content)[:max_content_length]
         return shown if self.score is None else {**shown, "score": self.score}
 
 
-class Engine(Protocol):
+class SearchEngine(Protocol):
     """Anything that can be searched."""
 
     @property
@@ -63,33 +63,40 @@ class Engine(Protocol):
         """The kinds of sources that can be asked for, if any."""
         ...
 
-    async def search(self, question: Question) -> list[Hit]:
+    async def search(self, search_query: SearchQuery) -> list[SearchResult]:
         """The best results first, at most as many as were asked for."""
         ...
 
 
-def domains(given: tuple[str, ...]) -> list[str]:
+def validate_domains(names: tuple[str, ...]) -> list[str]:
     """Plain domain names: what else were put into a query could be an operator of its own."""
-    found = [re.sub(r"^https?://", "", domain.strip().lower()).strip("/").removeprefix("*.") for domain in given]
+    found = [re.sub(r"^https?://", "", domain.strip().lower()).strip("/").removeprefix("*.") for domain in names]
     for domain in found:
         if len(domain) > 253 or not _DOMAIN.fullmatch(domain):
             raise InvalidArguments(f"{domain[:100]!r} is no domain. Write it as in python.org.")
     return found
 
 
-def hits_of(items: Any, *, title: str = "title", url: str = "url", content: str = "content") -> list[Hit]:
+def parse_results(
+    items: Any, *, title_key: str = "title", url_key: str = "url", content_key: str = "content"
+) -> list[SearchResult]:
     """Results from a list of JSON objects; what has no address, or none of the web's, is left out."""
     rows = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
     found = [
-        Hit(_text(row.get(title)), _text(row.get(url)), _text(row.get(content)), _number(row.get("score")))
+        SearchResult(
+            _text_or_empty(row.get(title_key)),
+            _text_or_empty(row.get(url_key)),
+            _text_or_empty(row.get(content_key)),
+            _number_or_none(row.get("score")),
+        )
         for row in rows
     ]
-    return [hit for hit in found if _ADDRESS.fullmatch(hit.url)]
+    return [hit for hit in found if _WEB_ADDRESS.fullmatch(hit.url)]
 
 
-def _text(value: Any) -> str:
+def _text_or_empty(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _number(value: Any) -> float | None:
+def _number_or_none(value: Any) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

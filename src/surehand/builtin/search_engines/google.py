@@ -5,43 +5,45 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from surehand.builtin.search_engines.engine import Hit, Question, hits_of
-from surehand.builtin.search_engines.service import Asked, Key, Service
+from surehand.builtin.search_engines.engine import SearchQuery, SearchResult, parse_results
+from surehand.builtin.search_engines.service import ApiKey, QueryParameters, SearchService
 
-PAGE = 10
-_SINCE = {"day": "d1", "week": "w1", "month": "m1", "year": "y1"}
+PAGE_SIZE = 10
+_DATE_RESTRICT_BY_TIME_RANGE = {"day": "d1", "week": "w1", "month": "m1", "year": "y1"}
 
 
 @dataclass(frozen=True, slots=True)
 class Google:
     """https://developers.google.com/custom-search/v1, at most ten results a page."""
 
-    service: Service
-    key: Key
-    cx: Key
+    service: SearchService
+    key: ApiKey
+    cx: ApiKey
     name: ClassVar[str] = "google"
     topics: ClassVar[tuple[str, ...]] = ()
 
-    async def search(self, question: Question) -> list[Hit]:
+    async def search(self, search_query: SearchQuery) -> list[SearchResult]:
         """Ask for as many pages as it takes."""
-        found = list[Hit]()
-        while len(found) < question.limit:
-            page = await self._page(question, len(found))
+        found = list[SearchResult]()
+        while len(found) < search_query.limit:
+            page = await self._fetch_page(search_query, len(found))
             found += page
-            if len(page) < PAGE:
+            if len(page) < PAGE_SIZE:
                 break
-        return found[: question.limit]
+        return found[: search_query.limit]
 
-    async def _page(self, question: Question, start: int) -> list[Hit]:
-        query: Asked = {
+    async def _fetch_page(self, search_query: SearchQuery, start: int) -> list[SearchResult]:
+        query: QueryParameters = {
             "key": self.key.read(),
             "cx": self.cx.read(),
-            "q": question.with_sites(),
-            "num": min(PAGE, question.limit - start),
+            "q": search_query.text_with_sites(),
+            "num": min(PAGE_SIZE, search_query.limit - start),
             "start": start + 1,
-            "dateRestrict": _SINCE.get(question.time_range or ""),
+            "dateRestrict": _DATE_RESTRICT_BY_TIME_RANGE.get(search_query.time_range or ""),
         }
-        return hits_of((await self.service.ask_json(query)).get("items"), url="link", content="snippet")
+        return parse_results(
+            (await self.service.request_json(query)).get("items"), url_key="link", content_key="snippet"
+        )
 
 
 def google(
@@ -52,5 +54,5 @@ def google(
     allow_private: bool = False,
 ) -> Google:
     """Search with Google; `GOOGLE_API_KEY` and `GOOGLE_CSE_ID` are read when they are needed and not given."""
-    service = Service("google", endpoint, allow_private)
-    return Google(service, Key("GOOGLE_API_KEY", key), Key("GOOGLE_CSE_ID", cx))
+    service = SearchService("google", endpoint, allow_private)
+    return Google(service, ApiKey("GOOGLE_API_KEY", key), ApiKey("GOOGLE_CSE_ID", cx))

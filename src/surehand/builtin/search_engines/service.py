@@ -10,33 +10,33 @@ from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
 from surehand.core.errors import DefinitionError, NotStarted, RateLimited, ToolError, Unavailable
-from surehand.http.client import Client
-from surehand.http.response import Response
-from surehand.http.target import Target, target_of
+from surehand.http.client import HttpClient
+from surehand.http.response import HttpResponse
+from surehand.http.target import HttpTarget, parse_target
 
-Asked: TypeAlias = Mapping[str, str | int | None]
+QueryParameters: TypeAlias = Mapping[str, str | int | None]
 """The parameters of a query; those that are None are left out."""
 
-TIMEOUT = 30.0
-MAX_BYTES = 2 * 1024 * 1024
+REQUEST_TIMEOUT_SECONDS = 30.0
+MAX_RESPONSE_BYTES = 2 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ApiKey:
     """A key that is given, or read from the environment when it is needed; it is never shown."""
 
     variable: str
-    given: str | None = field(default=None, repr=False)
+    value: str | None = field(default=None, repr=False)
 
     def read(self) -> str:
         """The key itself."""
-        if not (key := self.given or os.environ.get(self.variable)):
+        if not (key := self.value or os.environ.get(self.variable)):
             raise NotStarted(f"The search has no key. Its developer gives one, or sets {self.variable}.")
         return key
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class SearchService:
     """How an engine is reached; no redirect is followed, since a key goes along."""
 
     name: str
@@ -45,46 +45,46 @@ class Service:
     """Whether the endpoint may be on a private address; this opens nothing else."""
 
     def __post_init__(self) -> None:
-        self._target()
+        self._parse_endpoint()
 
-    def _target(self) -> Target:
+    def _parse_endpoint(self) -> HttpTarget:
         try:
-            return target_of(self.endpoint)
+            return parse_target(self.endpoint)
         except ToolError as error:
             fix = "give a whole URL, as in https://search.example.com/search."
             raise DefinitionError(f"The endpoint of {self.name} cannot be used: {error}", fix=fix) from None
 
-    def _client(self) -> Client:
-        target = self._target()
-        return Client(
+    def _build_client(self) -> HttpClient:
+        target = self._parse_endpoint()
+        return HttpClient(
             allow_private=[target.host] if self.allow_private else False,
             allow_hosts=[target.host],
             ports=[target.port],
             max_redirects=0,
-            max_bytes=MAX_BYTES,
-            timeout=TIMEOUT,
+            max_bytes=MAX_RESPONSE_BYTES,
+            timeout=REQUEST_TIMEOUT_SECONDS,
         )
 
-    async def ask(
+    async def request(
         self,
-        query: Asked | None = None,
+        parameters: QueryParameters | None = None,
         *,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
-    ) -> Response:
+    ) -> HttpResponse:
         """Ask the service; a POST where there is a body."""
-        given = urlencode({name: value for name, value in (query or {}).items() if value is not None})
+        given = urlencode({name: value for name, value in (parameters or {}).items() if value is not None})
         joint = "&" if "?" in self.endpoint else "?"
         url = f"{self.endpoint}{joint}{given}" if given else self.endpoint
-        async with self._client() as client:
+        async with self._build_client() as client:
             response = await client.request("GET" if body is None else "POST", url, headers=headers, body=body)
         if not response.ok:
-            raise self._refusal(response)
+            raise self._status_error(response)
         return response
 
-    async def ask_json(
+    async def request_json(
         self,
-        query: Asked | None = None,
+        parameters: QueryParameters | None = None,
         *,
         headers: Mapping[str, str] | None = None,
         body: Any = None,
@@ -95,19 +95,19 @@ class Service:
         if body is not None:
             given["Content-Type"] = "application/json"
             raw = json.dumps(body).encode()
-        response = await self.ask(query, headers=given, body=raw)
+        response = await self.request(parameters, headers=given, body=raw)
         try:
             found = json.loads(response.body)
         except (ValueError, RecursionError) as error:
-            raise self._strange() from error
+            raise self._unexpected_response_error() from error
         if not isinstance(found, dict):
-            raise self._strange()
+            raise self._unexpected_response_error()
         return found
 
-    def _strange(self) -> ToolError:
+    def _unexpected_response_error(self) -> ToolError:
         return ToolError(f"{self.name} answered with something that is no search result.")
 
-    def _refusal(self, response: Response) -> ToolError:
+    def _status_error(self, response: HttpResponse) -> ToolError:
         """By the status alone: what else it says could hold the key."""
         status, wait = response.status, response.header("retry-after")
         if status in (401, 403):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "bound", "listen", "serve", "server"]
 
-_HOMES = {
+_MODULE_OF_NAME = {
     "app": "http.app",
     "bound": "http.server",
     "listen": "http.server",
@@ -26,13 +26,13 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(import_module(f"{__name__}.{_MODULE_OF_NAME[name]}"), name)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing == __name__.partition(".")[0]:
             raise
-        extras = "mcp,server" if _HOMES[name].startswith("http.") else "mcp"
+        extras = "mcp,server" if _MODULE_OF_NAME[name].startswith("http.") else "mcp"
         raise DefinitionError(f"Serving over MCP needs {missing}.", fix=f"pip install 'surehand[{extras}]'") from error

@@ -11,44 +11,44 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 from pydantic import ValidationError
 
-from surehand.gateway.mcp.ended import ended
+from surehand.gateway.mcp.ended import cancel_and_wait
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
-    from surehand.gateway.mcp.questions import Answers, Question
+    from surehand.gateway.mcp.questions import ElicitationAnswers, ElicitationQuestion
 
 
-async def asked(
-    ctx: ServerRequestContext[Any, Any], question: Question, moot: Callable[[], Awaitable[object]]
-) -> Answers | None:
+async def ask_client(
+    ctx: ServerRequestContext[Any, Any], question: ElicitationQuestion, wait_until_moot: Callable[[], Awaitable[object]]
+) -> ElicitationAnswers | None:
     """The answers; None where nobody can be asked, or once nobody need be: then what is open is withdrawn.
 
     Args:
         moot: comes back when the question needs no answer any more.
     """
     loop = asyncio.get_running_loop()
-    asking = loop.create_task(_answers(ctx, question), name="mcp: asking")
-    watching = loop.create_task(_until(moot), name="mcp: still asking")
+    asking = loop.create_task(_elicit_all(ctx, question), name="mcp: asking")
+    watching = loop.create_task(_run_wait(wait_until_moot), name="mcp: still asking")
     try:
         await asyncio.wait({asking, watching}, return_when=asyncio.FIRST_COMPLETED)
         return asking.result() if asking.done() else None
     finally:
-        await ended(asking, watching)  # a client is told that nobody asks any more
+        await cancel_and_wait(asking, watching)  # a client is told that nobody asks any more
 
 
-async def _until(moot: Callable[[], Awaitable[object]]) -> None:
-    await moot()
+async def _run_wait(wait_until_moot: Callable[[], Awaitable[object]]) -> None:
+    await wait_until_moot()
 
 
-async def _answers(ctx: ServerRequestContext[Any, Any], question: Question) -> Answers | None:
+async def _elicit_all(ctx: ServerRequestContext[Any, Any], question: ElicitationQuestion) -> ElicitationAnswers | None:
     try:
-        return {key: await _elicited(ctx, key, params) for key, params in question.requests.items()}
+        return {key: await _elicit(ctx, key, params) for key, params in question.requests.items()}
     except (MCPError, ValidationError):  # it said that it can be asked, but it cannot: the call goes on waiting
         return None
 
 
-async def _elicited(ctx: ServerRequestContext[Any, Any], key: str, params: dict[str, Any]) -> dict[str, Any]:
+async def _elicit(ctx: ServerRequestContext[Any, Any], key: str, params: dict[str, Any]) -> dict[str, Any]:
     asked: Any
     if params["mode"] == "url":
         asked = ElicitRequestURLParams(**params, elicitation_id=f"{ctx.request_id}-{key}")

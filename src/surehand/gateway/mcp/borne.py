@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-MOST = 100_000
+MAX_REMEMBERED_NAMES = 100_000
 """Names that are remembered; once there are so many, no new one is given away."""
 
 
-class Borne:
+class ToolNameHistory:
     """Tools by the names that clients were shown for them. A tool is what the runtime calls it, provider included."""
 
     def __init__(self) -> None:
-        self._tools: dict[str, str] = {}
-        self._known: set[str] = set()
+        self._tool_by_name: dict[str, str] = {}
+        self._shown_tools: set[str] = set()
 
-    def may_be(self, name: str, tool: str) -> bool:
+    def is_available(self, name: str, tool_name: str) -> bool:
         """Whether a tool may have a name: it had it before, or none did."""
-        bearer = self._tools.get(name)
-        return bearer == tool or (bearer is None and len(self._tools) < MOST)
+        bearer = self._tool_by_name.get(name)
+        return bearer == tool_name or (bearer is None and len(self._tool_by_name) < MAX_REMEMBERED_NAMES)
 
-    def add(self, name: str, tool: str) -> None:
+    def add(self, name: str, tool_name: str) -> None:
         """A tool is shown by a name; the first to have it keeps it."""
-        if len(self._tools) < MOST:
-            self._known.add(self._tools.setdefault(name, tool))
+        if len(self._tool_by_name) < MAX_REMEMBERED_NAMES:
+            self._shown_tools.add(self._tool_by_name.setdefault(name, tool_name))
 
-    def __contains__(self, tool: str) -> bool:
-        return tool in self._known
+    def __contains__(self, tool_name: str) -> bool:
+        return tool_name in self._shown_tools

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp_types import ClientCapabilities, InitializeRequestParams
 
-TASKS = "io.modelcontextprotocol/tasks"
-LONGEST = 100
+TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+MAX_CLIENT_NAME_LENGTH = 100
 """Characters of a client's name that are kept."""
 
 
@@ -25,63 +25,67 @@ class Caller(NamedTuple):
     """Who sent a request."""
 
     user: str | None
-    modern: bool
+    is_modern: bool
     """Whether the protocol is one without sessions, where nothing is asked within a request."""
-    form: bool
+    can_show_forms: bool
     """Whether its person can be shown a form."""
-    url: bool
+    can_open_urls: bool
     """Whether its person can be sent to an address."""
-    tasks: bool
+    supports_tasks: bool
     """Whether it may be given a task in place of a result."""
-    by: str = "mcp"
+    answered_by: str = "mcp"
     """Who answers through it, for the audit: the client, as it calls itself."""
 
 
-def caller_of(ctx: ServerRequestContext[Any, Any], user: str | None) -> Caller:
+def caller_from_context(ctx: ServerRequestContext[Any, Any], default_user: str | None) -> Caller:
     """Who sent a request; `user` where it does not say."""
     modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
     asks = modern or ctx.session.can_send_request
-    caller = caller_with(ctx.session.client_capabilities, user_of(ctx) or user, modern=modern, asks=asks)
-    return caller._replace(by=_by(ctx.session.client_params))
+    caller = caller_from_capabilities(
+        ctx.session.client_capabilities, request_user(ctx) or default_user, is_modern=modern, can_be_asked=asks
+    )
+    return caller._replace(answered_by=_answered_by(ctx.session.client_params))
 
 
-def caller_with(known: ClientCapabilities | None, user: str | None, *, modern: bool, asks: bool) -> Caller:
+def caller_from_capabilities(
+    capabilities: ClientCapabilities | None, user: str | None, *, is_modern: bool, can_be_asked: bool
+) -> Caller:
     """A caller that can do this much, where there is a way to ask it."""
-    form, url = _asked(known) if asks else (False, False)
-    return Caller(user, modern, form, url, modern and known is not None and _has_tasks(known))
+    form, url = _elicitation_modes(capabilities) if can_be_asked else (False, False)
+    return Caller(user, is_modern, form, url, is_modern and capabilities is not None and _supports_tasks(capabilities))
 
 
-def user_of(ctx: ServerRequestContext[Any, Any]) -> str | None:
+def request_user(ctx: ServerRequestContext[Any, Any]) -> str | None:
     """Whom the token of a request stands for; None if there was none."""
-    return user_in(getattr(ctx.request, "scope", None) or {})
+    return scope_user(getattr(ctx.request, "scope", None) or {})
 
 
-def user_in(scope: Mapping[str, Any]) -> str | None:
+def scope_user(scope: Mapping[str, Any]) -> str | None:
     """The same, where the library has not seen the request."""
-    return _named(getattr(scope["user"], "access_token", None)) if "user" in scope else None
+    return _token_user(getattr(scope["user"], "access_token", None)) if "user" in scope else None
 
 
 def current_user() -> str | None:
     """The same of the request that runs, where the library does not say which one that is."""
-    return _named(get_access_token())
+    return _token_user(get_access_token())
 
 
-def _named(token: AccessToken | None) -> str | None:
+def _token_user(token: AccessToken | None) -> str | None:
     return None if token is None else token.subject or token.client_id
 
 
-def _by(said: InitializeRequestParams | None) -> str:
-    name = clean_line(said.client_info.name, LONGEST) if said is not None else ""
+def _answered_by(client_params: InitializeRequestParams | None) -> str:
+    name = clean_line(client_params.client_info.name, MAX_CLIENT_NAME_LENGTH) if client_params is not None else ""
     return f"mcp:{name}" if name else "mcp"
 
 
-def _asked(known: ClientCapabilities | None) -> tuple[bool, bool]:
+def _elicitation_modes(capabilities: ClientCapabilities | None) -> tuple[bool, bool]:
     """Forms and addresses; a client that says no more than that it can be asked means forms."""
-    if known is None or known.elicitation is None:
+    if capabilities is None or capabilities.elicitation is None:
         return False, False
-    can = known.elicitation
+    can = capabilities.elicitation
     return can.form is not None or can.url is None, can.url is not None
 
 
-def _has_tasks(known: ClientCapabilities) -> bool:
-    return TASKS in (known.extensions or {})
+def _supports_tasks(capabilities: ClientCapabilities) -> bool:
+    return TASKS_EXTENSION in (capabilities.extensions or {})

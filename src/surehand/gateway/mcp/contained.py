@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("surehand")
 
 
-async def contained(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+async def hide_internal_errors(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
     """A middleware: a plain internal error where the library would send the text of any exception."""
     try:
         return await call_next(ctx)

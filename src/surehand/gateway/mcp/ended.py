@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 
-async def ended(*tasks: asyncio.Task[Any] | None) -> None:
+async def cancel_and_wait(*tasks: asyncio.Task[Any] | None) -> None:
     """Cancel tasks, and wait until they have let go, however often that is cancelled itself."""
     again: asyncio.CancelledError | None = None
     left = [task for task in tasks if task is not None and not task.done()]

@@ -6,45 +6,47 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from surehand.gateway.mcp.running import running
+from surehand.gateway.mcp.running import ensure_running
 
 if TYPE_CHECKING:
     from mcp.server.subscriptions import ListenHandler
 
-    from surehand.gateway.mcp.news import News
-    from surehand.gateway.mcp.served import Served
+    from surehand.gateway.mcp.news import ChangeNotifications
+    from surehand.gateway.mcp.served import ServedRuntime
 
 
-class Life:
+class RuntimeLifespan:
     """The library begins it anew for each connection; what they share begins with the first."""
 
-    def __init__(self, served: Served, news: News, listening: ListenHandler) -> None:
-        self._served, self._news, self._listening = served, news, listening
-        self._connected, self._begun = 0, False
-        self._turn = asyncio.Lock()
-        self._end = AsyncExitStack()
+    def __init__(
+        self, served_runtime: ServedRuntime, notifications: ChangeNotifications, listen_handler: ListenHandler
+    ) -> None:
+        self._served_runtime, self._notifications, self._listen_handler = served_runtime, notifications, listen_handler
+        self._connection_count, self._is_started = 0, False
+        self._lock = asyncio.Lock()
+        self._exit_stack = AsyncExitStack()
 
     async def __aenter__(self) -> None:
-        async with self._turn:
-            if not self._begun:
-                await self._begin()
-            self._begun = True
-            self._connected += 1
+        async with self._lock:
+            if not self._is_started:
+                await self._start()
+            self._is_started = True
+            self._connection_count += 1
 
-    async def _begin(self) -> None:
-        runtime = self._served.runtime
+    async def _start(self) -> None:
+        runtime = self._served_runtime.runtime
         async with AsyncExitStack() as end:
-            await end.enter_async_context(running(runtime))
-            self._served.check()
-            self._served.later.resume()
-            end.push_async_callback(self._news.close)
-            end.callback(self._listening.close)
-            end.callback(self._news.follow(runtime.catalogue, runtime.parts.outputs))
-            self._end = end.pop_all()
+            await end.enter_async_context(ensure_running(runtime))
+            self._served_runtime.validate_toolset()
+            self._served_runtime.deferred_results.restore_tool()
+            end.push_async_callback(self._notifications.close)
+            end.callback(self._listen_handler.close)
+            end.callback(self._notifications.watch_changes(runtime.catalogue, runtime.services.outputs))
+            self._exit_stack = end.pop_all()
 
     async def __aexit__(self, *error: object) -> None:
-        self._connected -= 1
-        async with self._turn:
-            if self._begun and not self._connected:
-                self._begun = False
-                await self._end.aclose()
+        self._connection_count -= 1
+        async with self._lock:
+            if self._is_started and not self._connection_count:
+                self._is_started = False
+                await self._exit_stack.aclose()

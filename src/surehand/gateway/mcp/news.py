@@ -13,102 +13,104 @@ from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourcesListChanged, ServerEvent, ToolsListChanged
 from starlette.requests import HTTPConnection
 
-from surehand.gateway.mcp.caller import user_of
-from surehand.gateway.mcp.ended import ended
+from surehand.gateway.mcp.caller import request_user
+from surehand.gateway.mcp.ended import cancel_and_wait
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp.server.session import ServerSession
 
     from surehand.catalogue.catalogue import Catalogue
-    from surehand.runtime.outputs import Outputs
+    from surehand.runtime.outputs import OversizedOutputs
 
 
 @dataclass(frozen=True)
-class OutputKept(ResourcesListChanged):
+class UserResourcesChanged(ResourcesListChanged):
     """An output more, on the list of one user."""
 
     user: str | None
 
 
-Change: TypeAlias = ToolsListChanged | OutputKept
+ListChange: TypeAlias = ToolsListChanged | UserResourcesChanged
 
-BUNDLE = 0.05
+CHANGE_BATCH_SECONDS = 0.05
 """Seconds for which changes are gathered before they are told as one."""
 
-MAX_SESSIONS = 10_000
+MAX_NOTIFIED_SESSIONS = 10_000
 """Sessions that are told of changes. Beyond it the oldest is dropped: the SDK does not tell when a session ends."""
 
-_listener: ContextVar[str | None] = ContextVar("listener", default=None)
+_subscribing_user: ContextVar[str | None] = ContextVar("listener", default=None)
 """The user whose stream is about to begin: the library does not tell the bus who listens."""
 
 
-def _concerns(user: str | None, event: ServerEvent) -> bool:
+def _is_visible_to(user: str | None, event: ServerEvent) -> bool:
     """Whether a change is on a list that a user sees."""
-    return not isinstance(event, OutputKept) or event.user == user
+    return not isinstance(event, UserResourcesChanged) or event.user == user
 
 
-class Bus(InMemorySubscriptionBus):
+class PerUserSubscriptionBus(InMemorySubscriptionBus):
     """The library's, on which each listener hears of what is theirs."""
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
         """Begin to tell a listener, until what is returned is called."""
-        user = _listener.get()
-        return super().subscribe(lambda event: listener(event) if _concerns(user, event) else None)
+        user = _subscribing_user.get()
+        return super().subscribe(lambda event: listener(event) if _is_visible_to(user, event) else None)
 
 
-class News:
+class ChangeNotifications:
     """Tells of changes: on the bus to those who listen, and to sessions of the older protocol."""
 
-    def __init__(self, user: str | None = None) -> None:
-        self._user, self.bus = user, Bus()
-        self._sessions: dict[str | int, _Session] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+    def __init__(self, default_user: str | None = None) -> None:
+        self._default_user, self.bus = default_user, PerUserSubscriptionBus()
+        self._sessions: dict[str | int, _NotifiedSession] = {}
+        self._closing_tasks: set[asyncio.Task[None]] = set()
         """Tasks of ended sessions that have been cancelled."""
-        self._changes: dict[Change, None] = {}
-        self._telling: asyncio.Task[None] | None = None
+        self._pending_changes: dict[ListChange, None] = {}
+        self._publish_task: asyncio.Task[None] | None = None
 
-    def follow(self, catalogue: Catalogue, outputs: Outputs) -> Callable[[], None]:
+    def watch_changes(self, catalogue: Catalogue, outputs: OversizedOutputs) -> Callable[[], None]:
         """Tell of their changes, until what is returned is called."""
         loop = asyncio.get_running_loop()
 
-        def tell(change: Change) -> None:
+        def tell(change: ListChange) -> None:
             if not loop.is_closed():  # tools may be added from any thread
-                _on(loop, self._changed, change)
+                _call_on_loop(loop, self._add_change, change)
 
         end = ExitStack()
         end.callback(catalogue.watch(lambda: tell(ToolsListChanged())))
-        end.callback(outputs.watch(lambda user: tell(OutputKept(user))))
+        end.callback(outputs.subscribe(lambda user: tell(UserResourcesChanged(user))))
         return end.close
 
-    def _changed(self, change: Change) -> None:
-        self._changes[change] = None
-        if self._telling is None or self._telling.done():
-            self._telling = asyncio.get_running_loop().create_task(self._tell(), name="mcp: list changed")
+    def _add_change(self, change: ListChange) -> None:
+        self._pending_changes[change] = None
+        if self._publish_task is None or self._publish_task.done():
+            self._publish_task = asyncio.get_running_loop().create_task(
+                self._publish_changes(), name="mcp: list changed"
+            )
 
-    async def _tell(self) -> None:
-        while self._changes:
-            await asyncio.sleep(BUNDLE)
-            changes, self._changes = self._changes, {}
+    async def _publish_changes(self) -> None:
+        while self._pending_changes:
+            await asyncio.sleep(CHANGE_BATCH_SECONDS)
+            changes, self._pending_changes = self._pending_changes, {}
             for change in changes:
                 await self.bus.publish(change)
                 for session in self._sessions.values():
-                    session.tell(change)
+                    session.notify(change)
 
-    async def meet(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    async def register_listener(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """A middleware that registers sessions and listeners, which are told of changes."""
         if ctx.method == "notifications/initialized":
-            self._begin_session(ctx)
+            self._register_session(ctx)
         elif ctx.method == "subscriptions/listen":
-            _listener.set(user_of(ctx) or self._user)
+            _subscribing_user.set(request_user(ctx) or self._default_user)
         return await call_next(ctx)
 
-    def _begin_session(self, ctx: ServerRequestContext[Any, Any]) -> None:
-        key = _session_key(_http_session(ctx) or ctx.lifespan_context)
+    def _register_session(self, ctx: ServerRequestContext[Any, Any]) -> None:
+        key = _session_key(_http_session_id(ctx) or ctx.lifespan_context)
         if key in self._sessions:
             return
-        self._sessions[key] = _Session(ctx.session, user_of(ctx) or self._user)
-        if len(self._sessions) > MAX_SESSIONS:
+        self._sessions[key] = _NotifiedSession(ctx.session, request_user(ctx) or self._default_user)
+        if len(self._sessions) > MAX_NOTIFIED_SESSIONS:
             self._close_session(next(iter(self._sessions)))
 
     def end_session(self, key: object) -> None:
@@ -124,39 +126,39 @@ class News:
         session = self._sessions.pop(key, None)
         task = None if session is None else session.close()
         if task is not None:
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self._closing_tasks.add(task)
+            task.add_done_callback(self._closing_tasks.discard)
 
     async def close(self) -> None:
         """Tell nobody any more."""
-        self._changes.clear()
+        self._pending_changes.clear()
         for key in list(self._sessions):
             self._close_session(key)
-        await ended(self._telling, *self._ending)
+        await cancel_and_wait(self._publish_task, *self._closing_tasks)
 
 
-class _Session:
+class _NotifiedSession:
     """A session of the protocol with a handshake. Changes that come faster than its client reads are sent as one."""
 
     def __init__(self, session: ServerSession, user: str | None) -> None:
         self._session = session
         self._user = user
-        self._changes: dict[Change, None] = {}
-        self._sending: asyncio.Task[None] | None = None
+        self._pending_changes: dict[ListChange, None] = {}
+        self._send_task: asyncio.Task[None] | None = None
 
-    def tell(self, change: Change) -> None:
+    def notify(self, change: ListChange) -> None:
         """Send a notification of the change, if it is on a list that the user of the session sees."""
-        if not _concerns(self._user, change):
+        if not _is_visible_to(self._user, change):
             return
-        self._changes[change] = None
-        if self._sending is None or self._sending.done():
-            self._sending = asyncio.get_running_loop().create_task(self._send(), name="mcp: list changed")
+        self._pending_changes[change] = None
+        if self._send_task is None or self._send_task.done():
+            self._send_task = asyncio.get_running_loop().create_task(self._send_changes(), name="mcp: list changed")
 
-    async def _send(self) -> None:
+    async def _send_changes(self) -> None:
         # Both go to the standalone channel of the connection, which outlives the request that `_session` is of.
-        while self._changes:
-            change = next(iter(self._changes))
-            del self._changes[change]
+        while self._pending_changes:
+            change = next(iter(self._pending_changes))
+            del self._pending_changes[change]
             if isinstance(change, ToolsListChanged):
                 await self._session.send_tool_list_changed()
             else:
@@ -164,14 +166,14 @@ class _Session:
 
     def close(self) -> asyncio.Task[None] | None:
         """Send nothing more. Gives the task that still has to notice its cancellation, if there is one."""
-        self._changes.clear()
-        if self._sending is None or self._sending.done():
+        self._pending_changes.clear()
+        if self._send_task is None or self._send_task.done():
             return None
-        self._sending.cancel()
-        return self._sending
+        self._send_task.cancel()
+        return self._send_task
 
 
-def _http_session(ctx: ServerRequestContext[Any, Any]) -> str | None:
+def _http_session_id(ctx: ServerRequestContext[Any, Any]) -> str | None:
     return ctx.request.headers.get(MCP_SESSION_ID_HEADER) if isinstance(ctx.request, HTTPConnection) else None
 
 
@@ -180,11 +182,11 @@ def _session_key(key: object) -> str | int:
     return key if isinstance(key, str) else id(key)
 
 
-def _on(loop: asyncio.AbstractEventLoop, tell: Callable[[Change], None], change: Change) -> None:
+def _call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[[ListChange], None], change: ListChange) -> None:
     if _running_loop() is loop:
-        tell(change)
+        callback(change)
     else:
-        loop.call_soon_threadsafe(tell, change)
+        loop.call_soon_threadsafe(callback, change)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

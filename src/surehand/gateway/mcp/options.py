@@ -6,15 +6,15 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from surehand.core.errors import DefinitionError
-from surehand.core.names import nearest
+from surehand.core.names import nearest_names
 from surehand.gateway.mcp.later import OnWait
 
-OF_APP = ("path", "token", "hosts", "origins")
-"""Options of an app alone, which somebody may have meant."""
+APP_PARAMETERS = ("path", "token", "hosts", "origins")
+"ServeOptionsns of an app alone, which somebody may have meant."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ServeOptions:
     """How a runtime is served."""
 
     name: str = "surehand"
@@ -49,13 +49,13 @@ class Options:
             raise DefinitionError(f"on_wait={on_wait!r} cannot be called.", fix=fix)
 
     @classmethod
-    def of(cls, given: dict[str, Any]) -> Self:
+    def parse(cls, options: dict[str, Any]) -> Self:
         """Options by name; raises `DefinitionError` for one that is not known."""
         known = [field.name for field in fields(cls)]
-        for name in given:
+        for name in options:
             if name not in known:
-                near = nearest(name, [*known, *OF_APP], 1)
+                near = nearest_names(name, [*known, *APP_PARAMETERS], 1)
                 fix = f"did you mean {near[0]!r}?" if near else f"use some of {', '.join(known)}."
-                fix += f" It is one of `app`: {near[0]}=..." if near and near[0] in OF_APP else ""
+                fix += f" It is one of `app`: {near[0]}=..." if near and near[0] in APP_PARAMETERS else ""
                 raise DefinitionError(f"An MCP server has no option {name!r}.", fix=fix)
-        return cls(**given)
+        return cls(**options)

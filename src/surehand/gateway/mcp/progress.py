@@ -12,27 +12,29 @@ from typing import TYPE_CHECKING, Any
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from surehand.core.events import CallProgress, Event
-from surehand.gateway.mcp.shown import words
+from surehand.gateway.mcp.shown import render_message
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
     from surehand.runtime.runtime import Runtime
 
-MOST = 100
+MAX_QUEUED_REPORTS = 100
 """Reports on their way; a client that is slower misses the oldest."""
-LONGEST = 1_000
+MAX_REPORT_LENGTH = 1_000
 """Characters of what one says."""
-_FARTHEST = 2**53
+_MAX_PROGRESS = 2**53
 """How far is counted: beyond it, one more is no other number to most clients."""
 
 
-def following(ctx: ServerRequestContext[Any, Any], runtime: Runtime, call_id: str) -> AbstractAsyncContextManager[None]:
+def forward_progress(
+    ctx: ServerRequestContext[Any, Any], runtime: Runtime, call_id: str
+) -> AbstractAsyncContextManager[None]:
     """Send the client what the call reports, if it asked for progress."""
-    return _following(ctx, runtime, call_id) if _may_be_wanted(ctx) else nullcontext()
+    return _forward_progress(ctx, runtime, call_id) if _may_want_progress(ctx) else nullcontext()
 
 
-def _may_be_wanted(ctx: ServerRequestContext[Any, Any]) -> bool:
+def _may_want_progress(ctx: ServerRequestContext[Any, Any]) -> bool:
     if ctx.meta is not None and ctx.meta.get("progress_token") is not None:
         return True
     # A modern client in this process passes the SDK a function in place of a token, which the SDK does not show us.
@@ -41,8 +43,8 @@ def _may_be_wanted(ctx: ServerRequestContext[Any, Any]) -> bool:
 
 
 @asynccontextmanager
-async def _following(ctx: ServerRequestContext[Any, Any], runtime: Runtime, call_id: str) -> AsyncIterator[None]:
-    waiting: asyncio.Queue[CallProgress | None] = asyncio.Queue(MOST)
+async def _forward_progress(ctx: ServerRequestContext[Any, Any], runtime: Runtime, call_id: str) -> AsyncIterator[None]:
+    waiting: asyncio.Queue[CallProgress | None] = asyncio.Queue(MAX_QUEUED_REPORTS)
     sender: asyncio.Task[None] | None = None
     loop = asyncio.get_running_loop()
     context = copy_context()
@@ -57,7 +59,7 @@ async def _following(ctx: ServerRequestContext[Any, Any], runtime: Runtime, call
         if isinstance(event, CallProgress) and event.call_id == call_id:
             put(event)
             if sender is None:  # most calls report nothing, and need no task
-                sender = loop.create_task(_tell(ctx, waiting), name="mcp: progress", context=context)
+                sender = loop.create_task(_send_reports(ctx, waiting), name="mcp: progress", context=context)
 
     unsubscribe = runtime.listen(hear)
     try:
@@ -72,27 +74,29 @@ async def _following(ctx: ServerRequestContext[Any, Any], runtime: Runtime, call
             sender.cancel()
 
 
-async def _tell(ctx: ServerRequestContext[Any, Any], waiting: asyncio.Queue[CallProgress | None]) -> None:
+async def _send_reports(ctx: ServerRequestContext[Any, Any], queue: asyncio.Queue[CallProgress | None]) -> None:
     last, total = -1.0, None
-    while (event := await waiting.get()) is not None:
-        progress, total = _measure(event, last, total)
+    while (event := await queue.get()) is not None:
+        progress, total = _progress_and_total(event, last, total)
         if progress <= last:  # it must not stand still or go back
             progress = nextafter(last, inf)
         last, message = progress, event.message or event.title
         with suppress(Exception):  # a client that does not want to know is no reason to end its call
-            await ctx.session.report_progress(progress, total, None if message is None else words(message, LONGEST))
+            await ctx.session.report_progress(
+                progress, total, None if message is None else render_message(message, MAX_REPORT_LENGTH)
+            )
 
 
-def _measure(event: CallProgress, last: float, total: float | None) -> tuple[float, float | None]:
+def _progress_and_total(event: CallProgress, last: float, total: float | None) -> tuple[float, float | None]:
     """As the other side counts, where it is another server's; else hundredths, or steps of unknown number."""
-    if (said := _number(event.data.get("progress"))) is not None:
-        return said, _number(event.data.get("total"))
-    if (fraction := _number(event.fraction)) is not None:
+    if (said := _usable_number(event.data.get("progress"))) is not None:
+        return said, _usable_number(event.data.get("total"))
+    if (fraction := _usable_number(event.fraction)) is not None:
         return fraction * 100, 100
     return (last, total) if total is not None else (int(last) + 1, None)
 
 
-def _number(value: object) -> float | None:
+def _usable_number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return value if -_FARTHEST <= value <= _FARTHEST else None
+    return value if -_MAX_PROGRESS <= value <= _MAX_PROGRESS else None

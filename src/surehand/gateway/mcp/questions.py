@@ -9,23 +9,23 @@ from surehand.core.errors import DefinitionError, InvalidArguments
 from surehand.core.outcome import Failed, Outcome, Pending
 from surehand.core.rawschema import RawParameters
 from surehand.core.sanitize import replace_surrogates_in
-from surehand.gateway.mcp.foreign import may_open
-from surehand.gateway.mcp.shown import call, form, quoted, words, written
-from surehand.gateway.mcp.state import State
+from surehand.gateway.mcp.foreign import is_openable_url
+from surehand.gateway.mcp.shown import quote_lines, render_call, render_message, render_value, sanitize_form
+from surehand.gateway.mcp.state import RequestState
 
 if TYPE_CHECKING:
     from surehand.gateway.mcp.caller import Caller
     from surehand.runtime.scope import Scope
-    from surehand.runtime.standing import Standing
+    from surehand.runtime.standing import CallStatus
 
-Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
+ElicitationAnswers: TypeAlias = Mapping[str, Mapping[str, Any]]
 """What came back, `{"action": ..., "content": ...}`, by key."""
 
-_FLAT = {"string", "number", "integer", "boolean"}
-_ALWAYS = {"type": "boolean", "title": "Do not ask again", "default": False}
+_FORM_FIELD_TYPES = {"string", "number", "integer", "boolean"}
+_ALWAYS_FIELD = {"type": "boolean", "title": "Do not ask again", "default": False}
 
 
-class Question(NamedTuple):
+class ElicitationQuestion(NamedTuple):
     """What is asked in one round of a call."""
 
     call_id: str
@@ -34,110 +34,124 @@ class Question(NamedTuple):
     requests: dict[str, dict[str, Any]]
     """The parameters of elicitations, by the key of whoever asks."""
     round: int
-    suffix: str = ""
+    key_suffix: str = ""
     """What keys end in on the wire, where those of different rounds must differ."""
 
     @property
-    def wire(self) -> dict[str, dict[str, Any]]:
+    def input_requests(self) -> dict[str, dict[str, Any]]:
         """As they are put to a client of the newer protocol."""
         requests = self.requests.items()
-        return {f"{key}{self.suffix}": {"method": "elicitation/create", "params": params} for key, params in requests}
+        return {
+            f"{key}{self.key_suffix}": {"method": "elicitation/create", "params": params} for key, params in requests
+        }
 
-    def result(self, mark: str) -> dict[str, Any]:
+    def input_required_result(self, arguments_digest: str) -> dict[str, Any]:
         """In place of a result, in the newer protocol."""
-        state = str(State(self.call_id, self.round, mark))
-        return {"resultType": "input_required", "inputRequests": self.wire, "requestState": state}
+        state = str(RequestState(self.call_id, self.round, arguments_digest))
+        return {"resultType": "input_required", "inputRequests": self.input_requests, "requestState": state}
 
-    def fitting(self, answers: Answers) -> dict[str, Mapping[str, Any]]:
+    def select_answers(self, answers: ElicitationAnswers) -> dict[str, Mapping[str, Any]]:
         """Those that are answers to this round, by the key of whoever asks."""
-        return {key: found for key in self.requests if (found := answers.get(f"{key}{self.suffix}")) is not None}
+        return {key: found for key in self.requests if (found := answers.get(f"{key}{self.key_suffix}")) is not None}
 
-    def complaint(self, answers: Answers) -> str | None:
+    def validation_error(self, answers: ElicitationAnswers) -> str | None:
         """Why answers cannot be taken. Whoever asks by an action looks at what comes back itself."""
-        if self.kind != "form" or (value := answers.get(_ANSWER)) is None or value.get("action") != "accept":
+        if self.kind != "form" or (value := answers.get(_ANSWER_KEY)) is None or value.get("action") != "accept":
             return None
         try:
-            RawParameters(self.requests[_ANSWER]["requestedSchema"]).take(value.get("content") or {})
+            RawParameters(self.requests[_ANSWER_KEY]["requestedSchema"]).validate_mapping(value.get("content") or {})
         except InvalidArguments as error:
             return str(error)
         except DefinitionError:  # nobody can say what fits a form that is no schema
             return None
         return None
 
-    def again(self, complaint: str) -> Question:
+    def with_error(self, error: str) -> ElicitationQuestion:
         """The same, and what was wrong with the answer."""
         asked = {
-            key: {**each, "message": f"{words(complaint)} {each['message']}"} for key, each in self.requests.items()
+            key: {**each, "message": f"{render_message(error)} {each['message']}"}
+            for key, each in self.requests.items()
         }
         return self._replace(requests=asked)
 
 
-_ANSWER = "answer"
+_ANSWER_KEY = "answer"
 
 
-def question_of(standing: Standing | None, caller: Caller) -> Question | None:
+def build_question(status: CallStatus | None, caller: Caller) -> ElicitationQuestion | None:
     """What can be asked of this caller's person; None if nothing is open, or it cannot be asked."""
-    if standing is None or not isinstance(standing.outcome, Pending):
+    if status is None or not isinstance(status.outcome, Pending):
         return None
-    kind, asked = _asked(standing, standing.outcome, caller.user)
-    if not asked or not all(caller.url if params["mode"] == "url" else caller.form for params in asked.values()):
+    kind, asked = _build_elicitations(status, status.outcome, caller.user)
+    if not asked or not all(
+        caller.can_open_urls if params["mode"] == "url" else caller.can_show_forms for params in asked.values()
+    ):
         return None
-    return Question(standing.call_id, kind, asked, standing.round)
+    return ElicitationQuestion(status.call_id, kind, asked, status.round)
 
 
-def _asked(standing: Standing, pending: Pending, user: str | None) -> tuple[str, dict[str, dict[str, Any]]]:
+def _build_elicitations(
+    status: CallStatus, pending: Pending, user: str | None
+) -> tuple[str, dict[str, dict[str, Any]]]:
     request = pending.request
     match pending.waiting_for, request:
         case "approval", _:
-            return "approval", {"approve": _form(_to_approve(standing, pending), {"always": _always(user)})}
+            return "approval", {
+                "approve": _form_with_fields(_approval_message(status, pending), {"always": _always_field(user)})
+            }
         case "input", {"mode": "several", "requests": Mapping() as several}:
-            asked = {str(key): _params(each, "") for key, each in several.items()}
+            asked = {str(key): _elicitation_params(each, "") for key, each in several.items()}
             return "several", {key: params for key, params in asked.items() if params} if all(asked.values()) else {}
         case "input", {"mode": "form" | "url"}:
-            key = str(request.get("key") or _ANSWER)
-            return "question", {key: params} if (params := _params(request, pending.message)) else {}
-        case "input", {"type": "object", "properties": Mapping()} if _is_flat(request):
-            return "form", {_ANSWER: _as_form(words(pending.message), request)}
+            key = str(request.get("key") or _ANSWER_KEY)
+            return "question", {key: params} if (params := _elicitation_params(request, pending.message)) else {}
+        case "input", {"type": "object", "properties": Mapping()} if _is_form_schema(request):
+            return "form", {_ANSWER_KEY: _form_params(render_message(pending.message), request)}
     return "", {}
 
 
-def _params(request: Any, message: str) -> dict[str, Any] | None:
+def _elicitation_params(request: Any, message: str) -> dict[str, Any] | None:
     match request:
         case {"mode": "form", "schema": {"properties": Mapping()} as schema}:
-            return _as_form(words(message or str(request.get("message", ""))), schema)
-        case {"mode": "url", "url": str(url)} if may_open(url):
-            return {"mode": "url", "message": words(message or str(request.get("message", ""))), "url": url}
+            return _form_params(render_message(message or str(request.get("message", ""))), schema)
+        case {"mode": "url", "url": str(url)} if is_openable_url(url):
+            return {"mode": "url", "message": render_message(message or str(request.get("message", ""))), "url": url}
     return None
 
 
-def _as_form(message: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _form_params(message: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     """A form has these fields and no others."""
     kept = replace_surrogates_in(
-        form({key: schema[key] for key in ("properties", "required", "$schema") if key in schema})
+        sanitize_form({key: schema[key] for key in ("properties", "required", "$schema") if key in schema})
     )
     return {"mode": "form", "message": message, "requestedSchema": {"type": "object", **kept}}
 
 
-def _form(message: str, fields: dict[str, Any]) -> dict[str, Any]:
-    return _as_form(message, {"properties": fields})
+def _form_with_fields(message: str, fields: dict[str, Any]) -> dict[str, Any]:
+    return _form_params(message, {"properties": fields})
 
 
-def _always(user: str | None) -> dict[str, Any]:
+def _always_field(user: str | None) -> dict[str, Any]:
     """The box for a standing yes, which says whose it is."""
     whose = "for all who use this server" if user is None else f"for {user}"
-    return {**_ALWAYS, "description": f"Also allow later calls of this tool, {whose}."}
+    return {**_ALWAYS_FIELD, "description": f"Also allow later calls of this tool, {whose}."}
 
 
-def _to_approve(standing: Standing, pending: Pending) -> str:
+def _approval_message(status: CallStatus, pending: Pending) -> str:
     """The question, and what exactly would run."""
-    about = standing.asked or standing  # a call that waits for another one is asked about that
+    about = status.question or status  # a call that waits for another one is asked about that
     asks: Mapping[str, Any] = pending.request if isinstance(pending.request, Mapping) else {}
-    parts = [words(pending.message), call(about.tool, about.arguments, _defaults(asks.get("schema")))]
+    parts = [
+        render_message(pending.message),
+        render_call(about.tool, about.arguments, _argument_defaults(asks.get("schema"))),
+    ]
     preview = asks.get("preview")
-    return "\n\n".join([*parts, *([f"Its preview:\n{quoted(written(preview))}"] if preview is not None else [])])
+    return "\n\n".join(
+        [*parts, *([f"Its preview:\n{quote_lines(render_value(preview))}"] if preview is not None else [])]
+    )
 
 
-def _defaults(schema: Any) -> dict[str, Any]:
+def _argument_defaults(schema: Any) -> dict[str, Any]:
     """What a call runs with where an argument is not sent: policy and confirmation have looked at it, too."""
     match schema:
         case {"properties": Mapping() as fields}:
@@ -149,39 +163,41 @@ def _defaults(schema: Any) -> dict[str, Any]:
     return {}
 
 
-def _is_flat(schema: Mapping[str, Any]) -> bool:
+def _is_form_schema(schema: Mapping[str, Any]) -> bool:
     """Whether a schema is one that a form can be made of."""
     fields = schema["properties"].values()
-    return bool(fields) and all(isinstance(field, Mapping) and _is_field(field) for field in fields)
+    return bool(fields) and all(isinstance(field, Mapping) and _is_form_field(field) for field in fields)
 
 
-def _is_field(field: Mapping[str, Any]) -> bool:
+def _is_form_field(field: Mapping[str, Any]) -> bool:
     """A plain value, or a choice of several texts."""
     match field:
         case {"type": "array", "items": {"enum": list()} | {"anyOf": list()}}:
             return True
         case {"type": str(kind)}:
-            return kind in _FLAT
+            return kind in _FORM_FIELD_TYPES
     return False
 
 
-TOO_LATE = ("conflict", "not_found")
+ALREADY_ANSWERED_CODES = ("conflict", "not_found")
 """What somebody hears who answers what was answered already."""
 
 
-async def answer(scope: Scope, question: Question, answers: Answers, by: str) -> Outcome | None:
+async def apply_answers(
+    scope: Scope, question: ElicitationQuestion, answers: ElicitationAnswers, answered_by: str
+) -> Outcome | None:
     """Give the call its answers, of which there is one for each request; None if it goes on waiting.
 
     They count for this question alone, also where the call asks the next one by now.
     """
-    call_id, to = question.call_id, _To(by=by, round=question.round)
+    call_id, to = question.call_id, _AnswerOptions(by=answered_by, round=question.round)
     if question.kind == "several":
-        return await scope.settle(call_id, {key: _action(value) for key, value in answers.items()}, **to)
+        return await scope.settle(call_id, {key: _elicitation_result(value) for key, value in answers.items()}, **to)
     [value] = answers.values()
     said, content = value.get("action"), value.get("content") or {}
     match question.kind, said:
         case "question", _:
-            return await scope.settle(call_id, _action(value), **to)
+            return await scope.settle(call_id, _elicitation_result(value), **to)
         case "approval", "accept":
             return await scope.approve(call_id, always=content.get("always") is True, **to)
         case "approval", "decline":
@@ -193,10 +209,10 @@ async def answer(scope: Scope, question: Question, answers: Answers, by: str) ->
     return None  # dismissed: somebody may still answer elsewhere
 
 
-class _To(TypedDict):
+class _AnswerOptions(TypedDict):
     by: str
     round: int
 
 
-def _action(value: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value[key] for key in ("action", "content") if value.get(key) is not None}
+def _elicitation_result(answer: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: answer[key] for key in ("action", "content") if answer.get(key) is not None}

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def running(runtime: Runtime) -> AsyncIterator[Runtime]:
+async def ensure_running(runtime: Runtime) -> AsyncIterator[Runtime]:
     """Start a runtime that does not run, and close it again; one that runs is left as it is."""
-    if runtime.parts.open:
+    if runtime.services.is_open:
         yield runtime
         return
     async with runtime:

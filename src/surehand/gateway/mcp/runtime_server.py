@@ -14,65 +14,69 @@ from mcp.server.subscriptions import ListenHandler
 from surehand.core.errors import DefinitionError
 from surehand.core.quotas import Quota, QuotaLimits
 from surehand.core.sanitize import replace_surrogates
-from surehand.gateway.mcp.caller import TASKS
-from surehand.gateway.mcp.calls import Calls
-from surehand.gateway.mcp.contained import contained
+from surehand.gateway.mcp.caller import TASKS_EXTENSION
+from surehand.gateway.mcp.calls import ToolCallHandler
+from surehand.gateway.mcp.contained import hide_internal_errors
 from surehand.gateway.mcp.direct_call import DirectCalls
-from surehand.gateway.mcp.life import Life
-from surehand.gateway.mcp.news import News
-from surehand.gateway.mcp.options import Options
-from surehand.gateway.mcp.outputs import FOR_GOOD, Outputs
-from surehand.gateway.mcp.served import Served
-from surehand.gateway.mcp.tasks.listening import Listening
-from surehand.gateway.mcp.tasks.params import CancelTask, GetTask, UpdateTask
-from surehand.gateway.mcp.tasks.tasks import Tasks
-from surehand.gateway.mcp.tools import FRESH, Tools
+from surehand.gateway.mcp.life import RuntimeLifespan
+from surehand.gateway.mcp.news import ChangeNotifications
+from surehand.gateway.mcp.options import ServeOptions
+from surehand.gateway.mcp.outputs import OUTPUT_CACHE_MILLISECONDS, ResourceHandlers
+from surehand.gateway.mcp.served import ServedRuntime
+from surehand.gateway.mcp.tasks.listening import SubscriptionHandler
+from surehand.gateway.mcp.tasks.params import CancelTaskParams, GetTaskParams, UpdateTaskParams
+from surehand.gateway.mcp.tasks.tasks import TaskHandlers
+from surehand.gateway.mcp.tools import LIST_CACHE_MILLISECONDS, ToolListHandler
 from surehand.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from mcp.server.models import InitializationOptions
 
-MOST_LISTENERS = 256
-MOST_WAITS, WAITING_BYTES = 1_000, 64 << 20
+MAX_SUBSCRIPTION_STREAMS = 256
+MAX_PENDING_CALLS_PER_USER, MAX_PENDING_BYTES_PER_USER = 1_000, 64 << 20
 """Calls of one user that wait for somebody, and bytes that are kept of them."""
-_HINTS: dict[Any, CacheHint] = {
-    "server/discover": CacheHint(FRESH, "private"),
-    "tools/list": CacheHint(FRESH, "private"),
+_CACHE_HINTS: dict[Any, CacheHint] = {
+    "server/discover": CacheHint(LIST_CACHE_MILLISECONDS, "private"),
+    "tools/list": CacheHint(LIST_CACHE_MILLISECONDS, "private"),
     "resources/list": CacheHint(0, "private"),  # it is looked at after a call, which may have added to it
-    "resources/templates/list": CacheHint(FOR_GOOD, "public"),
-    "resources/read": CacheHint(FOR_GOOD, "private"),
+    "resources/templates/list": CacheHint(OUTPUT_CACHE_MILLISECONDS, "public"),
+    "resources/read": CacheHint(OUTPUT_CACHE_MILLISECONDS, "private"),
 }
 
 
 class RuntimeServer(Server[Any]):
     """A runtime as an MCP server. It is given a running runtime, or starts it as long as it is served."""
 
-    def __init__(self, runtime: Runtime, options: Options) -> None:
-        self.runtime, self.news = runtime, News(options.user)
-        self.served = Served(runtime, options)
-        _bound(runtime)
-        self.tasks, tools, outputs = Tasks(self.served), Tools(self.served), Outputs(self.served)
-        self.listening = ListenHandler(self.news.bus, max_subscriptions=MOST_LISTENERS)
-        self.life = Life(self.served, self.news, self.listening)
-        self.calls = Calls(self.served, self.tasks)
+    def __init__(self, runtime: Runtime, options: ServeOptions) -> None:
+        self.runtime, self.notifications = runtime, ChangeNotifications(options.user)
+        self.served_runtime = ServedRuntime(runtime, options)
+        _limit_pending_calls(runtime)
+        self.task_handlers, tools, outputs = (
+            TaskHandlers(self.served_runtime),
+            ToolListHandler(self.served_runtime),
+            ResourceHandlers(self.served_runtime),
+        )
+        self.listen_handler = ListenHandler(self.notifications.bus, max_subscriptions=MAX_SUBSCRIPTION_STREAMS)
+        self.runtime_lifespan = RuntimeLifespan(self.served_runtime, self.notifications, self.listen_handler)
+        self.tool_call_handler = ToolCallHandler(self.served_runtime, self.task_handlers)
         super().__init__(
             options.name,
-            version=options.version or _our_version(),
-            lifespan=_lifespan,
-            cache_hints=_HINTS,
-            get_tool_input_schema=tools.schema,
+            version=options.version or _package_version(),
+            lifespan=_connection_lifespan,
+            cache_hints=_CACHE_HINTS,
+            get_tool_input_schema=tools.input_schema,
             on_list_tools=tools,  # type: ignore[arg-type]  # a dict is as good as the model that it would be made of
-            on_call_tool=self.calls,  # type: ignore[arg-type]
-            on_list_resources=outputs.list,  # type: ignore[arg-type]
-            on_list_resource_templates=outputs.templates,  # type: ignore[arg-type]
-            on_read_resource=outputs.read,  # type: ignore[arg-type]
-            on_subscriptions_listen=Listening(self.listening, self.tasks),
+            on_call_tool=self.tool_call_handler,  # type: ignore[arg-type]
+            on_list_resources=outputs.list_resources,  # type: ignore[arg-type]
+            on_list_resource_templates=outputs.list_templates,  # type: ignore[arg-type]
+            on_read_resource=outputs.read_resource,  # type: ignore[arg-type]
+            on_subscriptions_listen=SubscriptionHandler(self.listen_handler, self.task_handlers),
         )
-        self.extensions = {TASKS: {}}
-        self.add_request_handler("tasks/get", GetTask, self.tasks.get)
-        self.add_request_handler("tasks/update", UpdateTask, self.tasks.update)
-        self.add_request_handler("tasks/cancel", CancelTask, self.tasks.cancel)
-        self.middleware = [self.news.meet, contained]  # spans are the runtime's own
+        self.extensions = {TASKS_EXTENSION: {}}
+        self.add_request_handler("tasks/get", GetTaskParams, self.task_handlers.get_task)
+        self.add_request_handler("tasks/update", UpdateTaskParams, self.task_handlers.update_task)
+        self.add_request_handler("tasks/cancel", CancelTaskParams, self.task_handlers.cancel_task)
+        self.middleware = [self.notifications.register_listener, hide_internal_errors]  # spans are the runtime's own
         self._direct_calls = DirectCalls(self)
         self._checked_middleware: list[Any] = []
         self._has_own_middleware_only = True
@@ -91,9 +95,9 @@ class RuntimeServer(Server[Any]):
         """The direct path of `tools/call`; None if an application added middleware or a handler of its own."""
         if self.middleware != self._checked_middleware:  # a public list, which applications append to
             self._checked_middleware = [*self.middleware]
-            self._has_own_middleware_only = all(map(_is_ours, self.middleware))
+            self._has_own_middleware_only = all(map(_is_own_middleware, self.middleware))
         entry = self.get_request_handler("tools/call") if self._has_own_middleware_only else None
-        return self._direct_calls if entry is not None and entry.handler is self.calls else None
+        return self._direct_calls if entry is not None and entry.handler is self.tool_call_handler else None
 
     async def run(
         self,
@@ -103,7 +107,7 @@ class RuntimeServer(Server[Any]):
         raise_exceptions: bool = False,
     ) -> None:
         """Serve one connection. What its client is told was written before the runtime had to run."""
-        async with self.life:
+        async with self.runtime_lifespan:
             told = initialization_options.model_copy(update={"instructions": self.instructions})
             await super().run(read_stream, write_stream, told, raise_exceptions)
 
@@ -119,36 +123,38 @@ class RuntimeServer(Server[Any]):
         return super().create_initialization_options(told, experimental_capabilities, extensions or {})
 
 
-def _bound(runtime: Runtime) -> None:
+def _limit_pending_calls(runtime: Runtime) -> None:
     """Whoever reaches this server can have calls wait for ever; so many are enough."""
-    waits = runtime.parts.waits
-    if waits.quota is None:
-        waits.quota = Quota(QuotaLimits(MOST_WAITS, MOST_WAITS, WAITING_BYTES))
+    waits = runtime.services.pending_calls
+    if waits.user_quota is None:
+        waits.user_quota = Quota(
+            QuotaLimits(MAX_PENDING_CALLS_PER_USER, MAX_PENDING_CALLS_PER_USER, MAX_PENDING_BYTES_PER_USER)
+        )
 
 
-def _our_version() -> str:
+def _package_version() -> str:
     # Not by import: the root package knows the names of all layers, and this one is not to know its neighbours.
     return str(sys.modules["surehand"].__version__)
 
 
 @asynccontextmanager
-async def _lifespan(server: Server[Any]) -> AsyncIterator[object]:
+async def _connection_lifespan(server: Server[Any]) -> AsyncIterator[object]:
     """Entered once per connection, except over HTTP, where all sessions share one lifespan."""
     assert isinstance(server, RuntimeServer)
     session_key = object()
-    async with server.life:
+    async with server.runtime_lifespan:
         try:
             yield session_key
         finally:
-            server.news.end_session(session_key)
+            server.notifications.end_session(session_key)
 
 
 def server(runtime: Runtime, **options: Any) -> RuntimeServer:
     """The library's server object for a runtime, for those who bring their own transport."""
     if not isinstance(runtime, Runtime):
         raise DefinitionError(f"{type(runtime).__name__} cannot be served.", fix="give a Runtime.")
-    return RuntimeServer(runtime, Options.of(options))
+    return RuntimeServer(runtime, ServeOptions.parse(options))
 
 
-def _is_ours(middleware: Any) -> bool:
+def _is_own_middleware(middleware: Any) -> bool:
     return getattr(middleware, "__module__", type(middleware).__module__).startswith("surehand.")

@@ -9,71 +9,73 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from weakref import WeakMethod, finalize
 
 from surehand.core.errors import DefinitionError
-from surehand.core.names import nearest
+from surehand.core.names import nearest_names
 from surehand.core.sanitize import replace_surrogates_in
-from surehand.gateway.mcp.borne import Borne
-from surehand.gateway.mcp.later import NAME as ASKER
-from surehand.gateway.mcp.later import Later
-from surehand.runtime.outputs import NAME as READER
+from surehand.gateway.mcp.borne import ToolNameHistory
+from surehand.gateway.mcp.later import CALL_RESULT_TOOL as ASKER
+from surehand.gateway.mcp.later import DeferredResults
+from surehand.runtime.outputs import READER_TOOL_NAME as READER
 
 if TYPE_CHECKING:
     from surehand.catalogue.catalogue import Catalogue
     from surehand.catalogue.listing import Listing
-    from surehand.gateway.mcp.options import Options
+    from surehand.gateway.mcp.options import ServeOptions
     from surehand.runtime.runtime import Runtime
     from surehand.runtime.scope import Scope
-    from surehand.runtime.standing import Standing
+    from surehand.runtime.standing import CallStatus
 
-MOST_SCOPES = 1_000
-MOST_NAMED = 20
-LONGEST = 200
+MAX_CACHED_SCOPES = 1_000
+MAX_NAMES_IN_ERROR = 20
+MAX_COMPARED_NAME_LENGTH = 200
 """Characters of a name that is looked for among others like it."""
 
 
-class Offered(NamedTuple):
+class ServedTool(NamedTuple):
     """A tool as it is offered."""
 
     entry: dict[str, Any]
     """What a client is shown of it."""
     listing: Listing
-    later: Later
+    deferred_results: DeferredResults
     """How clients are told that a call of it waits."""
 
     task_support: str
     """Whether it runs as a task: never by itself (`forbidden`), where it can (`optional`), or always (`required`)."""
-    is_typed: bool
+    has_output_schema: bool
     """Whether it says what its results look like."""
-    is_foreign: bool
+    has_external_content: bool
     """Whether somebody else's words may be in its results."""
-    by_user: bool
+    varies_by_user: bool
     """Whether it may be of some users only."""
 
     @classmethod
-    def of(cls, entry: dict[str, Any], listing: Listing, later: Later) -> Self:
+    def from_entry(cls, entry: dict[str, Any], listing: Listing, deferred_results: DeferredResults) -> Self:
         """A tool with what its entry says, which is looked at once and not at each call."""
         match entry:
             case {"execution": {"taskSupport": "optional" | "required" as said}}:
                 support = said
             case _:
                 support = "forbidden"
-        by_user = listing.provider is not None and listing.provider.knows_users
-        return cls(entry, listing, later, support, "outputSchema" in entry, listing.kind != "function", by_user)
+        by_user = listing.provider is not None and listing.provider.is_per_user
+        return cls(
+            entry, listing, deferred_results, support, "outputSchema" in entry, listing.kind != "function", by_user
+        )
 
 
-class Served:
+class ServedRuntime:
     """What there is to call, and for whom."""
 
-    def __init__(self, runtime: Runtime, options: Options) -> None:
+    def __init__(self, runtime: Runtime, options: ServeOptions) -> None:
         self.runtime, self.options = runtime, options
-        self.later = Later(runtime.parts, options.on_wait)
-        self._offered: dict[str, Offered] | None = None
-        self._named: dict[str, Offered] | None = None
+        self.deferred_results = DeferredResults(runtime.services, options.on_wait)
+        self._tools: dict[str, ServedTool] | None = None
+        self._tools_by_runtime_name: dict[str, ServedTool] | None = None
         self._scopes: dict[str | None, Scope] = {}
-        self._borne = Borne()
-        forget = WeakMethod(self._forget)
+        self._name_history = ToolNameHistory()
+        forget = WeakMethod(self._clear_cache)
         finalize(self, runtime.catalogue.watch(lambda: (found := forget()) and found()))
 
-    def check(self) -> None:
+    def validate_toolset(self) -> None:
         """Raises `DefinitionError` if there is no such selection of tools, and no tool whose name matches."""
         name, catalogue = self.options.toolset, self.runtime.catalogue
         if name is None:
@@ -82,140 +84,142 @@ class Served:
             catalogue.toolset(name)
         except KeyError as error:
             if not catalogue.select(name):
-                raise _no_such(name, error.args[0], catalogue) from None
+                raise _unknown_toolset_error(name, error.args[0], catalogue) from None
             catalogue.toolset(name, name)  # a glob; what comes later and matches belongs to it, too
 
-    def _forget(self) -> None:
-        self._offered = self._named = None
+    def _clear_cache(self) -> None:
+        self._tools = self._tools_by_runtime_name = None
 
     @property
-    def offered(self) -> dict[str, Offered]:
+    def tools(self) -> dict[str, ServedTool]:
         """Every tool that a model may see, by the name that clients use; worked out once per change."""
-        if self._offered is None:
-            self._offered = self._made()
-        return self._offered
+        if self._tools is None:
+            self._tools = self._build_tools()
+        return self._tools
 
-    def _made(self) -> dict[str, Offered]:
+    def _build_tools(self) -> dict[str, ServedTool]:
         found = [
             (entry, listing)
-            for entry in self._described()
+            for entry in self._describe_tools()
             if (listing := self.runtime.catalogue.find(entry.get("name", ""))) is not None
         ]
-        bearers = Counter(_own_name(listing) for _, listing in found)
+        bearers = Counter(_short_name(listing) for _, listing in found)
         taken = {READER, ASKER, *(entry["name"] for entry, _ in found)}
-        made: dict[str, Offered] = {}
+        made: dict[str, ServedTool] = {}
         for entry, listing in found:
-            own = _own_name(listing)
-            is_free = own not in taken and bearers[own] == 1 and self._borne.may_be(own, listing.name)
+            own = _short_name(listing)
+            is_free = own not in taken and bearers[own] == 1 and self._name_history.is_available(own, listing.name)
             name = own if self.options.short_names and is_free else entry["name"]
-            self._borne.add(name, listing.name)
-            made[name] = Offered.of({**replace_surrogates_in(entry), "name": name}, listing, self.later)
+            self._name_history.add(name, listing.name)
+            made[name] = ServedTool.from_entry(
+                {**replace_surrogates_in(entry), "name": name}, listing, self.deferred_results
+            )
         return made
 
-    def _described(self) -> list[dict[str, Any]]:
+    def _describe_tools(self) -> list[dict[str, Any]]:
         toolset = self.options.toolset
         try:
-            chosen = self._all(toolset)
+            chosen = self._describe_toolset(toolset)
         except KeyError:  # the last of its tools has gone
             return []
         if toolset is None:
             return chosen
         # Whoever is given an output that was cut has to be able to read the rest, and to ask for what comes later.
         missing = {READER, ASKER} - {entry.get("name") for entry in chosen}
-        return [*chosen, *(entry for entry in self._all(None) if entry.get("name") in missing)]
+        return [*chosen, *(entry for entry in self._describe_toolset(None) if entry.get("name") in missing)]
 
-    def _all(self, toolset: str | None) -> list[dict[str, Any]]:
+    def _describe_toolset(self, toolset: str | None) -> list[dict[str, Any]]:
         """Those of every user; whose they are is looked at for each request."""
-        return self.runtime.catalogue.describe("mcp", toolset=toolset, workspace=self.runtime.parts.workspace)
+        return self.runtime.catalogue.describe("mcp", toolset=toolset, workspace=self.runtime.services.workspace)
 
-    async def meet(self, user: str | None) -> dict[str, str]:
+    async def discover_user_tools(self, user: str | None) -> dict[str, str]:
         """Get to know what is offered to a user alone, where that is not known yet; who did not say, and why."""
-        return await self.scope(user or self.options.user).meet()
+        return await self.scope(user or self.options.user).load_user_tools()
 
-    def shown(self, user: str | None) -> dict[str, Offered]:
+    def visible_tools(self, user: str | None) -> dict[str, ServedTool]:
         """Every tool that a user's model may see."""
-        hidden = self.scope(user or self.options.user).hidden()
+        hidden = self.scope(user or self.options.user).hidden_tool_names()
         if not hidden:
-            return self.offered
-        return {name: each for name, each in self.offered.items() if each.listing.name not in hidden}
+            return self.tools
+        return {name: each for name, each in self.tools.items() if each.listing.name not in hidden}
 
-    def find(self, name: str, user: str | None) -> Offered | None:
+    def find_tool(self, name: str, user: str | None) -> ServedTool | None:
         """The tool of that name, if it is one of a user's."""
-        found = self._find(name)
-        return None if found is None or (found.by_user and self._hides(found.listing, user)) else found
+        found = self._find_for_any_user(name)
+        return None if found is None or (found.varies_by_user and self._is_hidden_from(found.listing, user)) else found
 
-    def _hides(self, listing: Listing, user: str | None) -> bool:
+    def _is_hidden_from(self, listing: Listing, user: str | None) -> bool:
         provider, who = listing.provider, self.scope(user or self.options.user).principal
-        return provider is not None and provider.hides_from(who, listing.tool.name)
+        return provider is not None and provider.is_hidden_from(who, listing.tool.name)
 
-    def _find(self, name: str) -> Offered | None:
-        found = self.offered.get(name)
-        if found is None and name == ASKER and self.runtime.parts.durable:
-            self.later.show()  # whoever was told of it before a restart still knows it
-            found = self.offered.get(name)
+    def _find_for_any_user(self, name: str) -> ServedTool | None:
+        found = self.tools.get(name)
+        if found is None and name == ASKER and self.runtime.services.is_durable:
+            self.deferred_results.offer_tool()  # whoever was told of it before a restart still knows it
+            found = self.tools.get(name)
         return found
 
-    def named(self, tool: str) -> Offered | None:
+    def find_by_runtime_name(self, tool_name: str) -> ServedTool | None:
         """The tool that the runtime knows by that name."""
-        offered = self.offered
-        if self._named is None:
-            self._named = {each.listing.name: each for each in offered.values()}
-        return self._named.get(tool)
+        offered = self.tools
+        if self._tools_by_runtime_name is None:
+            self._tools_by_runtime_name = {each.listing.name: each for each in offered.values()}
+        return self._tools_by_runtime_name.get(tool_name)
 
-    async def standing(self, user: str | None, call_id: str) -> Standing | None:
+    async def call_status(self, user: str | None, call_id: str) -> CallStatus | None:
         """How a call stands. To all but its own user, and where its tool is not served, it looks like an unknown id."""
         scope = self.scope(user)
-        found = await scope.standing(call_id)
+        found = await scope.status(call_id)
         if found is None or found.user != scope.principal.user:
             return None
-        return found if self._serves(found.tool) else None
+        return found if self._is_known_to_clients(found.tool) else None
 
-    def _serves(self, tool: str) -> bool:
+    def _is_known_to_clients(self, tool_name: str) -> bool:
         """Whether clients may know of calls of a tool; one that was offered and has gone stays known."""
-        if self.named(tool) is not None:
+        if self.find_by_runtime_name(tool_name) is not None:
             return True
-        is_gone = self.runtime.catalogue.find(tool) is None
-        return is_gone and (self.options.toolset is None or tool in self._borne)
+        is_gone = self.runtime.catalogue.find(tool_name) is None
+        return is_gone and (self.options.toolset is None or tool_name in self._name_history)
 
-    def nearest(self, name: str, user: str | None) -> str:
+    def suggest_names(self, name: str, user: str | None) -> str:
         """A sentence about the names that were most likely meant; empty if there are none."""
-        offered = self.shown(user)
+        offered = self.visible_tools(user)
         known = [shown for shown, each in offered.items() if each.listing.name == name]
-        near = known or nearest(name[:LONGEST], offered)
+        near = known or nearest_names(name[:MAX_COMPARED_NAME_LENGTH], offered)
         return f" Did you mean {', '.join(near)}?" if near else ""
 
     def scope(self, user: str | None) -> Scope:
         """The runtime for one user."""
         if (scope := self._scopes.get(user)) is None:
-            if len(self._scopes) >= MOST_SCOPES:
+            if len(self._scopes) >= MAX_CACHED_SCOPES:
                 self._scopes.clear()
             scope = self._scopes[user] = self.runtime.scope(user=user) if user is not None else self.runtime
         return scope
 
 
-def _no_such(name: str, told: str, catalogue: Catalogue) -> DefinitionError:
-    if not _GLOB.search(name):
-        return DefinitionError(told, fix=_others(catalogue))
-    tools = [listing.name for listing in catalogue if listing.tool.face.listed]
-    more = f" and {len(tools) - MOST_NAMED} more" if len(tools) > MOST_NAMED else ""
-    known = f"there is {', '.join(tools[:MOST_NAMED])}{more}." if tools else "there is none yet."
+def _unknown_toolset_error(name: str, message: str, catalogue: Catalogue) -> DefinitionError:
+    if not _GLOB_CHARACTERS.search(name):
+        return DefinitionError(message, fix=_known_toolsets(catalogue))
+    tools = [listing.name for listing in catalogue if listing.tool.presentation.listed]
+    more = f" and {len(tools) - MAX_NAMES_IN_ERROR} more" if len(tools) > MAX_NAMES_IN_ERROR else ""
+    known = f"there is {', '.join(tools[:MAX_NAMES_IN_ERROR])}{more}." if tools else "there is none yet."
     return DefinitionError(f"No tool matches {name!r}.", fix=known)
 
 
-_GLOB = re.compile(r"[*?\[]")
+_GLOB_CHARACTERS = re.compile(r"[*?\[]")
 
 
-def _others(catalogue: Catalogue) -> str:
-    named = sorted({name for listing in catalogue for name in listing.tool.face.toolsets})
-    known = f"there is {', '.join(named[:MOST_NAMED])}" if named else "there is none"
+def _known_toolsets(catalogue: Catalogue) -> str:
+    named = sorted({name for listing in catalogue for name in listing.tool.presentation.toolsets})
+    known = f"there is {', '.join(named[:MAX_NAMES_IN_ERROR])}" if named else "there is none"
     return f"{known}; or give a glob of tools' names, as in 'git__*'."
 
 
-_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+_CLIENT_SAFE_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 
 
-def _own_name(listing: Listing) -> str:
+def _short_name(listing: Listing) -> str:
     """What whoever provides a tool calls it, where any client can take that; else our name for it."""
-    said = listing.tool.face.provider_options.get("mcp")
+    said = listing.tool.presentation.provider_options.get("mcp")
     name = said.get("name") if isinstance(said, Mapping) else None
-    return name if isinstance(name, str) and _NAME.fullmatch(name) else listing.tool.name
+    return name if isinstance(name, str) and _CLIENT_SAFE_NAME.fullmatch(name) else listing.tool.name

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Self
 
-from surehand.core.canonical import digest
+from surehand.core.canonical import json_digest
 
-_MARK = 16
+_DIGEST_LENGTH = 16
 
 
-class State(NamedTuple):
+class RequestState(NamedTuple):
     """Which question of which call is answered.
 
     There is nothing in it to forge: the call is looked up, for the user who asks, and goes on with what is kept of it.
@@ -17,11 +17,11 @@ class State(NamedTuple):
 
     call_id: str
     round: int
-    mark: str
+    arguments_digest: str
     """A digest of the arguments: who calls again with others means another call."""
 
     @classmethod
-    def read(cls, text: str) -> Self | None:
+    def parse(cls, text: str) -> Self | None:
         """The state that a text stands for; None if it is none of ours."""
         call_id, _, rest = text.rpartition("-")
         number, _, mark = rest.partition(".")
@@ -30,9 +30,9 @@ class State(NamedTuple):
         return cls(call_id, int(number), mark)
 
     def __str__(self) -> str:
-        return f"{self.call_id}-{self.round}.{self.mark}"
+        return f"{self.call_id}-{self.round}.{self.arguments_digest}"
 
 
-def mark_of(arguments: dict[str, Any] | None) -> str:
+def digest_arguments(arguments: dict[str, Any] | None) -> str:
     """What the arguments of a call are known by."""
-    return digest(arguments or {})[:_MARK]
+    return json_digest(arguments or {})[:_DIGEST_LENGTH]

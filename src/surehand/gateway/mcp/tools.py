@@ -6,43 +6,43 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from surehand.gateway.mcp.caller import current_user, user_of
-from surehand.gateway.mcp.pages import Pages
+from surehand.gateway.mcp.caller import current_user, request_user
+from surehand.gateway.mcp.pages import Paginator
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp_types import PaginatedRequestParams
 
-    from surehand.gateway.mcp.served import Served
+    from surehand.gateway.mcp.served import ServedRuntime
 
-FRESH = 60_000
+LIST_CACHE_MILLISECONDS = 60_000
 """Milliseconds for which a client need not ask again; one that listens is told of changes."""
 
 
-class Tools:
+class ToolListHandler:
     """Serves `tools/list`."""
 
-    def __init__(self, served: Served) -> None:
-        self._served, self._pages = served, Pages("tools", served.options.page)
+    def __init__(self, served_runtime: ServedRuntime) -> None:
+        self._served_runtime, self._paginator = served_runtime, Paginator("tools", served_runtime.options.page)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams) -> dict[str, Any]:
         """One page."""
-        user = user_of(ctx)
-        await self._served.meet(user)
-        offered = self._served.shown(user)
-        names, rest = self._pages.page(list(offered), params.cursor)
+        user = request_user(ctx)
+        await self._served_runtime.discover_user_tools(user)
+        offered = self._served_runtime.visible_tools(user)
+        names, rest = self._paginator.slice_page(list(offered), params.cursor)
         shown = [offered[name].entry for name in names]
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            shown = [_older(entry) for entry in shown]
+            shown = [_handshake_entry(entry) for entry in shown]
         return {"resultType": "complete", "tools": shown, **rest}
 
-    def schema(self, name: str) -> dict[str, Any] | None:
+    def input_schema(self, name: str) -> dict[str, Any] | None:
         """The schema that the headers of a call are checked against; none for a tool that is not the caller's."""
-        found = self._served.find(name, current_user())
+        found = self._served_runtime.find_tool(name, current_user())
         return None if found is None else found.entry["inputSchema"]
 
 
-def _older(entry: dict[str, Any]) -> dict[str, Any]:
+def _handshake_entry(entry: dict[str, Any]) -> dict[str, Any]:
     """In the older protocol results are objects, or of no declared kind."""
     if "outputSchema" not in entry or entry["outputSchema"].get("type") == "object":
         return entry

@@ -7,27 +7,27 @@ from collections.abc import Coroutine
 from typing import Any
 
 
-class Chores:
+class BackgroundTasks:
     """Tasks by name; each is done once at a time."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, server_name: str) -> None:
+        self._server_name = server_name
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def start(self, what: str, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Begin, unless it is being done already."""
-        known = self._tasks.get(what)
+        known = self._tasks.get(name)
         if known is not None and not known.done():
             work.close()
             return
-        self._tasks[what] = asyncio.get_running_loop().create_task(work, name=f"mcp: {self._name} {what}")
+        self._tasks[name] = asyncio.get_running_loop().create_task(work, name=f"mcp: {self._server_name} {name}")
 
     def cancel(self) -> None:
         """Stop them all."""
         for task in self._tasks.values():
             task.cancel()
 
-    async def ended(self) -> None:
+    async def wait_until_done(self) -> None:
         """Wait until none is left."""
         tasks, self._tasks = list(self._tasks.values()), {}
         if tasks:

@@ -46,12 +46,12 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, get_tracer, set_span
 from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
-from surehand.providers.mcp.plain_result import is_plain
+from surehand.providers.mcp.plain_result import is_plain_result
 from surehand.providers.mcp.transports.transport import TOOLS_CALL, Headers, Transport
 
 if TYPE_CHECKING:
     from surehand.jsonrpc.streams import MessageWriteStream
-    from surehand.providers.mcp.request import Request
+    from surehand.providers.mcp.request import CallRequest
 
 log = logging.getLogger("surehand")
 tracer = get_tracer("surehand")
@@ -59,31 +59,36 @@ MIN_REQUEST_ID = 1 << 30
 """Our ids are above those of the MCP SDK, which counts from one."""
 REQUEST_ID_SPREAD = 1 << 29
 """Ids start at a random number on each connection, so a late response to an earlier one never matches a request."""
-CANCEL_SECONDS = 5.0
+CANCEL_NOTIFICATION_SECONDS = 5.0
 """How long a server that does not read has to take a notification that a call is cancelled."""
-_STAMP_KEYS = (PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY)
+_ENVELOPE_META_KEYS = (
+    PROTOCOL_VERSION_META_KEY,
+    CLIENT_INFO_META_KEY,
+    CLIENT_CAPABILITIES_META_KEY,
+    LOG_LEVEL_META_KEY,
+)
 """What the session writes into the `_meta` of each request in the protocol from 2026 on."""
 _OPTIONAL_BOOL = TypeAdapter[bool | None](bool | None)
 _MODERN_RESULT_KEYS = frozenset({"resultType", "inputRequests", "requestState"})
 """Keys of a result that have no meaning in the protocol before 2026."""
 
 
-class DirectCalls:
+class DirectToolCalls:
     """The calls in flight on one connection."""
 
     def __init__(self, transport: Transport, write: MessageWriteStream) -> None:
         self._transport = transport
         self._write = write
-        self._in_flight: dict[int, Request] = {}
+        self._in_flight: dict[int, CallRequest] = {}
         self._spans: dict[int, Span] = {}
         """Spans of the calls in flight that are recorded."""
         self._last_id = MIN_REQUEST_ID + randbelow(REQUEST_ID_SPREAD)
-        self._stamp: dict[str, Any] = {}
+        self._envelope_meta: dict[str, Any] = {}
         self._version = ""
         self._is_modern = False
         self._input_schemas: Mapping[str, Any] = {}
         self._header_maps: dict[str, Mapping[tuple[str, ...], str]] = {}
-        self._writing: dict[int, asyncio.Task[None]] = {}
+        self._write_tasks: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
         transport.deliver_results_to(self.receive_result)
@@ -93,7 +98,7 @@ class DirectCalls:
         self._version = version
         self._is_modern = version >= "2026"
         if not self._is_modern:  # the session may have tried the newer protocol before
-            self._stamp = {}
+            self._envelope_meta = {}
 
     def use_tools(self, input_schemas: Mapping[str, Any]) -> None:
         """The input schemas of the server's tools by name: they say which arguments are sent as headers, too."""
@@ -104,18 +109,18 @@ class DirectCalls:
         """The session sends a request: what it writes into `_meta` stands in our requests, too."""
         meta = (request.params or {}).get("_meta")
         if isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta:
-            self._stamp = {key: meta[key] for key in _STAMP_KEYS if key in meta}
+            self._envelope_meta = {key: meta[key] for key in _ENVELOPE_META_KEYS if key in meta}
 
-    def send(self, request: Request, params: dict[str, Any]) -> None:
+    def send(self, request: CallRequest, params: dict[str, Any]) -> None:
         """Write a request, at once if possible. `request` is completed or failed later."""
         request_id = self._last_id = self._last_id + 1
-        request.number = request_id
+        request.request_id = request_id
         self._in_flight[request_id] = request
         try:
             if self._is_closed:
-                raise _connection_closed()
-            meta = {**self._stamp, "progressToken": request_id}
-            self._trace(request_id, request.tool, meta)
+                raise _connection_closed_error()
+            meta = {**self._envelope_meta, "progressToken": request_id}
+            self._start_span(request_id, request.tool, meta)
             params = {**params, "_meta": meta}
             headers = self._headers(request.tool, request.arguments) if self._transport.uses_headers else {}
             if self._transport.post_call(request_id, params, headers):
@@ -126,8 +131,8 @@ class DirectCalls:
             return
         item = SessionMessage(message, ClientMessageMetadata(headers=headers or None))
         task = asyncio.create_task(self._send_message(request_id, item), name=f"mcp: {request.tool}")
-        self._writing[request_id] = task
-        self._keep(task)
+        self._write_tasks[request_id] = task
+        self._track_task(task)
 
     def _headers(self, tool: str, arguments: Mapping[str, Any]) -> Headers:
         """The headers that the session would send with the call."""
@@ -143,7 +148,7 @@ class DirectCalls:
             headers.update(mcp_param_headers(header_map, arguments))
         return headers
 
-    def _trace(self, request_id: int, tool: str, meta: dict[str, Any]) -> None:
+    def _start_span(self, request_id: int, tool: str, meta: dict[str, Any]) -> None:
         """Start the span that the session would start, and write its trace context into `_meta`."""
         attributes = {"mcp.method.name": TOOLS_CALL, "jsonrpc.request.id": str(request_id)}
         span = tracer.start_span(f"MCP send {TOOLS_CALL} {tool}", kind=SpanKind.CLIENT, attributes=attributes)
@@ -169,13 +174,13 @@ class DirectCalls:
         try:
             await self._write.send(item)
         except (BrokenResourceError, ClosedResourceError):
-            self._fail(request_id, _connection_closed())
+            self._fail(request_id, _connection_closed_error())
         except Exception as error:  # noqa: BLE001 - the caller decides what it means
             self._fail(request_id, error)
         finally:
-            self._writing.pop(request_id, None)
+            self._write_tasks.pop(request_id, None)
 
-    def _take(self, request_id: int, error: Exception | None = None) -> Request | None:
+    def _remove(self, request_id: int, error: Exception | None = None) -> CallRequest | None:
         """The request, which is not in flight any more."""
         request = self._in_flight.pop(request_id, None)
         if self._spans:
@@ -183,28 +188,28 @@ class DirectCalls:
         return request
 
     def _fail(self, request_id: int, error: Exception) -> None:
-        request = self._take(request_id, error)
+        request = self._remove(request_id, error)
         if request is not None:
             request.fail(error)
 
-    def cancel(self, request: Request) -> None:
+    def cancel(self, request: CallRequest) -> None:
         """Stop waiting for a call, and notify the server."""
-        request_id = request.number or 0
-        writing = self._writing.get(request_id)
+        request_id = request.request_id or 0
+        writing = self._write_tasks.get(request_id)
         if writing is not None:
             writing.cancel()
-        if self._take(request_id) is not None and not self._is_closed:
+        if self._remove(request_id) is not None and not self._is_closed:
             params = {"requestId": request_id, "reason": "caller cancelled"}
             message = JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
-            self._keep(asyncio.create_task(self._notify(message), name="mcp: cancelled"))
+            self._track_task(asyncio.create_task(self._notify(message), name="mcp: cancelled"))
 
-    def _keep(self, task: asyncio.Task[None]) -> None:
+    def _track_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _notify(self, message: JSONRPCNotification) -> None:
         try:
-            async with asyncio.timeout(CANCEL_SECONDS):
+            async with asyncio.timeout(CANCEL_NOTIFICATION_SECONDS):
                 await self._write.send(SessionMessage(message))
         except TimeoutError:
             log.warning("A server that does not read could not be told that a call was cancelled.")
@@ -220,38 +225,38 @@ class DirectCalls:
         """The session reads no more messages: every call fails."""
         self._is_closed = True
         for request_id in list(self._in_flight):
-            self._fail(request_id, _connection_closed())
+            self._fail(request_id, _connection_closed_error())
 
     def receive_result(self, request_id: int, result: dict[str, Any]) -> bool:
         """Whether it is a plain result of a call in flight; all others are read as messages."""
-        if request_id not in self._in_flight or not is_plain(result, modern=self._is_modern):
+        if request_id not in self._in_flight or not is_plain_result(result, is_modern=self._is_modern):
             return False
-        request = self._take(request_id)
+        request = self._remove(request_id)
         assert request is not None
         request.succeed(result, plain=True)
         return True
 
     def receive_response(self, message: JSONRPCResponse | JSONRPCError) -> bool:
         """Whether it is the response to a call in flight."""
-        request_id = _as_number(message.id)
+        request_id = _as_request_id(message.id)
         if request_id not in self._in_flight:
             return False
         try:
-            result = self._result_of(message)
+            result = self._parse_result(message)
         except Exception as error:  # noqa: BLE001 - the caller decides what it means
             self._fail(request_id, error)
             return True
-        request = self._take(request_id)
+        request = self._remove(request_id)
         assert request is not None
         request.succeed(result)
         return True
 
-    def _result_of(self, message: JSONRPCResponse | JSONRPCError) -> dict[str, Any]:
+    def _parse_result(self, message: JSONRPCResponse | JSONRPCError) -> dict[str, Any]:
         if isinstance(message, JSONRPCError):
             error = message.error
             raise MCPError(code=error.code, message=error.message, data=error.data)
         result = message.result
-        if is_plain(result, modern=self._is_modern):
+        if is_plain_result(result, is_modern=self._is_modern):
             return result
         validate_server_result(TOOLS_CALL, self._version, result)
         _OPTIONAL_BOOL.validate_python(result.get("isError"), strict=True)  # the SDK also takes "no" and 2
@@ -259,30 +264,30 @@ class DirectCalls:
             return {key: value for key, value in result.items() if key not in _MODERN_RESULT_KEYS}
         return result
 
-    def id_of(self, progress_token: int | str) -> int | None:
+    def find_request_id(self, progress_token: int | str) -> int | None:
         """The id of the call in flight that has this progress token."""
-        request_id = _as_number(progress_token)
+        request_id = _as_request_id(progress_token)
         return request_id if request_id in self._in_flight else None
 
     def receive_progress(self, params: ProgressNotificationParams) -> bool:
         """Whether it is progress of a call in flight."""
-        request = self._in_flight.get(_as_number(params.progress_token))
+        request = self._in_flight.get(_as_request_id(params.progress_token))
         if request is None:
             return False
         try:
-            request.progress(params.progress, params.total, params.message)
+            request.report_progress(params.progress, params.total, params.message)
         except Exception:
             log.exception("Progress of %s could not be reported", request.tool)
         return True
 
 
-def _as_number(given: Any) -> int:
+def _as_request_id(value: Any) -> int:
     """An id or token as a number: some servers write as text the numbers that they were given. 0 if it is none."""
-    if isinstance(given, int):
-        return given
-    is_number = isinstance(given, str) and given.isascii() and given.isdigit() and len(given) < 12
-    return int(given) if is_number else 0
+    if isinstance(value, int):
+        return value
+    is_number = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12
+    return int(value) if is_number else 0
 
 
-def _connection_closed() -> MCPError:
+def _connection_closed_error() -> MCPError:
     return MCPError(code=CONNECTION_CLOSED, message="Connection closed")

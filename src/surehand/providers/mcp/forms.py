@@ -8,25 +8,25 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from surehand.core.errors import Denied, InvalidArguments
-from surehand.core.explain import preview
-from surehand.core.names import nearest
+from surehand.core.explain import short_repr
+from surehand.core.names import nearest_names
 from surehand.core.sanitize import clean_line, clean_text
-from surehand.providers.mcp.schema import Schema, Unusable
-from surehand.providers.mcp.wording import cleaned, object_schema
+from surehand.providers.mcp.schema import ServerSchema, UnusableDefinition
+from surehand.providers.mcp.wording import clean_schema, to_object_schema
 
-Wire: TypeAlias = Mapping[str, Any]
-Requests: TypeAlias = Mapping[str, Wire]
+WireRequest: TypeAlias = Mapping[str, Any]
+InputRequests: TypeAlias = Mapping[str, WireRequest]
 """Requests as on the wire, `{"method": ..., "params": ...}`, each under the key that its answer goes by."""
 
-MOST_REQUESTS, MOST_FIELDS, MOST_URL = 20, 100, 8_000
-NOW = "now"
+MAX_REQUESTS_AT_ONCE, MAX_FORM_FIELDS, MAX_URL_LENGTH = 20, 100, 8_000
+CURRENT_QUESTION_KEY = "now"
 """The key of a question that the server waits for at this very moment."""
-ACTIONS = ("accept", "decline", "cancel")
-_ELICIT, _ROOTS, _SAMPLE = "elicitation/create", "roots/list", "sampling/createMessage"
+ELICITATION_ACTIONS = ("accept", "decline", "cancel")
+_ELICITATION_METHOD, _ROOTS_METHOD, _SAMPLING_METHOD = "elicitation/create", "roots/list", "sampling/createMessage"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class InputQuestion:
     """What a person is asked: a text, and the form to show, as JSON.
 
     A form is `{"mode": "form", "server", "message", "schema"}`; an address that the person shall open in a browser is
@@ -39,30 +39,32 @@ class Question:
     request: dict[str, Any]
 
 
-def question_of(requests: Requests, *, server: str = "") -> Question | None:
+def build_question(requests: InputRequests, *, server: str = "") -> InputQuestion | None:
     """The question for a person; None if nobody need be asked. Raises `Denied` where `refused` says something."""
-    if problem := refused(requests):
+    if problem := refusal_reason(requests):
         raise Denied(problem)
-    forms = {key: _shown(request, server) for key, request in _asked(requests).items()}
+    forms = {key: _render_request(request, server) for key, request in _elicitations(requests).items()}
     if not forms:
         return None
-    message = "\n".join(_sentence(form) for form in forms.values())
+    message = "\n".join(_render_sentence(form) for form in forms.values())
     named = f"{server} asks: {message}" if server else message
     if len(forms) == 1:
         [(key, form)] = forms.items()
-        return Question(named, form if key == NOW else {**form, "key": key})
-    return Question(named, {"mode": "several", "server": server, "requests": forms})
+        return InputQuestion(named, form if key == CURRENT_QUESTION_KEY else {**form, "key": key})
+    return InputQuestion(named, {"mode": "several", "server": server, "requests": forms})
 
 
-def refused(requests: Requests) -> str | None:
+def refusal_reason(requests: InputRequests) -> str | None:
     """Why some of these cannot be put to anybody, in words for the model; None if all can."""
-    if len(requests) > MOST_REQUESTS:
-        return f"The server asks {len(requests)} questions at once; at most {MOST_REQUESTS} are put to a person."
-    problems = [problem for request in requests.values() if (problem := _problem(request))]
+    if len(requests) > MAX_REQUESTS_AT_ONCE:
+        return f"The server asks {len(requests)} questions at once; at most {MAX_REQUESTS_AT_ONCE} are put to a person."
+    problems = [problem for request in requests.values() if (problem := _request_problem(request))]
     return " ".join(dict.fromkeys(problems)) or None
 
 
-def answers_of(requests: Requests, answer: Any, *, roots: Iterable[str | Wire] = ()) -> dict[str, dict[str, Any]]:
+def build_input_responses(
+    requests: InputRequests, answer: Any, *, roots: Iterable[str | WireRequest] = ()
+) -> dict[str, dict[str, Any]]:
     """The results to send, by key; raises `InvalidArguments` for an answer that does not fit, which changes nothing.
 
     A form takes the values by name, or `{"action": "accept", "content": {...}}`, `{"action": "decline"}` or
@@ -72,29 +74,39 @@ def answers_of(requests: Requests, answer: Any, *, roots: Iterable[str | Wire] =
     action.) An address takes True, None or `{}` for yes, and False for no. Several at once take such answers by
     key, or one action for all. Roots are told without asking.
     """
-    asked = _asked(requests)
-    found = {key: _roots(roots) for key, request in requests.items() if request.get("method") == _ROOTS}
-    given = _by_key(asked, answer) if len(asked) > 1 else dict.fromkeys(asked, answer)
-    return found | {key: _answer(request, given[key], key, alone=len(asked) == 1) for key, request in asked.items()}
+    asked = _elicitations(requests)
+    found = {key: _roots_result(roots) for key, request in requests.items() if request.get("method") == _ROOTS_METHOD}
+    given = _answers_by_key(asked, answer) if len(asked) > 1 else dict.fromkeys(asked, answer)
+    return found | {
+        key: _build_response(request, given[key], key, is_only=len(asked) == 1) for key, request in asked.items()
+    }
 
 
-def _asked(requests: Requests) -> dict[str, Wire]:
-    return {key: request for key, request in requests.items() if request.get("method", _ELICIT) == _ELICIT}
+def _elicitations(requests: InputRequests) -> dict[str, WireRequest]:
+    return {
+        key: request
+        for key, request in requests.items()
+        if request.get("method", _ELICITATION_METHOD) == _ELICITATION_METHOD
+    }
 
 
-def _params(request: Wire) -> Wire:
+def _request_params(request: WireRequest) -> WireRequest:
     params = request.get("params", request)
     return params if isinstance(params, Mapping) else {}
 
 
-def _is_url(request: Wire) -> bool:
-    return _params(request).get("mode") == "url"
+def _is_url_request(request: WireRequest) -> bool:
+    return _request_params(request).get("mode") == "url"
 
 
-def _problem(request: Wire) -> str | None:
-    match request.get("method", _ELICIT):
+def _request_problem(request: WireRequest) -> str | None:
+    match request.get("method", _ELICITATION_METHOD):
         case "elicitation/create":
-            return _bad_url(_params(request).get("url")) if _is_url(request) else _bad_form(request)
+            return (
+                _url_problem(_request_params(request).get("url"))
+                if _is_url_request(request)
+                else _form_problem(request)
+            )
         case "roots/list":
             return None
         case "sampling/createMessage":
@@ -102,40 +114,49 @@ def _problem(request: Wire) -> str | None:
     return f"The server asks for {clean_line(str(request.get('method')), 80)!r}, which is not known here."
 
 
-def _bad_form(request: Wire) -> str | None:
+def _form_problem(request: WireRequest) -> str | None:
     try:
-        fields = _form(request).get("properties", {})
-    except Unusable as error:
+        fields = _form_schema(request).get("properties", {})
+    except UnusableDefinition as error:
         return f"The server's form cannot be shown: {error}"
-    return f"The server's form has {len(fields)} fields, at most {MOST_FIELDS}." if len(fields) > MOST_FIELDS else None
+    return (
+        f"The server's form has {len(fields)} fields, at most {MAX_FORM_FIELDS}."
+        if len(fields) > MAX_FORM_FIELDS
+        else None
+    )
 
 
-def _bad_url(url: Any) -> str | None:
+def _url_problem(url: Any) -> str | None:
     """Why nobody should be sent there: only the web, no hidden sign-in, nothing that reads as another address."""
     try:
-        address = _Address.of(url)
+        address = _ParsedUrl.parse(url)
     except ValueError:  # UnicodeError is one, too
-        return f"The server asks to open {preview(url, 200)}, which is no address."
+        return f"The server asks to open {short_repr(url, 200)}, which is no address."
     if address.scheme not in ("http", "https") or not address.host:
-        return f"The server asks to open {preview(url, 200)}; only http and https addresses are shown to people."
-    if address.signs_in:
-        return f"The server asks to open an address with a user name in it ({preview(url, 200)})."
-    if len(url) > MOST_URL or not address.url.isascii() or clean_line(url, MOST_URL) != url or set(url) & set(' "<>\\'):
-        return f"The server asks to open {preview(url, 200)}, which has characters that no address has, or too many."
+        return f"The server asks to open {short_repr(url, 200)}; only http and https addresses are shown to people."
+    if address.has_credentials:
+        return f"The server asks to open an address with a user name in it ({short_repr(url, 200)})."
+    if (
+        len(url) > MAX_URL_LENGTH
+        or not address.url.isascii()
+        or clean_line(url, MAX_URL_LENGTH) != url
+        or set(url) & set(' "<>\\')
+    ):
+        return f"The server asks to open {short_repr(url, 200)}, which has characters that no address has, or too many."
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class _Address:
+class _ParsedUrl:
     url: str
     """With its host in plain ASCII."""
     scheme: str
     host: str
-    looks_like: str
-    signs_in: bool
+    unicode_host: str
+    has_credentials: bool
 
     @classmethod
-    def of(cls, url: Any) -> _Address:
+    def parse(cls, url: Any) -> _ParsedUrl:
         parts = urlsplit(url if isinstance(url, str) else "")
         host = (parts.hostname or "").encode("idna").decode() if parts.hostname else ""
         shown = f"[{host}]" if ":" in host else host
@@ -144,100 +165,104 @@ class _Address:
         return cls(urlunsplit(parts._replace(netloc=place)), parts.scheme, host, spelt, "@" in parts.netloc)
 
 
-def _shown(request: Wire, server: str) -> dict[str, Any]:
-    params = _params(request)
+def _render_request(request: WireRequest, server: str) -> dict[str, Any]:
+    params = _request_params(request)
     about = {"server": server, "message": clean_text(params.get("message"))}
-    if not _is_url(request):
-        return {"mode": "form", **about, "schema": _form(request)}
-    address = _Address.of(params["url"])
-    looks = {"looks_like": address.looks_like} if address.looks_like != address.host else {}
+    if not _is_url_request(request):
+        return {"mode": "form", **about, "schema": _form_schema(request)}
+    address = _ParsedUrl.parse(params["url"])
+    looks = {"looks_like": address.unicode_host} if address.unicode_host != address.host else {}
     return {"mode": "url", **about, "url": address.url, "host": address.host, **looks}
 
 
-def _sentence(form: Mapping[str, Any]) -> str:
+def _render_sentence(form: Mapping[str, Any]) -> str:
     if form["mode"] == "form":
         return str(form["message"]) or "Please fill in the form."
     alike = f", which only looks like {form['looks_like']}" if "looks_like" in form else ""
     return f"{form['message']} Open {form['url']} (on {form['host']}{alike})".strip()
 
 
-def _form(request: Wire) -> dict[str, Any]:
+def _form_schema(request: WireRequest) -> dict[str, Any]:
     """The form's schema with its prose cleaned; raises `Unusable`."""
-    schema = object_schema(_params(request).get("requestedSchema"), "An MCP server's form")
-    Schema(schema).bound()
-    made = cleaned(schema)
+    schema = to_object_schema(_request_params(request).get("requestedSchema"), "An MCP server's form")
+    ServerSchema(schema).check_bounds()
+    made = clean_schema(schema)
     fields = made["properties"]
     if not isinstance(fields, dict) or not all(isinstance(field, dict) for field in fields.values()):
-        raise Unusable("Its fields are not described as a form's are.")
+        raise UnusableDefinition("Its fields are not described as a form's are.")
     return made
 
 
-def _by_key(asked: Mapping[str, Wire], answer: Any) -> dict[str, Any]:
-    whole = _action(answer, ())
+def _answers_by_key(elicitations: Mapping[str, WireRequest], answer: Any) -> dict[str, Any]:
+    whole = _parse_action(answer, ())
     if whole in ("decline", "cancel") or answer is False:
-        return dict.fromkeys(asked, answer)
-    keys = ", ".join(map(repr, asked))
+        return dict.fromkeys(elicitations, answer)
+    keys = ", ".join(map(repr, elicitations))
     if not isinstance(answer, Mapping):
-        raise InvalidArguments(f"Answer each of the questions by its key: {keys}. Not {preview(answer)}.")
-    if strange := [key for key in answer if key not in asked]:
+        raise InvalidArguments(f"Answer each of the questions by its key: {keys}. Not {short_repr(answer)}.")
+    if strange := [key for key in answer if key not in elicitations]:
         raise InvalidArguments(f"{', '.join(map(repr, strange[:5]))} is none of the questions. They are: {keys}.")
-    if missing := [key for key in asked if key not in answer]:
+    if missing := [key for key in elicitations if key not in answer]:
         raise InvalidArguments(f"The answer to {', '.join(map(repr, missing))} is missing.")
     return dict(answer)
 
 
-def _action(answer: Any, fields: Iterable[str]) -> str | None:
+def _parse_action(answer: Any, fields: Iterable[str]) -> str | None:
     """The action that an answer names, if it is one and not the values of a form."""
     if not isinstance(answer, Mapping) or not {"action"} <= answer.keys() <= {"action", "content"}:
         return None
     if "action" in fields and "content" not in answer:
         return None
-    if answer["action"] not in ACTIONS:
-        raise InvalidArguments(f"{preview(answer['action'])} is no action. Use accept, decline or cancel.")
+    if answer["action"] not in ELICITATION_ACTIONS:
+        raise InvalidArguments(f"{short_repr(answer['action'])} is no action. Use accept, decline or cancel.")
     return str(answer["action"])
 
 
-def _answer(request: Wire, answer: Any, key: str, *, alone: bool) -> dict[str, Any]:
+def _build_response(request: WireRequest, answer: Any, key: str, *, is_only: bool) -> dict[str, Any]:
     try:
-        return _to_url(answer) if _is_url(request) else _to_form(_form(request), answer)
+        return (
+            _response_to_url(answer) if _is_url_request(request) else _response_to_form(_form_schema(request), answer)
+        )
     except InvalidArguments as error:
-        raise error if alone else InvalidArguments(f"{key}: {error}") from None
+        raise error if is_only else InvalidArguments(f"{key}: {error}") from None
 
 
-def _to_url(answer: Any) -> dict[str, Any]:
+def _response_to_url(answer: Any) -> dict[str, Any]:
     if answer is None or answer is True or answer == {}:
         return {"action": "accept"}
     if answer is False:
         return {"action": "decline"}
-    if action := _action(answer, ()) or (answer if answer in ACTIONS else None):
+    if action := _parse_action(answer, ()) or (answer if answer in ELICITATION_ACTIONS else None):
         return {"action": action}
-    raise InvalidArguments(f"Say true once the address was opened, or false for no. Not {preview(answer)}.")
+    raise InvalidArguments(f"Say true once the address was opened, or false for no. Not {short_repr(answer)}.")
 
 
-def _to_form(schema: dict[str, Any], answer: Any) -> dict[str, Any]:
+def _response_to_form(schema: dict[str, Any], answer: Any) -> dict[str, Any]:
     fields: dict[str, Any] = schema["properties"]
-    action = _action(answer, fields)
+    action = _parse_action(answer, fields)
     if action in ("decline", "cancel"):
         return {"action": action}
-    given = answer.get("content") or {} if action else _values(schema, answer)
+    given = answer.get("content") or {} if action else _parse_form_values(schema, answer)
     if given is None:
         return {"action": "decline"}
-    return {"action": "accept", "content": _checked(schema, given)}
+    return {"action": "accept", "content": _validate_content(schema, given)}
 
 
-def _values(schema: dict[str, Any], answer: Any) -> Any:
+def _parse_form_values(schema: dict[str, Any], answer: Any) -> Any:
     """The values by name; None for a plain no."""
     fields: dict[str, Any] = schema["properties"]
     if isinstance(answer, Mapping):
         return answer
-    if len(fields) == 1 and answer is not None and _takes_alone(schema, answer):
+    if len(fields) == 1 and answer is not None and _is_sole_field_value(schema, answer):
         return {next(iter(fields)): answer}
     if isinstance(answer, bool):
         return {} if answer else None
-    raise InvalidArguments(f"Answer with the fields of the form by name: {', '.join(fields)}. Not {preview(answer)}.")
+    raise InvalidArguments(
+        f"Answer with the fields of the form by name: {', '.join(fields)}. Not {short_repr(answer)}."
+    )
 
 
-def _takes_alone(schema: dict[str, Any], answer: Any) -> bool:
+def _is_sole_field_value(schema: dict[str, Any], answer: Any) -> bool:
     """Whether a value without a name is that of the only field. A yes answers the question, and not a box in it."""
     [(name, field)] = schema["properties"].items()
     if field.get("type") == "boolean":
@@ -245,26 +270,28 @@ def _takes_alone(schema: dict[str, Any], answer: Any) -> bool:
     return not isinstance(answer, bool)
 
 
-def _checked(schema: dict[str, Any], given: Any) -> dict[str, Any]:
+def _validate_content(schema: dict[str, Any], content: Any) -> dict[str, Any]:
     fields: dict[str, Any] = schema["properties"]
-    if not isinstance(given, Mapping):
-        raise InvalidArguments(f"The content must be the fields of the form by name, not {preview(given)}.")
-    for name in given:
+    if not isinstance(content, Mapping):
+        raise InvalidArguments(f"The content must be the fields of the form by name, not {short_repr(content)}.")
+    for name in content:
         if name not in fields:
-            near = nearest(str(name), fields, 1)
+            near = nearest_names(str(name), fields, 1)
             hint = f"; did you mean {near[0]!r}?" if near else f". It has: {', '.join(fields)}."
-            raise InvalidArguments(f"The form has no field {preview(name)}{hint}")
-    filled = {name: field["default"] for name, field in fields.items() if name not in given and _has_default(field)}
-    values = filled | {name: _listed(value, fields[name]) for name, value in given.items() if value is not None}
+            raise InvalidArguments(f"The form has no field {short_repr(name)}{hint}")
+    filled = {name: field["default"] for name, field in fields.items() if name not in content and _has_default(field)}
+    values = filled | {
+        name: _wrap_single_choice(value, fields[name]) for name, value in content.items() if value is not None
+    }
     _refuse_nested(values)
-    return Schema(schema, where="An MCP server's form", formats=True).take(values)
+    return ServerSchema(schema, where="An MCP server's form", validate_formats=True).validate_mapping(values)
 
 
 def _has_default(field: Mapping[str, Any]) -> bool:
     return field.get("default") is not None
 
 
-def _listed(value: Any, field: Mapping[str, Any]) -> Any:
+def _wrap_single_choice(value: Any, field: Mapping[str, Any]) -> Any:
     """One choice stands for a list of one."""
     return [value] if isinstance(value, str) and field.get("type") == "array" else value
 
@@ -274,9 +301,9 @@ def _refuse_nested(values: Mapping[str, Any]) -> None:
         items = value if isinstance(value, list) else ()
         if not isinstance(value, (str, int, float, list)) or not all(isinstance(item, str) for item in items):
             raise InvalidArguments(
-                f"`{name}` must be a text, a number, yes or no, or a list of texts, not {preview(value)}."
+                f"`{name}` must be a text, a number, yes or no, or a list of texts, not {short_repr(value)}."
             )
 
 
-def _roots(roots: Iterable[str | Wire]) -> dict[str, Any]:
+def _roots_result(roots: Iterable[str | WireRequest]) -> dict[str, Any]:
     return {"roots": [{"uri": root} if isinstance(root, str) else dict(root) for root in roots]}

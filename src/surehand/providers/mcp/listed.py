@@ -12,75 +12,83 @@ import mcp_types as types
 from mcp import MCPError
 
 from surehand.providers.mcp.manifest import Manifest
-from surehand.providers.mcp.transports.connection_errors import failure_of
+from surehand.providers.mcp.transports.connection_errors import failure_from_error
 
 if TYPE_CHECKING:
     from mcp import Client
 
-PAGES = 100
-MOST = 10_000
+MAX_LIST_PAGES = 100
+MAX_LIST_ITEMS = 10_000
 """Tools of one server, and prompts."""
-SIZE = 32 << 20
+MAX_LIST_BYTES = 32 << 20
 """Bytes of all its definitions."""
-PROMPTS = 10.0
+PROMPTS_TIMEOUT_SECONDS = 10.0
 """Seconds that a server has to list its prompts, without which it can be used."""
 
 
-async def listed(client: Client, log: logging.Logger) -> Manifest:
+async def fetch_manifest(client: Client, log: logging.Logger) -> Manifest:
     """All that the server offers now."""
     return Manifest(
-        tools=tuple(await _tools(client, log)),
-        prompts=tuple(await _prompts(client, log)),
+        tools=tuple(await _fetch_tools(client, log)),
+        prompts=tuple(await _fetch_prompts(client, log)),
         instructions=client.instructions or "",
-        server=_dumped(client.server_info) if client.server_info else {},
+        server=_to_wire(client.server_info) if client.server_info else {},
         protocol=client.protocol_version,
         listed_at=time(),
     )
 
 
-async def _tools(client: Client, log: logging.Logger) -> list[Mapping[str, Any]]:
+async def _fetch_tools(client: Client, log: logging.Logger) -> list[Mapping[str, Any]]:
     if client.server_capabilities.tools is None and client.protocol_version < "2026":
         return []
     try:
-        return await _pages("tools", client.session.list_tools, log)
+        return await _fetch_pages("tools", client.session.list_tools, log)
     except MCPError as error:
         if error.code != types.METHOD_NOT_FOUND:
             raise
         return []
 
 
-async def _prompts(client: Client, log: logging.Logger) -> list[Mapping[str, Any]]:
+async def _fetch_prompts(client: Client, log: logging.Logger) -> list[Mapping[str, Any]]:
     """Prompts are told of, not run; a server that fails to list them still has its tools."""
     if client.server_capabilities.prompts is None:
         return []
     try:
-        async with asyncio.timeout(PROMPTS):
-            return await _pages("prompts", client.session.list_prompts, log)
+        async with asyncio.timeout(PROMPTS_TIMEOUT_SECONDS):
+            return await _fetch_pages("prompts", client.session.list_prompts, log)
     except TimeoutError:
-        log.warning("No prompts: they were not listed within %g s.", PROMPTS)
+        log.warning("No prompts: they were not listed within %g s.", PROMPTS_TIMEOUT_SECONDS)
         return []
     except Exception as error:  # noqa: BLE001
-        log.debug("No prompts: %s", failure_of(error).message)
+        log.debug("No prompts: %s", failure_from_error(error).message)
         return []
 
 
-async def _pages(what: str, ask: Callable[..., Awaitable[Any]], log: logging.Logger) -> list[Mapping[str, Any]]:
+async def _fetch_pages(
+    field: str, request_page: Callable[..., Awaitable[Any]], log: logging.Logger
+) -> list[Mapping[str, Any]]:
     """Page after page, as far as a server may go on."""
     found: list[Mapping[str, Any]] = []
     cursor, size = None, 0
-    for _ in range(PAGES):
-        page = await ask(params=types.PaginatedRequestParams(cursor=cursor))
+    for _ in range(MAX_LIST_PAGES):
+        page = await request_page(params=types.PaginatedRequestParams(cursor=cursor))
         size += len(page.model_dump_json())
-        found += [_dumped(each) for each in getattr(page, what)]
+        found += [_to_wire(each) for each in getattr(page, field)]
         cursor = page.next_cursor
         if cursor is None:
-            return found[:MOST]
-        if len(found) >= MOST or size > SIZE:
+            return found[:MAX_LIST_ITEMS]
+        if len(found) >= MAX_LIST_ITEMS or size > MAX_LIST_BYTES:
             break
-    log.warning("More than %s %s, %s pages or %s bytes of them; the rest is left out.", MOST, what, PAGES, SIZE)
-    return found[:MOST]
+    log.warning(
+        "More than %s %s, %s pages or %s bytes of them; the rest is left out.",
+        MAX_LIST_ITEMS,
+        field,
+        MAX_LIST_PAGES,
+        MAX_LIST_BYTES,
+    )
+    return found[:MAX_LIST_ITEMS]
 
 
-def _dumped(model: Any) -> dict[str, Any]:
+def _to_wire(model: Any) -> dict[str, Any]:
     dumped: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return dumped

@@ -8,18 +8,18 @@ from math import inf
 from os import PathLike
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
-from surehand.core.durations import seconds
+from surehand.core.durations import parse_duration
 from surehand.core.errors import DefinitionError
 from surehand.core.facets import EFFECTS
-from surehand.core.names import is_legal, nearest
+from surehand.core.names import is_legal_name, nearest_names
 
-Per: TypeAlias = Literal["user", "session", "everyone"]
-Probe: TypeAlias = Literal["list", "ping"]
-Protocol: TypeAlias = Literal["auto", "legacy", "2026-07-28"]
+ConnectionSharing: TypeAlias = Literal["user", "session", "everyone"]
+ProbeKind: TypeAlias = Literal["list", "ping"]
+ProtocolMode: TypeAlias = Literal["auto", "legacy", "2026-07-28"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ServerOptions:
     """Limits, choices and names; times are in seconds, or as people write them: `30s`, `5m`, `off`."""
 
     namespace: str | None = None
@@ -36,7 +36,7 @@ class Options:
     """How long a runtime that starts waits for a server that is required, or whose tools are not known yet."""
     required: bool = False
     """Whether a runtime may not start without it; then it is started though its tools are known."""
-    per: Per = "user"
+    per: ConnectionSharing = "user"
     """Who shares a connection: one user's calls, one session's, or everyone's."""
     idle: float | str | None = 600.0
     """After how long without a call it is stopped, until the next one."""
@@ -48,14 +48,14 @@ class Options:
     """How long results of tools that only read are kept."""
     tools_cache: Mapping[str, float | str | None] | None = None
     """The same of single tools, by glob; the first that fits holds, and `off` keeps nothing."""
-    probe: Probe = "list"
+    probe: ProbeKind = "list"
     """How its health is looked at: list its tools, or ping."""
     probe_every: float | str | None = 60.0
     """How often, while nothing else is heard of it."""
     effects: Mapping[str, Iterable[str]] | None = None
     """What tools do, by glob, in the developer's words; a list is said of all. Where nothing is said of a tool, its
     server's own words can only make it ask more."""
-    protocol: Protocol = "auto"
+    protocol: ProtocolMode = "auto"
     """`legacy` shakes hands as servers did up to 2025-11-25; `auto` finds out."""
     lock: str | PathLike[str] | None = None
     """The file that pins definitions; None pins them for as long as the program runs."""
@@ -67,46 +67,51 @@ class Options:
     """Connections at once, over all users."""
 
     def __post_init__(self) -> None:
-        for name in _TIMES:
-            object.__setattr__(self, name, _time(name, getattr(self, name)))
-        for name, kind, what in _KINDS:
+        for name in _DURATION_OPTIONS:
+            object.__setattr__(self, name, _parse_duration(name, getattr(self, name)))
+        for name, kind, what in _OPTION_TYPES:
             if not isinstance(getattr(self, name), kind) or (kind is int and isinstance(getattr(self, name), bool)):
                 raise DefinitionError(f"{name}={getattr(self, name)!r} cannot be used.", fix=f"give {what}.")
         if self.sessions < 1 or self.retries < 0:
             raise DefinitionError("There is at least one of `sessions`, and no `retries` below zero.", fix="give more.")
-        object.__setattr__(self, "effects", _effects(self.effects))
-        object.__setattr__(self, "tools_cache", _times("tools_cache", self.tools_cache))
-        _choice("per", self.per, Per)
-        _choice("probe", self.probe, Probe)
-        _choice("protocol", self.protocol, Protocol)
+        object.__setattr__(self, "effects", _validate_effects(self.effects))
+        object.__setattr__(self, "tools_cache", _parse_durations("tools_cache", self.tools_cache))
+        _validate_choice("per", self.per, ConnectionSharing)
+        _validate_choice("probe", self.probe, ProbeKind)
+        _validate_choice("protocol", self.protocol, ProtocolMode)
         for name in ("allow", "deny"):
             globs = getattr(self, name)
-            object.__setattr__(self, name, _globs(name, globs))
-        if self.namespace is not None and (not is_legal(self.namespace) or "__" in f"{self.namespace}_"):
+            object.__setattr__(self, name, _validate_globs(name, globs))
+        if self.namespace is not None and (not is_legal_name(self.namespace) or "__" in f"{self.namespace}_"):
             raise DefinitionError(
                 f"namespace={self.namespace!r} is no name.",
                 fix="use letters, digits, _ and -; not - at the start, _ at the end, or __ anywhere.",
             )
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Options:
-        """Options by name, refusing names that mean nothing."""
+    def from_mapping(cls, given: Mapping[str, Any]) -> ServerOptions:
+        "ServerOptionsns by name, refusing names that mean nothing."
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
-                near = [_MEANT[name]] if name in _MEANT else nearest(name, [*known, *_OWN], 1)
+                near = (
+                    [_LIKELY_MEANINGS[name]]
+                    if name in _LIKELY_MEANINGS
+                    else nearest_names(name, [*known, *_FACTORY_OPTIONS], 1)
+                )
                 raise DefinitionError(
-                    f"An MCP server takes no {name!r}.", fix=f"use {near[0] if near else ', '.join([*_OWN, *known])}."
+                    f"An MCP server takes no {name!r}.",
+                    fix=f"use {near[0] if near else ', '.join([*_FACTORY_OPTIONS, *known])}.",
                 )
         return cls(**given)
 
     @property
-    def patience(self) -> float | None:
+    def silence_timeout(self) -> float | None:
         """Seconds without a sign after which a call is given up."""
         return None if self.timeout in (None, inf) else float(self.timeout)
 
 
-class Given(TypedDict, total=False):
+class ServerOptionArguments(TypedDict, total=False):
     """The same by name, for those who change some of them."""
 
     namespace: str | None
@@ -116,23 +121,23 @@ class Given(TypedDict, total=False):
     total: float | str | None
     start_timeout: float | str | None
     required: bool
-    per: Per
+    per: ConnectionSharing
     idle: float | str | None
     queue: str | None
     retries: int
     cache: float | str | None
     tools_cache: Mapping[str, float | str | None] | None
-    probe: Probe
+    probe: ProbeKind
     probe_every: float | str | None
     effects: Mapping[str, Iterable[str]] | Iterable[str] | None
-    protocol: Protocol
+    protocol: ProtocolMode
     lock: str | PathLike[str] | None
     frozen: bool
     manifest: bool | str | PathLike[str]
     sessions: int
 
 
-_KINDS: tuple[tuple[str, Any, str], ...] = (
+_OPTION_TYPES: tuple[tuple[str, Any, str], ...] = (
     ("required", bool, "True or False"),
     ("frozen", bool, "True or False"),
     ("queue", str | None, "the name of a queue"),
@@ -141,9 +146,9 @@ _KINDS: tuple[tuple[str, Any, str], ...] = (
     ("lock", str | PathLike | None, "a path"),
     ("manifest", bool | str | PathLike, "True, False or a folder"),
 )
-_OWN = ("env", "cwd", "sandbox", "headers", "auth", "settings", "max_frame")
+_FACTORY_OPTIONS = ("env", "cwd", "sandbox", "headers", "auth", "settings", "max_frame")
 """What some ways to a server take, beside the options."""
-_MEANT = {
+_LIKELY_MEANINGS = {
     "args": "the words after the command, as in mcp.stdio('uvx', 'mcp-server-git')",
     "tools_allowed": "allow",
     "tools_denied": "deny",
@@ -152,21 +157,21 @@ _MEANT = {
     "name": "namespace",
     "prefix": "namespace",
 }
-_TIMES = ("timeout", "total", "start_timeout", "idle", "cache", "probe_every")
+_DURATION_OPTIONS = ("timeout", "total", "start_timeout", "idle", "cache", "probe_every")
 
 
-def _globs(name: str, given: Any) -> tuple[str, ...]:
-    globs = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
+def _validate_globs(name: str, value: Any) -> tuple[str, ...]:
+    globs = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else (value,)
     if not all(isinstance(glob, str) for glob in globs):
-        raise DefinitionError(f"{name}={given!r} names no tools.", fix="give names, or globs such as 'get_*'.")
+        raise DefinitionError(f"{name}={value!r} names no tools.", fix="give names, or globs such as 'get_*'.")
     return globs
 
 
-def _effects(given: Any) -> Mapping[str, frozenset[str]] | None:
+def _validate_effects(value: Any) -> Mapping[str, frozenset[str]] | None:
     """By glob; a list is said of all."""
-    if given is None:
+    if value is None:
         return None
-    said = given if isinstance(given, Mapping) else {"*": given}
+    said = value if isinstance(value, Mapping) else {"*": value}
     read = {glob: frozenset([each] if isinstance(each, str) else each) for glob, each in said.items()}
     if unknown := {effect for effects in read.values() for effect in effects} - EFFECTS:
         known = ", ".join(sorted(EFFECTS))
@@ -174,25 +179,25 @@ def _effects(given: Any) -> Mapping[str, frozenset[str]] | None:
     return read
 
 
-def _time(name: str, given: float | str | None) -> float | None:
-    if type(given) not in (int, float, str, type(None)):  # a flag is an int, and no time
-        raise DefinitionError(f"{name}={given!r} is no time.", fix=f"write {name}=30, '30s' or 'off'.")
+def _parse_duration(name: str, text: float | str | None) -> float | None:
+    if type(text) not in (int, float, str, type(None)):  # a flag is an int, and no time
+        raise DefinitionError(f"{name}={text!r} is no time.", fix=f"write {name}=30, '30s' or 'off'.")
     try:
-        value = seconds(given) if isinstance(given, str) else given
+        value = parse_duration(text) if isinstance(text, str) else text
     except ValueError as error:
         raise DefinitionError(str(error), fix=f"write {name}=30, '30s' or 'off'.") from None
     if value is not None and not value > 0:
-        raise DefinitionError(f"{name}={given!r} is no time.", fix="give seconds above zero, or 'off'.")
+        raise DefinitionError(f"{name}={text!r} is no time.", fix="give seconds above zero, or 'off'.")
     return None if value == inf else value
 
 
-def _times(name: str, given: Any) -> Mapping[str, float | None] | None:
-    if given is not None and not isinstance(given, Mapping):
-        raise DefinitionError(f"{name}={given!r} names no tools.", fix=f"write {name}={{'get_*': '5m'}}.")
-    return None if given is None else {glob: _time(name, each) for glob, each in given.items()}
+def _parse_durations(name: str, durations: Any) -> Mapping[str, float | None] | None:
+    if durations is not None and not isinstance(durations, Mapping):
+        raise DefinitionError(f"{name}={durations!r} names no tools.", fix=f"write {name}={{'get_*': '5m'}}.")
+    return None if durations is None else {glob: _parse_duration(name, each) for glob, each in durations.items()}
 
 
-def _choice(name: str, given: object, choices: Any) -> None:
+def _validate_choice(name: str, value: object, choices: Any) -> None:
     known = get_args(choices)
-    if given not in known:
-        raise DefinitionError(f"{name}={given!r} is not known.", fix=f"use {' or '.join(map(repr, known))}.")
+    if value not in known:
+        raise DefinitionError(f"{name}={value!r} is not known.", fix=f"use {' or '.join(map(repr, known))}.")

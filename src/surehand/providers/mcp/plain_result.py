@@ -16,24 +16,24 @@ MAX_DIRECT_BLOCKS = 200
 _HANDSHAKE_KEYS = frozenset({"content", "structuredContent", "isError", "_meta"})
 _MODERN_KEYS = _HANDSHAKE_KEYS | {"resultType"}
 _TEXT_KEYS = frozenset({"type", "text"})
-_ABSENT: dict[str, Any] = {}
+_NO_FIELDS: dict[str, Any] = {}
 
 
-def is_plain(result: dict[str, Any], *, modern: bool) -> bool:
+def is_plain_result(result: dict[str, Any], *, is_modern: bool) -> bool:
     """Whether the MCP SDK would accept a parsed result as it is."""
-    if not result.keys() <= (_MODERN_KEYS if modern else _HANDSHAKE_KEYS) or (
-        modern and result.get("resultType") != "complete"
+    if not result.keys() <= (_MODERN_KEYS if is_modern else _HANDSHAKE_KEYS) or (
+        is_modern and result.get("resultType") != "complete"
     ):
         return False
-    structured, meta = result.get("structuredContent", _ABSENT), result.get("_meta", _ABSENT)
-    if type(meta) is not dict or not (modern or type(structured) is dict):
+    structured, meta = result.get("structuredContent", _NO_FIELDS), result.get("_meta", _NO_FIELDS)
+    if type(meta) is not dict or not (is_modern or type(structured) is dict):
         return False
-    if type(result.get("isError", False)) is not bool or not _are_texts(result.get("content")):
+    if type(result.get("isError", False)) is not bool or not _is_text_content(result.get("content")):
         return False
     return is_finite(structured) and is_finite(meta)
 
 
-def _are_texts(content: Any) -> bool:
+def _is_text_content(content: Any) -> bool:
     if type(content) is not list or len(content) > MAX_DIRECT_BLOCKS:
         return False
     for block in content:

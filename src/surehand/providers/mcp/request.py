@@ -13,20 +13,20 @@ from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from surehand.core.errors import TimedOut, ToolError
-from surehand.providers.mcp.direct_call import DirectCalls
+from surehand.providers.mcp.direct_call import DirectToolCalls
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
 
     from surehand.providers.mcp.silence_timeout import SilenceTimeout
 
-_ANSWER: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+_RESULT_ADAPTER: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 """The library has checked it against its protocol already; as a model it would be checked, and copied, once more."""
-NOW = "now"
+CURRENT_QUESTION_KEY = "now"
 """The key of a question that the server waits for at this very moment."""
 
 
-class _Message:
+class _RawRequest:
     """All that the library's session asks of a request; its own model would check once more what was checked before."""
 
     name_param = None
@@ -39,12 +39,12 @@ class _Message:
         return {"method": self._method, "params": to_jsonable_python(self._params)}
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection went away while the server worked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class InputNeeded:
     """The server wants to know something before it goes on."""
 
     requests: Mapping[str, Mapping[str, Any]]
@@ -52,7 +52,7 @@ class Asked:
     """What lets it go on; None where it has ended the call, and wants it to be made again."""
 
 
-class Request:
+class CallRequest:
     """It belongs to its connection: whoever waits for it may leave, and come back with an answer."""
 
     def __init__(
@@ -60,98 +60,98 @@ class Request:
         tool: str,
         arguments: Mapping[str, Any],
         *,
-        inputs: Mapping[str, Any] | None = None,
-        state: str | None = None,
+        input_responses: Mapping[str, Any] | None = None,
+        request_state: str | None = None,
         report: Callable[..., None] | None = None,
-        permit: Callable[[], object] | None = None,
+        check_allowed: Callable[[], object] | None = None,
         user: str | None = None,
     ) -> None:
         self.tool, self.arguments, self.user = tool, arguments, user
-        self._inputs, self._state = inputs, state
-        self._report, self._permit = report, permit
-        self._turn: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._input_responses, self._request_state = input_responses, request_state
+        self._report, self._check_allowed = report, check_allowed
+        self._next_event: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
-        self._calls: DirectCalls | None = None
-        self._ended: Callable[[Request], None] | None = None
-        self._timeout: SilenceTimeout | None = None
-        self.number: int | None = None
+        self._direct_calls: DirectToolCalls | None = None
+        self._on_end: Callable[[CallRequest], None] | None = None
+        self._silence_timeout: SilenceTimeout | None = None
+        self.request_id: int | None = None
         """Under which it was written, past the library's session."""
-        self.leave: Callable[[str], None] = _nowhere
+        self.reconnect: Callable[[str], None] = _no_reconnect
         """Has the connection that it was sent through made anew."""
-        self.asked: Asked | None = None
+        self.open_question: InputNeeded | None = None
         """The question that is open."""
-        self.over = self.answered = False
-        self.plain = False
+        self.is_over = self.is_answered = False
+        self.has_plain_result = False
         """Whether its result is known to be a plain one."""
 
     @property
-    def id(self) -> str:
+    def resume_id(self) -> str:
         """Under which it is found again by whoever brings an answer; made when first asked for."""
         if "_id" not in self.__dict__:
             self.__dict__["_id"] = token_hex(12)
         return self.__dict__["_id"]  # type: ignore[no-any-return]
 
     @property
-    def resumes(self) -> bool:
+    def is_resumption(self) -> bool:
         """Whether it goes on with what a server asked for."""
-        return self._state is not None
+        return self._request_state is not None
 
     @property
-    def began(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether it was handed to a connection that was up."""
-        return self._task is not None or self._calls is not None
+        return self._task is not None or self._direct_calls is not None
 
     @property
-    def news(self) -> bool:
+    def has_new_event(self) -> bool:
         """Whether something came of it since the question was asked."""
-        return self._turn.done() and not isinstance(self._turn.result(), Asked)
+        return self._next_event.done() and not isinstance(self._next_event.result(), InputNeeded)
 
     @property
     def is_lost(self) -> bool:
         """Whether its connection went away before anything came of it."""
-        return self.over and (not self.news or isinstance(self._turn.result(), Lost))
+        return self.is_over and (not self.has_new_event or isinstance(self._next_event.result(), ConnectionLost))
 
     @property
-    def turn(self) -> asyncio.Future[Any]:
+    def next_event(self) -> asyncio.Future[Any]:
         """What there is to know next: the server's answer, what it asks, or an error."""
-        return self._turn
+        return self._next_event
 
     # For the connection
 
     def begin(
         self,
-        way: DirectCalls | ClientSession,
-        timeout: SilenceTimeout,
+        sender: DirectToolCalls | ClientSession,
+        silence_timeout: SilenceTimeout,
         *,
-        ended: Callable[[Request], None],
-        leave: Callable[[str], None],
+        on_end: Callable[[CallRequest], None],
+        reconnect: Callable[[str], None],
     ) -> None:
         """Have it sent. From now on the server may not be silent for longer than the timeout."""
-        self.leave = leave
-        if self.over:
-            ended(self)
+        self.reconnect = reconnect
+        if self.is_over:
+            on_end(self)
             return
         try:
-            if self._permit is not None:  # raises for a tool that may not be called any more
-                self._permit()
+            if self._check_allowed is not None:  # raises for a tool that may not be called any more
+                self._check_allowed()
         except ToolError as error:
-            self.over = True
-            self.tell(error)
-            ended(self)
+            self.is_over = True
+            self.deliver(error)
+            on_end(self)
             return
-        self._ended, self._timeout = ended, timeout
-        timeout.start(self)
-        if isinstance(way, DirectCalls):
-            self._calls = way
-            way.send(self, self._params())
+        self._on_end, self._silence_timeout = on_end, silence_timeout
+        silence_timeout.start(self)
+        if isinstance(sender, DirectToolCalls):
+            self._direct_calls = sender
+            sender.send(self, self._params())
         else:
-            self._task = asyncio.get_running_loop().create_task(self._run(way), name=f"mcp: {self.tool}")
+            self._task = asyncio.get_running_loop().create_task(self._run_in_session(sender), name=f"mcp: {self.tool}")
 
-    async def _run(self, session: ClientSession) -> None:
+    async def _run_in_session(self, session: ClientSession) -> None:
         """Through the library's session, which waits in a task for as long as it takes."""
         try:
-            message: Any = _Message("tools/call", self._params())
-            self.succeed(await session.send_request(message, _ANSWER, progress_callback=self._progress))
+            message: Any = _RawRequest("tools/call", self._params())
+            self.succeed(await session.send_request(message, _RESULT_ADAPTER, progress_callback=self._on_progress))
         except Exception as error:  # noqa: BLE001 - whoever waits decides what it means
             self.fail(error)
         finally:
@@ -160,98 +160,100 @@ class Request:
     def _params(self) -> dict[str, Any]:
         """The library's own `call_tool` would check the answer with a validator that a hostile schema can stall."""
         params: dict[str, Any] = {"name": self.tool, "arguments": self.arguments}
-        if self._inputs is not None:
-            params["inputResponses"] = self._inputs
-        if self._state is not None:
-            params["requestState"] = self._state
+        if self._input_responses is not None:
+            params["inputResponses"] = self._input_responses
+        if self._request_state is not None:
+            params["requestState"] = self._request_state
         return params
 
     def succeed(self, result: Any, *, plain: bool = False) -> None:
         """The server has answered."""
-        self.answered, self.plain = True, plain
-        self.tell(result)
+        self.is_answered, self.has_plain_result = True, plain
+        self.deliver(result)
         self._end()
 
     def fail(self, error: Exception) -> None:
         """It has come to nothing; whoever waits decides what that means."""
-        self.tell(error)
+        self.deliver(error)
         self._end()
 
     def _end(self) -> None:
-        self.over = True
-        self._still()
-        ended, self._ended = self._ended, None
+        self.is_over = True
+        self._stop_timeout()
+        ended, self._on_end = self._on_end, None
         if ended is not None:
             ended(self)
 
-    def tell(self, what: Any) -> None:
+    def deliver(self, event: Any) -> None:
         """Let whoever waits know; what comes after that is kept for who asks next."""
-        if self._turn.done():
-            self._turn = asyncio.get_running_loop().create_future()
-        self._turn.set_result(what)
+        if self._next_event.done():
+            self._next_event = asyncio.get_running_loop().create_future()
+        self._next_event.set_result(event)
 
-    def ask(self, params: Mapping[str, Any]) -> asyncio.Future[types.ElicitResult]:
+    def ask_question(self, params: Mapping[str, Any]) -> asyncio.Future[types.ElicitResult]:
         """The server asks in the middle of its work. Time stands still until somebody answers."""
-        self._still()
+        self._stop_timeout()
         answer: asyncio.Future[types.ElicitResult] = asyncio.get_running_loop().create_future()
-        self.asked = Asked({NOW: {"method": "elicitation/create", "params": params}}, answer)
-        self.tell(self.asked)
+        self.open_question = InputNeeded(
+            {CURRENT_QUESTION_KEY: {"method": "elicitation/create", "params": params}}, answer
+        )
+        self.deliver(self.open_question)
         return answer
 
     # For those who wait
 
-    def answer(self, result: types.ElicitResult) -> None:
+    def answer_question(self, result: types.ElicitResult) -> None:
         """Answer the open question, and wait for the next turn."""
-        asked, self.asked = self.asked, None
+        asked, self.open_question = self.open_question, None
         if asked is not None and asked.answer is not None and not asked.answer.done():
-            if self._turn.done() and self._turn.result() is asked:
-                self._turn = asyncio.get_running_loop().create_future()
+            if self._next_event.done() and self._next_event.result() is asked:
+                self._next_event = asyncio.get_running_loop().create_future()
             asked.answer.set_result(result)
-            if self._timeout is not None and not self.over:
-                self._timeout.start(self)
+            if self._silence_timeout is not None and not self.is_over:
+                self._silence_timeout.start(self)
 
     def cancel(self) -> None:
         """Nobody wants it any more; the server is told, if it was sent."""
-        self.over = True
-        self._still()
+        self.is_over = True
+        self._stop_timeout()
         if self._task is not None:
             self._task.cancel()
-        elif self._calls is not None:
-            self._calls.cancel(self)
+        elif self._direct_calls is not None:
+            self._direct_calls.cancel(self)
             self._end()
 
-    async def ended(self) -> None:
+    async def wait_ended(self) -> None:
         """Wait until nothing of it runs."""
         if self._task is not None:
             await asyncio.wait({self._task})
 
     # Time
 
-    async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
-        self.progress(progress, total, message)
+    async def _on_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        self.report_progress(progress, total, message)
 
-    def progress(self, progress: float, total: float | None, message: str | None) -> None:
+    def report_progress(self, progress: float, total: float | None, message: str | None) -> None:
         """The server works on it."""
-        if self._timeout is not None:
-            self._timeout.restart(self)
-        if self._report is not None and not self.over:
-            self._report(*_told(progress, total, message), progress=progress, total=total)
+        if self._silence_timeout is not None:
+            self._silence_timeout.restart(self)
+        if self._report is not None and not self.is_over:
+            self._report(*_progress_arguments(progress, total, message), progress=progress, total=total)
 
-    def _still(self) -> None:
-        if self._timeout is not None:
-            self._timeout.stop(self)
+    def _stop_timeout(self) -> None:
+        if self._silence_timeout is not None:
+            self._silence_timeout.stop(self)
 
-    def give_up(self, seconds: float) -> None:
+    def time_out(self, seconds: float) -> None:
         """Its server has been silent for too long."""
-        self.tell(TimedOut(f"{self.tool} gave no sign for {seconds:g} s."))
+        self.deliver(TimedOut(f"{self.tool} gave no sign for {seconds:g} s."))
         self.cancel()
 
 
-def _told(progress: float, total: float | None, message: str | None) -> tuple[Any, ...]:
+def _progress_arguments(progress: float, total: float | None, message: str | None) -> tuple[Any, ...]:
     """As `Context.report` takes it: a fraction where the server says of how much, and its words."""
     fraction = (min(max(progress / total, 0.0), 1.0),) if total else ()
     return (*fraction, message) if message else fraction
 
 
-def _nowhere(reason: str) -> None:
+def _no_reconnect(reason: str) -> None:
     """It was not sent."""

@@ -8,63 +8,67 @@ from typing import TYPE_CHECKING
 
 from surehand.core.call import Call, Principal
 from surehand.core.errors import NotStarted
-from surehand.providers.mcp.addresses.address import EVERYONE, ServerAddress, Who
-from surehand.providers.mcp.options import Options
+from surehand.providers.mcp.addresses.address import ANONYMOUS, ConnectionOwner, ServerAddress
+from surehand.providers.mcp.options import ServerOptions
 
 if TYPE_CHECKING:
-    from surehand.providers.mcp.connection import Connection, Heard
+    from surehand.providers.mcp.connection import Connection, OnManifest
 
 
-class Sessions:
+class ConnectionPool:
     """Each user, or each session, has a connection of its own; nobody acts in another's name."""
 
-    def __init__(self, name: str, route: ServerAddress, options: Options, heard: Heard) -> None:
-        self._name, self._route, self._options, self._heard = name, route, options, heard
-        self._open: dict[Who, Connection] = {}
-        self._going: set[asyncio.Task[None]] = set()
+    def __init__(
+        self, server_name: str, address: ServerAddress, options: ServerOptions, on_manifest: OnManifest
+    ) -> None:
+        self._server_name, self._address, self._options, self._on_manifest = server_name, address, options, on_manifest
+        self._connections: dict[ConnectionOwner, Connection] = {}
+        self._closing_tasks: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[Connection]:
-        return iter(list(self._open.values()))
+        return iter(list(self._connections.values()))
 
-    def who(self, call: Call | Principal) -> Who:
+    def owner_of(self, caller: Call | Principal) -> ConnectionOwner:
         """Whose connection a call uses, or all that somebody calls."""
         match self._options.per:
             case "everyone":
-                return EVERYONE
+                return ANONYMOUS
             case "user":
-                return Who(call.user)
+                return ConnectionOwner(caller.user)
             case "session":
-                return Who(call.user, call.session)
+                return ConnectionOwner(caller.user, caller.session)
 
-    def of(self, who: Who) -> Connection:
+    def get_or_create(self, owner: ConnectionOwner) -> Connection:
         """The connection of somebody; it is not started yet."""
-        if (known := self._open.get(who)) is not None:
+        if (known := self._connections.get(owner)) is not None:
             return known
         from surehand.providers.mcp.connection import Connection  # loads the library, which takes a second
 
-        if len(self._open) >= self._options.sessions:
-            self._make_room()
-        made = self._open[who] = Connection(self._name, self._route, who, self._options, self._heard)
+        if len(self._connections) >= self._options.sessions:
+            self._evict_idle_connection()
+        made = self._connections[owner] = Connection(
+            self._server_name, self._address, owner, self._options, self._on_manifest
+        )
         return made
 
-    def found(self, who: Who) -> Connection | None:
+    def find(self, owner: ConnectionOwner) -> Connection | None:
         """The connection of somebody, if there is one."""
-        return self._open.get(who)
+        return self._connections.get(owner)
 
-    def _make_room(self) -> None:
+    def _evict_idle_connection(self) -> None:
         """The one that has been quiet for longest goes; what is in use stays."""
-        quiet = [connection for connection in self if not connection.busy]
+        quiet = [connection for connection in self if not connection.is_busy]
         if not quiet:
             raise NotStarted(
-                f"The MCP server {self._name} has {self._options.sessions} connections, all in use. Try again later."
+                f"The MCP server {self._server_name} has {self._options.sessions} connections, all in use. Try again later."
             )
-        oldest = min(quiet, key=lambda connection: connection.used)
-        del self._open[oldest.who]
-        going = asyncio.get_running_loop().create_task(oldest.close(), name=f"mcp: {self._name} makes room")
-        self._going.add(going)
-        going.add_done_callback(self._going.discard)
+        oldest = min(quiet, key=lambda connection: connection.last_used_at)
+        del self._connections[oldest.owner]
+        going = asyncio.get_running_loop().create_task(oldest.close(), name=f"mcp: {self._server_name} makes room")
+        self._closing_tasks.add(going)
+        going.add_done_callback(self._closing_tasks.discard)
 
     async def close(self) -> None:
         """Leave them all."""
-        connections, self._open = list(self), {}
-        await asyncio.gather(*(connection.close() for connection in connections), *self._going)
+        connections, self._connections = list(self), {}
+        await asyncio.gather(*(connection.close() for connection in connections), *self._closing_tasks)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from surehand.core.clock import Clock, Deadline, Deadlines
 
 if TYPE_CHECKING:
-    from surehand.providers.mcp.request import Request
+    from surehand.providers.mcp.request import CallRequest
 
 
 class SilenceTimeout:
@@ -17,22 +17,22 @@ class SilenceTimeout:
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
         self._deadlines = Deadlines(Clock())
-        self._running: dict[Request, Deadline] = {}
+        self._running_deadlines: dict[CallRequest, Deadline] = {}
 
-    def start(self, request: Request) -> None:
+    def start(self, request: CallRequest) -> None:
         """Fail the request if the server is silent about it from now on."""
         if self._seconds is not None:
-            expired = partial(self._give_up, request, self._seconds)
-            self._running[request] = self._deadlines.start(self._seconds, expired)
+            expired = partial(self._on_expired, request, self._seconds)
+            self._running_deadlines[request] = self._deadlines.start(self._seconds, expired)
 
-    def restart(self, request: Request) -> None:
+    def restart(self, request: CallRequest) -> None:
         """Count again from now: the server has sent something about the request."""
         if self.stop(request):
             self.start(request)
 
-    def stop(self, request: Request) -> bool:
+    def stop(self, request: CallRequest) -> bool:
         """Stop watching a request. Returns whether it was watched."""
-        deadline = self._running.pop(request, None)
+        deadline = self._running_deadlines.pop(request, None)
         if deadline is None:
             return False
         deadline.cancel()
@@ -40,9 +40,9 @@ class SilenceTimeout:
 
     def close(self) -> None:
         """Watch no request any more."""
-        self._running.clear()
+        self._running_deadlines.clear()
         self._deadlines.close()
 
-    def _give_up(self, request: Request, seconds: float) -> None:
-        self._running.pop(request, None)
-        request.give_up(seconds)
+    def _on_expired(self, request: CallRequest, seconds: float) -> None:
+        self._running_deadlines.pop(request, None)
+        request.time_out(seconds)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from time import monotonic
 
-from surehand.core.canonical import digest
-from surehand.core.durations import seconds
+from surehand.core.canonical import json_digest
+from surehand.core.durations import parse_duration
 from surehand.core.outcome import Done, Outcome
 from surehand.runtime.invocation import Invocation
 from surehand.runtime.pipeline import Proceed
 from surehand.runtime.stages.middleware import Middleware
 
-KEPT = 10_000
+MAX_CACHED_OUTCOMES = 10_000
 
 
 def caching(ttl: float | str, *, tools: str = "*") -> Middleware:
@@ -20,7 +20,7 @@ def caching(ttl: float | str, *, tools: str = "*") -> Middleware:
 
     A tool that declares no effects must be named: caching a `send_email` would lose the second mail.
     """
-    lasts = seconds(ttl) or 0.0
+    lasts = parse_duration(ttl) or 0.0
     kept: dict[str, tuple[float, Done]] = {}
 
     async def caching(invocation: Invocation, proceed: Proceed) -> Outcome:
@@ -28,16 +28,18 @@ def caching(ttl: float | str, *, tools: str = "*") -> Middleware:
         chosen = fnmatchcase(invocation.listing.name, tools) and (tool.effects or tools != "*")
         if tool.effects - {"read"} or not chosen:
             return await proceed(invocation)
-        key = digest(invocation.listing.name, tool.definition, invocation.arguments, invocation.principal.user)
+        key = json_digest(
+            invocation.listing.name, tool.definition_digest, invocation.arguments, invocation.principal.user
+        )
         until, found = kept.get(key, (0.0, None))
         if found is not None and until > monotonic():
-            invocation.cached = True
-            return found.apart()
+            invocation.is_cached = True
+            return found.with_copied_data()
         outcome = await proceed(invocation)
         if isinstance(outcome, Done):
             kept.pop(key, None)
-            kept[key] = (monotonic() + lasts, outcome.apart())
-            while len(kept) > KEPT:
+            kept[key] = (monotonic() + lasts, outcome.with_copied_data())
+            while len(kept) > MAX_CACHED_OUTCOMES:
                 del kept[next(iter(kept))]
         return outcome
 

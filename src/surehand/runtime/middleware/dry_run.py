@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from surehand.core.explain import preview
+from surehand.core.explain import short_repr
 from surehand.core.outcome import Done, Outcome
 from surehand.runtime.invocation import Invocation
 from surehand.runtime.pipeline import Proceed
@@ -19,7 +19,7 @@ def dry_run(effects: Iterable[str] = ("write", "execute", "network")) -> Middlew
         declared = invocation.listing.tool.effects
         if declared and not declared & held:
             return await proceed(invocation)
-        told = ", ".join(f"{name}={preview(value)}" for name, value in invocation.arguments.items())
+        told = ", ".join(f"{name}={short_repr(value)}" for name, value in invocation.arguments.items())
         return Done(f"Dry run: {invocation.listing.name}({told}) was not executed.", metadata={"dry_run": True})
 
     return dry_run

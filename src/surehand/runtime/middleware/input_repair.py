@@ -7,23 +7,23 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from surehand.core.errors import InvalidArguments
-from surehand.core.invoke import failed
+from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Outcome
 from surehand.runtime.invocation import Invocation
 from surehand.runtime.pipeline import Proceed
 from surehand.runtime.stages.middleware import Middleware
 
 
-def input_repair(mend: Callable[[str, dict[str, Any]], Mapping[str, Any]], *, tools: str = "*") -> Middleware:
+def input_repair(repair: Callable[[str, dict[str, Any]], Mapping[str, Any]], *, tools: str = "*") -> Middleware:
     """`mend(tool, arguments)` gives the arguments to run with; they are checked again."""
 
     async def input_repair(invocation: Invocation, proceed: Proceed) -> Outcome:
         if fnmatchcase(invocation.listing.name, tools):
-            mended = mend(invocation.listing.name, dict(invocation.arguments))
+            mended = repair(invocation.listing.name, dict(invocation.arguments))
             try:
-                invocation.arguments = invocation.listing.tool.check(mended)
+                invocation.arguments = invocation.listing.tool.validate_arguments(mended)
             except InvalidArguments as error:
-                return failed(error).evolve(executed=False)
+                return failed_from_error(error).evolve(executed=False)
         return await proceed(invocation)
 
     return input_repair

@@ -6,13 +6,13 @@ import logging as log
 from collections.abc import Mapping
 from time import perf_counter
 
-from surehand.core.explain import preview
+from surehand.core.explain import short_repr
 from surehand.core.outcome import Failed, Outcome
 from surehand.runtime.invocation import Invocation
 from surehand.runtime.pipeline import Proceed
 from surehand.runtime.stages.middleware import Middleware
 
-MOST = 160
+MAX_ARGUMENT_CHARACTERS = 160
 """Characters shown of one argument."""
 
 
@@ -23,11 +23,11 @@ def logging(logger: log.Logger | None = None, *, level: int = log.DEBUG) -> Midd
     async def logging(invocation: Invocation, proceed: Proceed) -> Outcome:
         listing, began = invocation.listing, perf_counter()
         about = {"turn": invocation.principal.turn, "remote": f"{listing.kind}:{listing.namespace}:{listing.tool.name}"}
-        out.log(level, "tool request -> %s %s", listing.name, _shown(invocation.arguments), extra=about)
+        out.log(level, "tool request -> %s %s", listing.name, _render_arguments(invocation.arguments), extra=about)
         outcome = await proceed(invocation)
         took = (perf_counter() - began) * 1000
         if isinstance(outcome, Failed):
-            told = preview(outcome.message)
+            told = short_repr(outcome.message)
             out.warning("tool response <- %s %.0fms failed: %s %s", listing.name, took, outcome.code, told, extra=about)
         else:
             status, size = "ok" if outcome.ok else "pending", len(outcome.text)
@@ -37,5 +37,9 @@ def logging(logger: log.Logger | None = None, *, level: int = log.DEBUG) -> Midd
     return logging
 
 
-def _shown(arguments: Mapping[str, object]) -> str:
-    return "{" + ", ".join(f"{name}: {preview(value, MOST)}" for name, value in arguments.items()) + "}"
+def _render_arguments(arguments: Mapping[str, object]) -> str:
+    return (
+        "{"
+        + ", ".join(f"{name}: {short_repr(value, MAX_ARGUMENT_CHARACTERS)}" for name, value in arguments.items())
+        + "}"
+    )

@@ -4,50 +4,52 @@ from __future__ import annotations
 
 import asyncio
 
-from surehand.core.canonical import digest
+from surehand.core.canonical import json_digest
 from surehand.core.facets import Cache
 from surehand.core.outcome import Done, Outcome
 from surehand.runtime.invocation import Invocation
-from surehand.runtime.pipeline import Plan, Proceed
+from surehand.runtime.pipeline import Proceed, StackPlan
 
 
-def cache(plan: Plan, proceed: Proceed) -> Proceed:
+def cache(plan: StackPlan, proceed: Proceed) -> Proceed:
     """Only Done is shared; when the one who runs fails or is cancelled, the next in line runs."""
-    rule = _rule(plan)
+    rule = _cache_settings(plan)
     if rule is None:
         return proceed
-    plan.suspends, plan.bare = True, False
-    results, tool, name = plan.parts.results, plan.listing.tool, plan.listing.name
+    plan.may_suspend, plan.can_fold_into_invoke = True, False
+    results, tool, name = plan.services.result_cache, plan.listing.tool, plan.listing.name
 
     async def stage(invocation: Invocation) -> Outcome:
-        if invocation.answer is not None:
+        if invocation.answer_value is not None:
             return await proceed(invocation)
         who = None if rule.shared else invocation.principal.user
-        key = digest({"v": 1, "name": name, "tool": tool.definition, "parameters": invocation.arguments, "user": who})
+        key = json_digest(
+            {"v": 1, "name": name, "tool": tool.definition_digest, "parameters": invocation.arguments, "user": who}
+        )
         while True:
-            if (found := results.fresh(key)) is not None:
-                invocation.cached = True
+            if (found := results.get_fresh(key)) is not None:
+                invocation.is_cached = True
                 return found
-            if (flight := results.flights.get(key)) is None:
+            if (flight := results.in_flight.get(key)) is None:
                 return await _fly(invocation, key)
-            invocation.suspend()
+            invocation.make_interruptible()
             await asyncio.shield(flight)
 
     async def _fly(invocation: Invocation, key: str) -> Outcome:
-        flight = results.flights[key] = asyncio.get_running_loop().create_future()
+        flight = results.in_flight[key] = asyncio.get_running_loop().create_future()
         try:
             outcome = await proceed(invocation)
             if isinstance(outcome, Done):
-                results.keep(key, outcome, rule.ttl)
+                results.put(key, outcome, rule.ttl)
             return outcome
         finally:
-            del results.flights[key]
+            del results.in_flight[key]
             flight.set_result(None)
 
     return stage
 
 
-def _rule(plan: Plan) -> Cache | None:
+def _cache_settings(plan: StackPlan) -> Cache | None:
     tool, provider = plan.listing.tool, plan.listing.provider
     if (own := tool.limits.cache) is not None:
         return own if own.ttl > 0 else None

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from surehand.core.outcome import Done, Failed, Outcome
 from surehand.runtime.invocation import Invocation
-from surehand.runtime.pipeline import Plan, Proceed, on_the_way_out
+from surehand.runtime.pipeline import Proceed, StackPlan, add_outcome_filter
 
 
-def clip(plan: Plan, proceed: Proceed) -> Proceed:
+def clip(plan: StackPlan, proceed: Proceed) -> Proceed:
     """Text and content change; the data stays whole."""
-    outputs, limit = plan.parts.outputs, size_limit(plan)
+    outputs, limit = plan.services.outputs, max_output_bytes(plan)
 
     async def way_out(invocation: Invocation, outcome: Outcome) -> Outcome:
-        if isinstance(outcome, Done) and outcome.size() > limit:
+        if isinstance(outcome, Done) and outcome.text_size_bytes() > limit:
             text = outcome.text
-            kept = await outputs.keep(text, invocation, reason="size_limit_exceeded")
-            return outcome.clipped(kept.message(text, limit))
+            kept = await outputs.store_text(text, invocation, reason="size_limit_exceeded")
+            return outcome.with_clipped_text(kept.placeholder_message(text, limit))
         if isinstance(outcome, Failed) and len(outcome.message) > limit:
-            kept = await outputs.keep(outcome.message, invocation, reason="size_limit_exceeded")
-            return outcome.evolve(message=kept.message(outcome.message, limit))
+            kept = await outputs.store_text(outcome.message, invocation, reason="size_limit_exceeded")
+            return outcome.evolve(message=kept.placeholder_message(outcome.message, limit))
         return outcome
 
-    return on_the_way_out(plan, proceed, way_out)
+    return add_outcome_filter(plan, proceed, way_out)
 
 
-def size_limit(plan: Plan) -> int:
+def max_output_bytes(plan: StackPlan) -> int:
     """Bytes of text that a model may be shown."""
-    return plan.listing.tool.limits.max_bytes or plan.parts.defaults.max_output
+    return plan.listing.tool.limits.max_bytes or plan.services.defaults.max_output

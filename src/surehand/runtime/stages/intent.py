@@ -2,63 +2,65 @@
 
 from __future__ import annotations
 
-from surehand.core.outcome import Failed, Outcome, Pending, happened
+from surehand.core.outcome import Failed, Outcome, Pending, may_have_executed
 from surehand.runtime.invocation import Invocation
-from surehand.runtime.pipeline import Plan, Proceed
-from surehand.store.errors import StoreError, Unstorable
+from surehand.runtime.pipeline import Proceed, StackPlan
+from surehand.store.errors import StoreError, UnstorableValue
 
-HARMLESS = frozenset({"client", "external", "hosted", "internal"})
+KINDS_WITHOUT_EFFECT = frozenset({"client", "external", "hosted", "internal"})
 """Kinds that do nothing here: they are asked for, shown, or only look."""
-OVER = Failed("conflict", "the call has ended, and runs no second time.")
+CALL_ENDED_FAILURE = Failed("conflict", "the call has ended, and runs no second time.")
 """What middleware is told that proceeds when its call is over."""
 
 
-def claims(plan: Plan) -> bool:
+def needs_claim(plan: StackPlan) -> bool:
     """Whether calls of a tool are claimed: always with a store, else where an id was given or somebody was asked."""
-    repeats = plan.listing.tool.repeatable or plan.listing.kind in HARMLESS
-    return not repeats and (plan.recallable or plan.parts.durable)
+    repeats = plan.listing.tool.repeatable or plan.listing.kind in KINDS_WITHOUT_EFFECT
+    return not repeats and (plan.is_recallable or plan.services.is_durable)
 
 
-def intent(plan: Plan, proceed: Proceed) -> Proceed:
+def intent(plan: StackPlan, proceed: Proceed) -> Proceed:
     """After the queue, because a call that dies while it waits in line has had no effect."""
-    if not claims(plan):
+    if not needs_claim(plan):
         return proceed
-    kept, name, durable = plan.parts.ledger, plan.listing.name, plan.parts.durable
-    plan.suspends = plan.suspends or durable
+    kept, name, durable = plan.services.ledger, plan.listing.name, plan.services.is_durable
+    plan.may_suspend = plan.may_suspend or durable
 
     async def stage(invocation: Invocation) -> Outcome:
-        if invocation.answer is not None and invocation.fence is None:
+        if invocation.answer_value is not None and invocation.fence is None:
             return await proceed(invocation)  # the answer takes the place of running
-        if invocation.ran is not None:  # middleware that proceeds twice gets the same outcome twice
-            return invocation.ran
+        if invocation.handler_outcome is not None:  # middleware that proceeds twice gets the same outcome twice
+            return invocation.handler_outcome
         if durable:
-            invocation.suspend()
+            invocation.make_interruptible()
         try:
-            mine = not invocation.busy and (invocation.claimed or await kept.claim(invocation))
+            mine = not invocation.is_handler_running and (invocation.is_claimed or await kept.claim(invocation))
         except StoreError as error:
-            return _unclaimed(invocation, name, error)
+            return _claim_failure(invocation, name, error)
         if not mine:
-            invocation.elsewhere = True
+            invocation.runs_elsewhere = True
             return Pending("result", invocation.id, f"{name} is running already under this id.")
-        invocation.claimed = True
-        invocation.busy = invocation.began = True  # also where no deadline says so: the handler never waits
+        invocation.is_claimed = True
+        invocation.is_handler_running = invocation.may_have_run = (
+            True  # also where no deadline says so: the handler never waits
+        )
         try:
             outcome = await proceed(invocation)
         finally:
-            invocation.busy = False
-        if not isinstance(outcome, Pending) and happened(outcome):
-            invocation.ran = outcome
+            invocation.is_handler_running = False
+        if not isinstance(outcome, Pending) and may_have_executed(outcome):
+            invocation.handler_outcome = outcome
         return outcome
 
     return stage
 
 
-def _unclaimed(invocation: Invocation, name: str, error: StoreError) -> Outcome:
+def _claim_failure(invocation: Invocation, name: str, error: StoreError) -> Outcome:
     """What cannot be remembered is not run."""
     problem = f"{name} was not run, because it cannot be remembered: {error}"
-    if isinstance(error, Unstorable):
+    if isinstance(error, UnstorableValue):
         return Failed("invalid_arguments", problem)
-    if invocation.resumed:  # somebody said yes, and that holds
-        invocation.elsewhere = True
+    if invocation.is_resumed:  # somebody said yes, and that holds
+        invocation.runs_elsewhere = True
         return Pending("result", invocation.id, f"{name} goes on when the store is back: {error}")
     return Failed("unavailable", problem)

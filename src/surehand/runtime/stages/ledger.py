@@ -4,68 +4,79 @@ from __future__ import annotations
 
 import asyncio
 
-from surehand.core.invoke import crashed
-from surehand.core.outcome import Failed, Outcome, Pending, happened
+from surehand.core.invoke import failed_from_crash
+from surehand.core.outcome import Failed, Outcome, Pending, may_have_executed
 from surehand.runtime.invocation import Invocation
-from surehand.runtime.pipeline import Plan, Proceed
-from surehand.runtime.stages.intent import OVER, claims
+from surehand.runtime.pipeline import Proceed, StackPlan
+from surehand.runtime.stages.intent import CALL_ENDED_FAILURE, needs_claim
 from surehand.store.errors import StoreUnavailable
 
 
-def ledger(plan: Plan, proceed: Proceed) -> Proceed:
+def ledger(plan: StackPlan, proceed: Proceed) -> Proceed:
     """Never a Pending; and what did not happen may be tried again under the same id."""
-    if not plan.recallable and not claims(plan):
+    if not plan.is_recallable and not needs_claim(plan):
         return proceed
-    plan.bare = False
-    kept, name = plan.parts.ledger, plan.listing.name
+    plan.can_fold_into_invoke = False
+    kept, name = plan.services.ledger, plan.listing.name
 
     async def stage(invocation: Invocation) -> Outcome:
         try:
             outcome = await proceed(invocation)
         except asyncio.CancelledError:
-            if invocation.began and invocation.answer is None:
-                await end(invocation, _stopped(invocation))
-            elif invocation.given and not invocation.round:
+            if invocation.may_have_run and invocation.answer_value is None:
+                await end(invocation, _interruption_failure(invocation))
+            elif invocation.has_given_id and not invocation.round:
                 await kept.release(invocation)
             raise
         except Exception as bug:
-            if not invocation.began:
+            if not invocation.may_have_run:
                 raise
-            outcome = crashed(name, bug, redact=plan.parts.redact, details=plan.parts.crash_details)
+            outcome = failed_from_crash(
+                name, bug, redact=plan.services.redact, crash_details=plan.services.crash_details
+            )
         if isinstance(outcome, Pending):
             return outcome
-        if invocation.ran is not None:
-            invocation.ran = OVER  # an outcome knows its call: a call that knew its outcome would be litter to collect
-        if happened(outcome) or not (invocation.given or invocation.round) or invocation.answered is not None:
+        if invocation.handler_outcome is not None:
+            invocation.handler_outcome = (
+                CALL_ENDED_FAILURE  # an outcome knows its call: a call that knew its outcome would be litter to collect
+            )
+        if (
+            may_have_executed(outcome)
+            or not (invocation.has_given_id or invocation.round)
+            or invocation.round_answer is not None
+        ):
             return await end(invocation, outcome)
         if not invocation.round:
             await kept.release(invocation)
         return outcome
 
     async def end(invocation: Invocation, outcome: Outcome) -> Outcome:
-        if isinstance(outcome, Pending) or (invocation.fence is None and not _known(invocation)):
+        if isinstance(outcome, Pending) or (invocation.fence is None and not _is_remembered(invocation)):
             return outcome  # nobody claimed it, so nothing of it is kept
         try:
-            return await kept.end(invocation, outcome)
+            return await kept.record_outcome(invocation, outcome)
         except StoreUnavailable as error:
-            return _unwritten(name, error, invocation)
+            return _write_failure(name, error, invocation)
 
     return stage
 
 
-def _stopped(invocation: Invocation) -> Failed:
+def _interruption_failure(invocation: Invocation) -> Failed:
     """What its caller is told, where it is told anything."""
-    code, message = invocation.interrupted or ("cancelled", f"{invocation.tool_name} was cancelled while it ran.")
+    code, message = invocation.interruption_reason or (
+        "cancelled",
+        f"{invocation.tool_name} was cancelled while it ran.",
+    )
     return Failed(code, message, executed=True)
 
 
-def _known(invocation: Invocation) -> bool:
-    return invocation.given or invocation.resumed or bool(invocation.round)
+def _is_remembered(invocation: Invocation) -> bool:
+    return invocation.has_given_id or invocation.is_resumed or bool(invocation.round)
 
 
-def _unwritten(name: str, error: Exception, invocation: Invocation) -> Failed:
+def _write_failure(name: str, error: Exception, invocation: Invocation) -> Failed:
     """What cannot be acknowledged: it ran, and nobody would know after a restart."""
-    if invocation.answered is not None:
+    if invocation.round_answer is not None:
         return Failed("unavailable", f"the answer could not be written down, and the call still waits: {error}")
     if invocation.fence is None:  # repeatable, so nobody had to claim it
         problem = f"{name} ran, but its outcome could not be written down: {error} It may be called again."

@@ -7,49 +7,51 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from surehand.core.errors import ToolError
-from surehand.core.invoke import crashed, failed
-from surehand.core.outcome import Done, Failed, Outcome, Pending, happened
+from surehand.core.invoke import failed_from_crash, failed_from_error
+from surehand.core.outcome import Done, Failed, Outcome, Pending, may_have_executed
 from surehand.runtime.invocation import Invocation
-from surehand.runtime.pipeline import Plan, Proceed
+from surehand.runtime.pipeline import Proceed, StackPlan
 
 Middleware: TypeAlias = Callable[[Invocation, Proceed], Awaitable[Any]]
 
 
-def middleware(plan: Plan, proceed: Proceed) -> Proceed:
+def middleware(plan: StackPlan, proceed: Proceed) -> Proceed:
     """Fold the middleware around the rest, outermost first."""
-    wrappers = (*plan.parts.middleware, *plan.listing.tool.life.middleware)
+    wrappers = (*plan.services.middleware, *plan.listing.tool.lifecycle.middleware)
     if wrappers:
-        plan.suspends, plan.bare = True, False
-        proceed = _noting(proceed)
+        plan.may_suspend, plan.can_fold_into_invoke = True, False
+        proceed = _track_execution(proceed)
     for wrapper in reversed(wrappers):
-        proceed = _around(wrapper, proceed, plan)
+        proceed = _wrap(wrapper, proceed, plan)
     return proceed
 
 
-def _noting(proceed: Proceed) -> Proceed:
+def _track_execution(proceed: Proceed) -> Proceed:
     """Whatever middleware does afterwards, that the handler ran stays true."""
 
     async def stage(invocation: Invocation) -> Outcome:
         outcome = await proceed(invocation)
-        invocation.began = invocation.began or happened(outcome)
+        invocation.may_have_run = invocation.may_have_run or may_have_executed(outcome)
         return outcome
 
     return stage
 
 
-def _around(wrapper: Middleware, proceed: Proceed, plan: Plan) -> Proceed:
+def _wrap(wrapper: Middleware, proceed: Proceed, plan: StackPlan) -> Proceed:
     name = getattr(wrapper, "__name__", type(wrapper).__name__)
 
     async def stage(invocation: Invocation) -> Outcome:
-        invocation.suspend()
+        invocation.make_interruptible()
         try:
             outcome = await wrapper(invocation, proceed)
         except ToolError as error:
-            return failed(error).evolve(executed=invocation.began)
+            return failed_from_error(error).evolve(executed=invocation.may_have_run)
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 - foreign code: whatever it raises is an outcome
-            return crashed(name, error, redact=plan.parts.redact, details=plan.parts.crash_details)
+            return failed_from_crash(
+                name, error, redact=plan.services.redact, crash_details=plan.services.crash_details
+            )
         if isinstance(outcome, (Done, Failed, Pending)):
             return outcome
         return Failed(

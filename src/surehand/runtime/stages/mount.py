@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from surehand.core.outcome import Outcome
 from surehand.runtime.invocation import Invocation
-from surehand.runtime.pipeline import Plan, Proceed
+from surehand.runtime.pipeline import Proceed, StackPlan
 
 
-def mount(plan: Plan, proceed: Proceed) -> Proceed:
+def mount(plan: StackPlan, proceed: Proceed) -> Proceed:
     """Left out for tools without a lifespan."""
-    tool, mounts = plan.listing.tool, plan.parts.mounts
-    if tool.life.lifespan is None:
+    tool, mounts = plan.listing.tool, plan.services.lifespans
+    if tool.lifecycle.lifespan is None:
         return proceed
-    plan.suspends = True
+    plan.may_suspend = True
 
     async def stage(invocation: Invocation) -> Outcome:
-        invocation.suspend()
-        await mounts.mount(tool)
+        invocation.make_interruptible()
+        await mounts.enter(tool)
         return await proceed(invocation)
 
     return stage

@@ -9,82 +9,88 @@ from time import perf_counter
 from surehand.core.events import CallQueued
 from surehand.core.outcome import Failed, Outcome, Pending
 from surehand.runtime.invocation import Invocation
-from surehand.runtime.pipeline import Plan, Proceed
-from surehand.runtime.queues import AnyLine, Granted, Slot, held_in, hold, let_go
+from surehand.runtime.pipeline import Proceed, StackPlan
+from surehand.runtime.queues import ActiveQueue, QueueSlot, SlotFuture, enter_slot, find_held_slot, leave_slot
 from surehand.store.errors import StoreError
 
-UNQUEUED = frozenset({"internal", "agent", "client", "external", "hosted"})
+KINDS_WITHOUT_QUEUE = frozenset({"internal", "agent", "client", "external", "hosted"})
 """Kinds that never hold a slot: they wait for others, and could wait for themselves."""
 
 
-def queue(plan: Plan, proceed: Proceed) -> Proceed:
+def queue(plan: StackPlan, proceed: Proceed) -> Proceed:
     """None unless the tool, its provider or the default limit names one."""
-    line = None if plan.listing.kind in UNQUEUED else plan.parts.lines.of(plan.listing)
+    line = None if plan.listing.kind in KINDS_WITHOUT_QUEUE else plan.services.queues.queue_for(plan.listing)
     if line is None:
         return proceed
-    plan.suspends = True
-    nests = plan.listing.tool.handler is None or plan.listing.tool.handler.suspends
+    plan.may_suspend = True
+    nests = plan.listing.tool.handler is None or plan.listing.tool.handler.can_suspend
 
     async def stage(invocation: Invocation) -> Outcome:
-        if invocation.answer is not None:
+        if invocation.answer_value is not None:
             return await proceed(invocation)
-        if (slot := held_in(line)) is not None:
+        if (slot := find_held_slot(line)) is not None:
             return await _inside(invocation, slot)
-        if not line.try_enter():
-            began, granted = perf_counter(), _stand_in(invocation, line)
+        if not line.try_acquire():
+            began, granted = perf_counter(), _enqueue(invocation, line)
             try:
                 error = await granted
             except asyncio.CancelledError:
-                line.give_up(granted)
+                line.abandon(granted)
                 raise
-            invocation.queued += perf_counter() - began
+            invocation.queued_seconds += perf_counter() - began
             if error is not None:
-                return _unreachable(invocation, line, error)
+                return _queue_unreachable(invocation, line, error)
         if not nests:
             try:
                 return await proceed(invocation)
             finally:
-                line.leave()
-        token = hold(line)
+                line.release()
+        token = enter_slot(line)
         try:
             return await proceed(invocation)
         finally:
-            let_go(token)
-            line.leave()
+            leave_slot(token)
+            line.release()
 
-    async def _inside(invocation: Invocation, slot: Slot) -> Outcome:
+    async def _inside(invocation: Invocation, slot: QueueSlot) -> Outcome:
         """A nested call runs in its ancestor's slot: taking another could wait for the ancestor itself."""
-        invocation.suspend()
-        async with slot.turn:
-            if line.paced and (error := await line.enter_inside()) is not None:
-                return _unreachable(invocation, line, error)
-            token = hold(line)
+        invocation.make_interruptible()
+        async with slot.nested_lock:
+            if line.has_rate and (error := await line.wait_for_rate()) is not None:
+                return _queue_unreachable(invocation, line, error)
+            token = enter_slot(line)
             try:
                 return await proceed(invocation)
             finally:
-                let_go(token)
+                leave_slot(token)
 
     return stage
 
 
-def _stand_in(invocation: Invocation, line: AnyLine) -> Granted:
-    tell = partial(_tell, invocation, line.name) if invocation.scope.parts.listeners.heard else None
-    invocation.suspend()
-    return line.join(tell)
+def _enqueue(invocation: Invocation, active_queue: ActiveQueue) -> SlotFuture:
+    tell = (
+        partial(_emit_queued, invocation, active_queue.name) if invocation.scope.services.listeners.callbacks else None
+    )
+    invocation.make_interruptible()
+    return active_queue.enqueue(tell)
 
 
-def _tell(invocation: Invocation, queue: str, position: int) -> None:
-    parts = invocation.scope.parts
-    parts.listeners.emit(CallQueued(invocation.id, invocation.listing.name, queue, position, parts.clock.time()))
+def _emit_queued(invocation: Invocation, queue_name: str, position: int) -> None:
+    parts = invocation.scope.services
+    parts.listeners.emit(CallQueued(invocation.id, invocation.listing.name, queue_name, position, parts.clock.time()))
 
 
-def _unreachable(invocation: Invocation, line: AnyLine, error: StoreError) -> Outcome:
+def _queue_unreachable(invocation: Invocation, active_queue: ActiveQueue, error: StoreError) -> Outcome:
     """The limit would not hold if the call ran all the same."""
     name = invocation.listing.name
-    if not invocation.resumed or invocation.claimed or invocation.fence is None:
-        return Failed("unavailable", f"{name} was not run, because its queue {line.name!r} cannot be reached: {error}")
-    from surehand.store.ledger import put_back  # loaded by those alone who have a store
+    if not invocation.is_resumed or invocation.is_claimed or invocation.fence is None:
+        return Failed(
+            "unavailable", f"{name} was not run, because its queue {active_queue.name!r} cannot be reached: {error}"
+        )
+    from surehand.store.ledger import return_to_ready_statement  # loaded by those alone who have a store
 
-    parts, invocation.elsewhere = invocation.scope.parts, True  # somebody said yes, and that holds
-    parts.ledger.unwritten.keep(invocation.id, [put_back(invocation.id, parts.owner, invocation.fence)])
+    parts, invocation.runs_elsewhere = invocation.scope.services, True  # somebody said yes, and that holds
+    parts.ledger.write_retry.retry_later(
+        invocation.id, [return_to_ready_statement(invocation.id, parts.owner_id, invocation.fence)]
+    )
     return Pending("result", invocation.id, f"{name} goes on when the store is back: {error}")

@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import random
 
-from surehand.core.outcome import Failed, Outcome, happened
+from surehand.core.outcome import Failed, Outcome, may_have_executed
 from surehand.runtime.invocation import Invocation
-from surehand.runtime.pipeline import Plan, Proceed
+from surehand.runtime.pipeline import Proceed, StackPlan
 
-PASSING = frozenset({"unavailable", "rate_limited", "timed_out"})
-LONGEST = 30.0
-LONGEST_ASKED = 300.0
+RETRYABLE_CODES = frozenset({"unavailable", "rate_limited", "timed_out"})
+MAX_BACKOFF_SECONDS = 30.0
+MAX_RETRY_AFTER_SECONDS = 300.0
 
 
-def retry(plan: Plan, proceed: Proceed) -> Proceed:
+def retry(plan: StackPlan, proceed: Proceed) -> Proceed:
     """Doubling delays with some chance in them, so that many callers do not return as one."""
-    tool, parts = plan.listing.tool, plan.parts
+    tool, parts = plan.listing.tool, plan.services
     if not tool.limits.retries or not tool.repeatable:
         return proceed
-    plan.suspends = True
+    plan.may_suspend = True
     first = parts.defaults.retry_delay
 
     async def stage(invocation: Invocation) -> Outcome:
         while True:
             outcome = await proceed(invocation)
-            invocation.began = invocation.began or happened(outcome)
-            delay = _delay(outcome, first * 2 ** (invocation.attempt - 1))
+            invocation.may_have_run = invocation.may_have_run or may_have_executed(outcome)
+            delay = _delay_seconds(outcome, first * 2 ** (invocation.attempt - 1))
             # Who asks for longer than that is not waited for: the caller is told, and may come back.
-            if not _worth_it(outcome) or invocation.attempt > tool.limits.retries or not delay <= LONGEST_ASKED:
+            if (
+                not _is_retryable(outcome)
+                or invocation.attempt > tool.limits.retries
+                or not delay <= MAX_RETRY_AFTER_SECONDS
+            ):
                 return outcome
-            invocation.suspend()
+            invocation.make_interruptible()
             await parts.clock.sleep(delay)
             invocation.attempt += 1
             invocation.cancelled = False
@@ -37,11 +41,11 @@ def retry(plan: Plan, proceed: Proceed) -> Proceed:
     return stage
 
 
-def _worth_it(outcome: Outcome) -> bool:
-    return isinstance(outcome, Failed) and outcome.code in PASSING
+def _is_retryable(outcome: Outcome) -> bool:
+    return isinstance(outcome, Failed) and outcome.code in RETRYABLE_CODES
 
 
-def _delay(outcome: Outcome, delay: float) -> float:
+def _delay_seconds(outcome: Outcome, backoff_seconds: float) -> float:
     if isinstance(outcome, Failed) and outcome.retry_after is not None:
         return outcome.retry_after
-    return min(delay, LONGEST) * random.uniform(0.75, 1.25)
+    return min(backoff_seconds, MAX_BACKOFF_SECONDS) * random.uniform(0.75, 1.25)

@@ -6,37 +6,39 @@ from collections.abc import Coroutine
 from typing import Any
 
 from surehand.core.errors import InvalidArguments
-from surehand.core.invoke import failed
+from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Failed, Outcome
 from surehand.runtime.invocation import Invocation
-from surehand.runtime.pipeline import Plan, Proceed
-from surehand.runtime.stages.repair import repair
+from surehand.runtime.pipeline import Proceed, StackPlan
+from surehand.runtime.stages.repair import repair_arguments
 
 
-def validate(plan: Plan, proceed: Proceed) -> Proceed:
+def validate(plan: StackPlan, proceed: Proceed) -> Proceed:
     """Plain parsing and checking are one step, so `repair` is tried only when that step fails."""
     tool = plan.listing.tool
-    read, check, limit = tool.parameters.read, tool.check, plan.parts.defaults.max_input
+    read, check, limit = tool.parameters.validate_json, tool.validate_arguments, plan.services.defaults.max_input
 
     # Not `async def`: it awaits nothing itself, and what is awaited is the rest of the stack.
     def stage(invocation: Invocation) -> Coroutine[Any, Any, Outcome]:
-        raw = invocation.raw
+        raw = invocation.raw_arguments
         try:
             if type(raw) is str and raw and len(raw) <= limit:
                 invocation.arguments = read(raw)
             elif isinstance(raw, (str, bytes)) and len(raw) > limit:
-                return _refused(Failed("too_large", f"{len(raw)} characters of arguments, at most {limit}. Send less."))
+                return _return_outcome(
+                    Failed("too_large", f"{len(raw)} characters of arguments, at most {limit}. Send less.")
+                )
             else:
                 invocation.arguments = check(raw)
         except InvalidArguments as error:
             try:
-                invocation.arguments, invocation.mended = repair(tool, raw, error), True
+                invocation.arguments, invocation.is_repaired = repair_arguments(tool, raw, error), True
             except InvalidArguments as refusal:
-                return _refused(failed(refusal).evolve(executed=False))
+                return _return_outcome(failed_from_error(refusal).evolve(executed=False))
         return proceed(invocation)
 
     return stage
 
 
-async def _refused(outcome: Outcome) -> Outcome:
+async def _return_outcome(outcome: Outcome) -> Outcome:
     return outcome

@@ -16,7 +16,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.responses import Response
 
 from surehand.core.quotas import Quota, QuotaLimits
-from surehand.gateway.mcp.caller import user_in
+from surehand.gateway.mcp.caller import scope_user
 from surehand.gateway.mcp.request_limits import (
     MAX_IN_FLIGHT_BYTES,
     MAX_IN_FLIGHT_REQUESTS,
@@ -24,14 +24,14 @@ from surehand.gateway.mcp.request_limits import (
     SERVER_BUSY_CODE,
 )
 from surehand.jsonrpc.codec import encode_error
-from surehand.jsonrpc.limits import FROM_CLIENT, estimated_memory
+from surehand.jsonrpc.limits import CLIENT_MESSAGE_LIMITS, estimate_memory_bytes
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from starlette.types import Receive, Scope
 
-_ADMITTED = "surehand.admitted"
-_MAX_LENGTH_DIGITS = 19
+_ADMITTED_SCOPE_KEY = "surehand.admitted"
+_MAX_CONTENT_LENGTH_DIGITS = 19
 
 
 class BodyTooLarge(Exception):
@@ -73,60 +73,62 @@ class Admission:
     ) -> None:
         self._max_bytes = max_bytes
         self._max_requests_per_session = max_requests_per_session
-        self._users: Quota[AdmittedRequest] = Quota(QuotaLimits(per_user=max_requests, bytes_per_user=max_bytes))
-        self._sessions: Quota[object] = Quota(QuotaLimits(per_user=max_requests_per_session))
+        self._quota_by_user: Quota[AdmittedRequest] = Quota(
+            QuotaLimits(per_user=max_requests, bytes_per_user=max_bytes)
+        )
+        self._quota_by_session: Quota[object] = Quota(QuotaLimits(per_user=max_requests_per_session))
         """Counted by session id. A client may close the stream of a response, and its request runs on."""
-        self._arriving: dict[object, tuple[str | None, bytearray]] = {}
+        self._arriving_bodies: dict[object, tuple[str | None, bytearray]] = {}
         """Bodies that have arrived in part, the oldest first, and their users."""
 
     def admit(self, scope: Scope, body: bytes) -> AdmittedRequest | None:
         """A request with this body; None if its user has too many, or too many bytes, in flight."""
-        user = user_in(scope)
-        size = estimated_memory(body, FROM_CLIENT.max_values)
-        if not self._users.has_room(user, size):
+        user = scope_user(scope)
+        size = estimate_memory_bytes(body, CLIENT_MESSAGE_LIMITS.max_values)
+        if not self._quota_by_user.has_room(user, size):
             return None
-        admitted = scope[_ADMITTED] = AdmittedRequest(self._users, user, size)
+        admitted = scope[_ADMITTED_SCOPE_KEY] = AdmittedRequest(self._quota_by_user, user, size)
         return admitted
 
     def has_room_in_session(self, session_id: str) -> bool:
         """Whether one more request may run in a session."""
-        return self._sessions.has_room(session_id)
+        return self._quota_by_session.has_room(session_id)
 
-    def in_session(self, session_id: str) -> _InSession:
+    def count_in_session(self, session_id: str) -> _CountedSessionRequest:
         """Count one request of a session as long as the context is entered."""
-        return _InSession(self._sessions, session_id)
+        return _CountedSessionRequest(self._quota_by_session, session_id)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """A middleware of the MCP SDK's server that counts the requests of sessions while their handlers run."""
         if ctx.request is None or ctx.request_id is None or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return await call_next(ctx)
         session_id = ctx.request.headers.get(MCP_SESSION_ID_HEADER)
-        with ctx.request.scope.get(_ADMITTED) or nullcontext():
+        with ctx.request.scope.get(_ADMITTED_SCOPE_KEY) or nullcontext():
             if session_id is None:
                 return await call_next(ctx)
             if not self.has_room_in_session(session_id):
                 limit = self._max_requests_per_session
                 message = f"Too many requests: {limit} run. Try again once one was answered."
                 raise MCPError(code=SERVER_BUSY_CODE, message=message)
-            with self.in_session(session_id):
+            with self.count_in_session(session_id):
                 return await call_next(ctx)
 
     async def read_body(self, scope: Scope, receive: Receive) -> bytes | None:
         """The body of a request; None if the client has disconnected. Raises `BodyTooLarge` or `BodyDropped`."""
-        length = header(scope, b"content-length") or b""
-        if length.isdigit() and (len(length) > _MAX_LENGTH_DIGITS or int(length) > MAX_MESSAGE_BYTES):
+        length = find_header(scope, b"content-length") or b""
+        if length.isdigit() and (len(length) > _MAX_CONTENT_LENGTH_DIGITS or int(length) > MAX_MESSAGE_BYTES):
             raise BodyTooLarge
         message = await receive()
         body: bytes = message.get("body", b"")
         if message.get("more_body"):
-            return await self._read_rest(body, user_in(scope), receive)
+            return await self._read_rest(body, scope_user(scope), receive)
         if len(body) > MAX_MESSAGE_BYTES:
             raise BodyTooLarge
         return body if message["type"] == "http.request" else None
 
     async def _read_rest(self, start: bytes, user: str | None, receive: Receive) -> bytes | None:
         key = object()
-        self._arriving[key] = user, bytearray()
+        self._arriving_bodies[key] = user, bytearray()
         try:
             self._append(key, start)
             while True:
@@ -136,14 +138,14 @@ class Admission:
                     return None
                 self._append(key, message.get("body", b""))
                 if not message.get("more_body"):
-                    return bytes(self._arriving[key][1])
+                    return bytes(self._arriving_bodies[key][1])
         finally:
-            self._arriving.pop(key, None)
+            self._arriving_bodies.pop(key, None)
 
     def _append(self, key: object, part: bytes) -> None:
-        if key not in self._arriving:
+        if key not in self._arriving_bodies:
             raise BodyDropped
-        _, body = self._arriving[key]
+        _, body = self._arriving_bodies[key]
         body += part
         if len(body) > MAX_MESSAGE_BYTES:
             raise BodyTooLarge
@@ -153,27 +155,27 @@ class Admission:
 
         Memory is not reserved for the announced length: a client can announce any length and send nothing.
         """
-        sizes = {key: len(body) for key, (owner, body) in self._arriving.items() if owner == user}
+        sizes = {key: len(body) for key, (owner, body) in self._arriving_bodies.items() if owner == user}
         total = sum(sizes.values())
         for key, size in sizes.items():
             if total <= self._max_bytes:
                 break
             total -= size
-            del self._arriving[key]
+            del self._arriving_bodies[key]
 
 
-class _InSession:
+class _CountedSessionRequest:
     """One request of a session, counted while the context is entered."""
 
-    def __init__(self, sessions: Quota[object], session_id: str) -> None:
-        self._sessions = sessions
+    def __init__(self, quota: Quota[object], session_id: str) -> None:
+        self._quota = quota
         self._session_id = session_id
 
     def __enter__(self) -> None:
-        self._sessions.acquire(self, self._session_id)
+        self._quota.acquire(self, self._session_id)
 
     def __exit__(self, *_: object) -> None:
-        self._sessions.release(self)
+        self._quota.release(self)
 
 
 def busy_response() -> Response:
@@ -183,9 +185,9 @@ def busy_response() -> Response:
     return Response(encode_error(None, error), 503, media_type="application/json")
 
 
-def header(scope: Scope, wanted: bytes) -> bytes | None:
+def find_header(scope: Scope, header_name: bytes) -> bytes | None:
     """The first header of that name, which is in lower case."""
     for name, value in scope["headers"]:
-        if name == wanted:
+        if name == header_name:
             return value  # type: ignore[no-any-return]  # as the server has parsed it
     return None

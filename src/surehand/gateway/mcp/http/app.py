@@ -16,9 +16,9 @@ from starlette.routing import Mount
 from surehand.core.clock import Clock, Deadlines
 from surehand.core.errors import DefinitionError
 from surehand.gateway.mcp.http.admission import Admission
-from surehand.gateway.mcp.http.authentication import BearerAuthentication, Token
+from surehand.gateway.mcp.http.authentication import BearerAuthentication, TokenOrVerifier
 from surehand.gateway.mcp.http.direct import DirectHttpCalls
-from surehand.gateway.mcp.http.endpoint import Endpoint
+from surehand.gateway.mcp.http.endpoint import McpEndpoint
 from surehand.gateway.mcp.http.host_check import HostCheck
 from surehand.gateway.mcp.http.running_requests import RunningRequests
 from surehand.gateway.mcp.http.sessions import MAX_SESSIONS, SessionTable
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
     from surehand.runtime.runtime import Runtime
 
-_METHODS = ("GET", "POST", "DELETE")
+_HTTP_METHODS = ("GET", "POST", "DELETE")
 
 
 def app(
     runtime: Runtime,
     *,
     path: str = "/mcp",
-    token: Token | None = None,
+    token: TokenOrVerifier | None = None,
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
     **options: Any,
@@ -62,17 +62,17 @@ def app(
 
     def end_session(session_id: str) -> None:
         direct.end_session(session_id)
-        mcp_server.news.end_session(session_id)
+        mcp_server.notifications.end_session(session_id)
 
     sessions = SessionTable(mcp_sdk, deadlines, end_session)
     mcp_server.middleware += [running, admission, direct, sessions]
-    endpoint = Endpoint(
+    endpoint = McpEndpoint(
         mcp_sdk,
         admission=admission,
         sessions=sessions,
-        direct=direct,
-        running=running,
-        listening=mcp_server.listening,
+        direct_calls=direct,
+        running_requests=running,
+        listen_handler=mcp_server.listen_handler,
     )
     served: ASGIApp = endpoint if token is None else BearerAuthentication(endpoint, token)
 
@@ -87,21 +87,23 @@ def app(
                 direct.is_running = False
                 deadlines.close()
 
-    return _App(HostCheck(_AtPath(_checked_path(path), served), hosts, origins, _METHODS), lifespan)
+    return _DirectStarlette(
+        HostCheck(_PathRouter(_validate_path(path), served), hosts, origins, _HTTP_METHODS), lifespan
+    )
 
 
-class _App(Starlette):
+class _DirectStarlette(Starlette):
     """A Starlette app that goes straight to the one app behind it, unless routes or middleware were added to it."""
 
     def __init__(self, app: ASGIApp, lifespan: Any) -> None:
         super().__init__(routes=[Mount("/", app)], lifespan=lifespan)
-        self._direct = ServerErrorMiddleware(app)
+        self._direct_app = ServerErrorMiddleware(app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_http = scope["type"] == "http" and not scope.get("root_path") and scope["path"].startswith("/")
         if is_http and self._has_no_additions:
             scope["app"] = self
-            await self._direct(scope, receive, send)
+            await self._direct_app(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
 
@@ -110,7 +112,7 @@ class _App(Starlette):
         return not (self.debug or self.user_middleware or self.exception_handlers) and len(self.router.routes) == 1
 
 
-class _AtPath:
+class _PathRouter:
     """An app at one path, for the methods that MCP uses."""
 
     def __init__(self, path: str, app: ASGIApp) -> None:
@@ -123,14 +125,14 @@ class _AtPath:
         path = scope["path"].removeprefix(scope.get("root_path", ""))  # it may be mounted in another app
         if path.rstrip("/") != self._path:
             await JSONResponse({"error": "There is nothing here."}, 404)(scope, receive, send)
-        elif scope["method"] not in _METHODS:
-            allowed = {"Allow": ", ".join(_METHODS)}
+        elif scope["method"] not in _HTTP_METHODS:
+            allowed = {"Allow": ", ".join(_HTTP_METHODS)}
             await JSONResponse({"error": "This method is not allowed."}, 405, headers=allowed)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
 
-def _checked_path(path: str) -> str:
+def _validate_path(path: str) -> str:
     if not path.startswith("/") or any(each in path for each in "?#\0 "):
         raise DefinitionError(f"path={path!r} is not a path.", fix="begin it with a slash, as in '/mcp'.")
     return path.rstrip("/")

@@ -30,14 +30,14 @@ _HEAD_END = b"\r\n\r\n"
 _HEAD_TAIL_BYTES = len(b"chunked") - 1
 """Bytes of a head that are remembered, so that what arrives in two parts is found."""
 
-_current: ContextVar[ReferenceType[ClientConnection] | None] = ContextVar("current_connection", default=None)
+_current_connection: ContextVar[ReferenceType[ClientConnection] | None] = ContextVar("current_connection", default=None)
 """The connection that the running request arrived on. A weak reference: a cancelled timer of the event loop keeps the
 context that it was started in until it would have been due."""
 
 
 def current_connection() -> ClientConnection | None:
     """The connection that the running request arrived on."""
-    reference = _current.get()
+    reference = _current_connection.get()
     return None if reference is None else reference()
 
 
@@ -64,7 +64,7 @@ class ConnectionLimits:
     """Seconds for running requests to be answered when the server stops."""
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """What a connection is doing."""
 
     HEAD = auto()
@@ -85,13 +85,13 @@ class ConnectionTable:
         self.deadlines = deadlines
         self.is_stopping = False
         """Whether requests are cancelled when their connection is lost."""
-        self._by_client: dict[str, dict[ClientConnection, None]] = {}
+        self._connections_by_client: dict[str, dict[ClientConnection, None]] = {}
         """The connections of each client, the one that has been unused for longest first."""
         self._count = 0
 
     def add(self, connection: ClientConnection) -> bool:
         """Register a connection. False if there is no room for it, because all others are busy."""
-        self._by_client.setdefault(connection.client, {})[connection] = None
+        self._connections_by_client.setdefault(connection.client_address, {})[connection] = None
         self._count += 1
         if self._count <= self.limits.max_connections:
             return True
@@ -103,7 +103,7 @@ class ConnectionTable:
         return True
 
     def _longest_idle(self, newcomer: ClientConnection) -> ClientConnection | None:
-        for connections in sorted(self._by_client.values(), key=len, reverse=True):
+        for connections in sorted(self._connections_by_client.values(), key=len, reverse=True):
             for each in connections:
                 if each.is_idle and each is not newcomer:
                     return each
@@ -111,24 +111,24 @@ class ConnectionTable:
 
     def mark_used(self, connection: ClientConnection) -> None:
         """The connection has just been used, so it is the last of its client to be closed."""
-        connections = self._by_client.get(connection.client, {})
+        connections = self._connections_by_client.get(connection.client_address, {})
         if connection in connections:
             del connections[connection]
             connections[connection] = None
 
     def remove(self, connection: ClientConnection) -> None:
         """Forget a connection; do nothing if it is not registered."""
-        connections = self._by_client.get(connection.client, {})
+        connections = self._connections_by_client.get(connection.client_address, {})
         if connection in connections:
             del connections[connection]
             self._count -= 1
             if not connections:
-                del self._by_client[connection.client]
+                del self._connections_by_client[connection.client_address]
 
     def abort_all(self) -> None:
         """Close every connection and cancel what runs for it."""
         self.is_stopping = True
-        for connections in list(self._by_client.values()):
+        for connections in list(self._connections_by_client.values()):
             for each in list(connections):
                 each.abort()
 
@@ -139,17 +139,17 @@ class ClientConnection(asyncio.Protocol):
     def __init__(
         self, *, http_protocol: Callable[..., asyncio.Protocol], table: ConnectionTable, **uvicorn_options: Any
     ) -> None:
-        self._http = http_protocol(**uvicorn_options)
+        self._uvicorn_protocol = http_protocol(**uvicorn_options)
         self._table = table
         self._limits = table.limits
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
-        self.client = ""
+        self.client_address = ""
         """The client's address. An IPv6 client is told by its network: it has any number of addresses."""
         # Requests start in this context, so none sees the context variables of another one or of the server.
         self.context = copy_context()
-        self.context.run(_current.set, ref(self))
-        self._phase = Phase.HEAD
+        self.context.run(_current_connection.set, ref(self))
+        self._phase = ConnectionPhase.HEAD
         self._deadline: Deadline | None = None
         self._write_deadline: Deadline | None = None
         self._head_bytes = 0
@@ -171,16 +171,16 @@ class ClientConnection(asyncio.Protocol):
     @property
     def is_idle(self) -> bool:
         """Whether the client waits for nothing: it has sent no request, or not the whole of one."""
-        return self._phase is not Phase.RESPONSE
+        return self._phase is not ConnectionPhase.RESPONSE
 
     # Events of the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Make room for the connection, and wait for the head of its first request."""
         self._transport = cast("asyncio.Transport", transport)
-        self.client = _client_of(transport)
+        self.client_address = _client_address(transport)
         has_room = self._table.add(self)
-        self._http.connection_made(_ControlledTransport(self, self._transport))
+        self._uvicorn_protocol.connection_made(_ControlledTransport(self, self._transport))
         self._start_deadline(self._limits.head_timeout)
         if not has_room:
             self.abort()
@@ -189,7 +189,7 @@ class ClientConnection(asyncio.Protocol):
         """Stop all deadlines."""
         self._table.remove(self)
         # Without the error: given one, uvicorn leaves its keep-alive timer, which then holds the connection in memory.
-        self._http.connection_lost(None)
+        self._uvicorn_protocol.connection_lost(None)
         self._clear_deadline()
         self._clear_write_deadline()
         self._unparsed.clear()
@@ -207,26 +207,28 @@ class ClientConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool | None:
         """The client sends no more."""
-        return self._http.eof_received()
+        return self._uvicorn_protocol.eof_received()
 
     def pause_writing(self) -> None:
         """The client does not read its response as fast as it is written."""
-        self._http.pause_writing()
+        self._uvicorn_protocol.pause_writing()
         if self._write_deadline is None:
-            self._await_reader(None)
+            self._start_write_deadline(None)
 
     def resume_writing(self) -> None:
         """The client has caught up. A connection that is being closed stays open until it has read all."""
         if not self._transport.is_closing():
             self._clear_write_deadline()
-        self._http.resume_writing()
+        self._uvicorn_protocol.resume_writing()
 
     # Parsing
 
     @property
     def _can_parse(self) -> bool:
         """Whether the next bytes belong to the request that is arriving, and not to a later one."""
-        return self._phase is Phase.HEAD or (self._phase is Phase.BODY and self._body_bytes_left != 0)
+        return self._phase is ConnectionPhase.HEAD or (
+            self._phase is ConnectionPhase.BODY and self._body_bytes_left != 0
+        )
 
     def _parse(self, data: bytes) -> None:
         """Parse the part of the data that belongs to the head or the body that is arriving; keep the rest.
@@ -234,10 +236,10 @@ class ClientConnection(asyncio.Protocol):
         uvicorn would queue any number of requests that a client sends at once, and it adds the trailers of a chunked
         body to the headers of its request, where they cannot be told apart if both are parsed in one turn.
         """
-        if self._phase is Phase.HEAD:
+        if self._phase is ConnectionPhase.HEAD:
             if self._deadline is None:
                 self._start_deadline(self._limits.head_timeout)
-            data = self._head_part(data)
+            data = self._take_head(data)
         elif self._body_bytes_left is None:
             self._chunk_framing_bytes += len(data)
         else:
@@ -248,14 +250,14 @@ class ClientConnection(asyncio.Protocol):
             return
         self._is_parsing = True
         try:
-            self.context.run(self._http.data_received, data)
+            self.context.run(self._uvicorn_protocol.data_received, data)
         finally:
             self._is_parsing = False
-        if self._phase is Phase.STARTING:
-            self._loop.call_soon(self._check_start)  # after the first turn of the request's task
+        if self._phase is ConnectionPhase.STARTING:
+            self._loop.call_soon(self._check_request_started)  # after the first turn of the request's task
         self._schedule_parse()
 
-    def _head_part(self, data: bytes) -> bytes:
+    def _take_head(self, data: bytes) -> bytes:
         """The data up to the end of the head, together with a body that cannot contain anything but a body."""
         if not self._head_bytes:
             data = data.lstrip(b"\r\n")  # blank lines before a request are ignored
@@ -267,7 +269,7 @@ class ClientConnection(asyncio.Protocol):
         if end < 0:
             self._head_tail = head[-_HEAD_TAIL_BYTES:]
             return data
-        self._phase = Phase.STARTING
+        self._phase = ConnectionPhase.STARTING
         rest = seen[len(head) :]
         if self._may_be_chunked or _HEAD_END in rest:
             return self._keep_after(data, len(data) - len(rest))
@@ -278,10 +280,10 @@ class ClientConnection(asyncio.Protocol):
         self._unparsed[:0] = data[end:]
         return data[:end]
 
-    def _check_start(self) -> None:
+    def _check_request_started(self) -> None:
         """A head that started no request is not the head of one: the parser decides about what follows."""
-        if self._phase is Phase.STARTING:
-            self._phase = Phase.HEAD
+        if self._phase is ConnectionPhase.STARTING:
+            self._phase = ConnectionPhase.HEAD
             self._schedule_parse()
 
     def _schedule_parse(self) -> None:
@@ -332,7 +334,7 @@ class ClientConnection(asyncio.Protocol):
         """The head of a request was received and its task runs. The body has this many bytes; None if it is chunked."""
         parsed = self._parsed_with_head
         body = len(parsed) if body_bytes is None else min(len(parsed), body_bytes)
-        self._phase = Phase.RESPONSE if body_bytes == 0 else Phase.BODY
+        self._phase = ConnectionPhase.RESPONSE if body_bytes == 0 else ConnectionPhase.BODY
         self._body_bytes_left = None if body_bytes is None else body_bytes - body
         self._chunk_framing_bytes = 0
         self._parsed_with_head = b""
@@ -363,7 +365,7 @@ class ClientConnection(asyncio.Protocol):
 
     def body_complete(self) -> None:
         """The app has received the last part of the body."""
-        self._phase = Phase.RESPONSE
+        self._phase = ConnectionPhase.RESPONSE
         self._clear_deadline()
 
     def response_started(self) -> None:
@@ -372,7 +374,7 @@ class ClientConnection(asyncio.Protocol):
 
     def end_request(self) -> None:
         """The request was answered. What was received after it is parsed now."""
-        self._phase = Phase.HEAD
+        self._phase = ConnectionPhase.HEAD
         self._task = None
         self._has_response_started = False
         self._clear_deadline()
@@ -389,13 +391,13 @@ class ClientConnection(asyncio.Protocol):
             self._deadline.cancel()
             self._deadline = None
 
-    def _await_reader(self, unread_bytes: int | None) -> None:
+    def _start_write_deadline(self, unread_bytes: int | None) -> None:
         """Close the connection unless fewer bytes wait for the client each time."""
         remaining = self._transport.get_write_buffer_size()
         if unread_bytes is not None and remaining >= unread_bytes:
             self.abort()
         else:
-            check = partial(self._await_reader, remaining)
+            check = partial(self._start_write_deadline, remaining)
             self._write_deadline = self._table.deadlines.start(self._limits.write_timeout, check)
 
     def _clear_write_deadline(self) -> None:
@@ -407,7 +409,7 @@ class ClientConnection(asyncio.Protocol):
         """Close the connection once the client has read what was written, for which it has the usual time."""
         self._transport.close()
         if self._write_deadline is None and self._transport.get_write_buffer_size():
-            self._await_reader(None)
+            self._start_write_deadline(None)
 
     def abort(self) -> None:
         """Close the connection now."""
@@ -445,12 +447,12 @@ class _ControlledTransport(asyncio.Transport):
         return self._transport.get_extra_info(name, default)
 
 
-def new_context(connection: ClientConnection) -> Context:
+def copy_connection_context(connection: ClientConnection) -> Context:
     """A context for one more request of a connection."""
     return connection.context.copy()
 
 
-def _client_of(transport: asyncio.BaseTransport) -> str:
+def _client_address(transport: asyncio.BaseTransport) -> str:
     peer = transport.get_extra_info("peername")
     if not isinstance(peer, tuple) or not peer:
         return ""

@@ -13,10 +13,10 @@ from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp_types import PROTOCOL_VERSION_META_KEY, ErrorData, JSONRPCRequest, RequestId
 
 from surehand.core.outcome import Outcome, Pending
-from surehand.gateway.mcp.caller import user_in
-from surehand.gateway.mcp.direct_call import METHOD, DirectCalls
+from surehand.gateway.mcp.caller import scope_user
+from surehand.gateway.mcp.direct_call import TOOLS_CALL_METHOD, DirectCalls
 from surehand.gateway.mcp.http.envelope import has_header_parameters, is_regular_call, regular_headers
-from surehand.gateway.mcp.http.reply import EncodedMessage, Reply, encoded_error
+from surehand.gateway.mcp.http.reply import EncodedMessage, HttpReply, encode_error_message
 from surehand.gateway.mcp.http.running_requests import SERVER_STOPPED, SESSION_ENDED
 from surehand.jsonrpc.codec import encode_result
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
     from surehand.core.clock import Deadlines
     from surehand.gateway.mcp.http.admission import Admission
-    from surehand.gateway.mcp.http.sessions import Session, SessionTable
+    from surehand.gateway.mcp.http.sessions import HttpSession, SessionTable
     from surehand.gateway.mcp.runtime_server import RuntimeServer
-    from surehand.gateway.mcp.served import Offered
+    from surehand.gateway.mcp.served import ServedTool
 
-_CALL = "surehand.direct_call"
-MAX_REMEMBERED_SCHEMAS = 10_000
+_CALL_SCOPE_KEY = "surehand.direct_call"
+MAX_CACHED_SCHEMAS = 10_000
 
 
-class Handover(NamedTuple):
+class SdkHandover(NamedTuple):
     """What the MCP SDK has to go on with, and how it sends its response."""
 
     scope: Scope
@@ -50,133 +50,142 @@ class DirectHttpCalls:
         self._deadlines = deadlines
         self.is_running = False
         """Whether the app serves requests: the MCP SDK must not be passed by before its server has started."""
-        self._in_sessions: dict[tuple[str, RequestId], tuple[RequestId, Reply]] = {}
+        self._calls_in_sessions: dict[tuple[str, RequestId], tuple[RequestId, HttpReply]] = {}
         """Running calls by session and request id."""
-        self._without_session: dict[Reply, RequestId] = {}
-        self._schemas: dict[str, tuple[Any, bool]] = {}
+        self._calls_without_session: dict[HttpReply, RequestId] = {}
+        self._header_parameters_by_tool: dict[str, tuple[Any, bool]] = {}
 
     async def answer(self, message: dict[str, Any], scope: Scope, receive: Receive, send: Send) -> bool:
         """Answer a request of the protocol without sessions. False if it has to go through the MCP SDK."""
         calls = self._server.direct_calls if self.is_running else None
         if calls is None or not is_regular_call(message, scope):
             return False
-        user = user_in(scope)
-        offered = calls.match(message["params"], user, modern=True)
+        user = scope_user(scope)
+        offered = calls.find_direct_tool(message["params"], user, is_modern=True)
         if offered is None or self._has_header_parameters(offered):
             return False
-        reply = Reply(receive, send, self._deadlines)
-        self._without_session[reply] = message["id"]
+        reply = HttpReply(receive, send, self._deadlines)
+        self._calls_without_session[reply] = message["id"]
         try:
-            await reply.send_result_of(_call(calls, message, offered, user))
+            await reply.send_result_of(_run_call(calls, message, offered, user))
         finally:
-            del self._without_session[reply]
+            del self._calls_without_session[reply]
         return True
 
-    def _has_header_parameters(self, offered: Offered) -> bool:
+    def _has_header_parameters(self, served_tool: ServedTool) -> bool:
         """Remembered by tool as long as its schema is the same object."""
-        name = offered.entry["name"]
-        schema = offered.entry["inputSchema"]
-        known = self._schemas.get(name)
+        name = served_tool.entry["name"]
+        schema = served_tool.entry["inputSchema"]
+        known = self._header_parameters_by_tool.get(name)
         if known is None or known[0] is not schema:
-            if len(self._schemas) >= MAX_REMEMBERED_SCHEMAS:
-                self._schemas.clear()
-            known = self._schemas[name] = schema, has_header_parameters(schema)
+            if len(self._header_parameters_by_tool) >= MAX_CACHED_SCHEMAS:
+                self._header_parameters_by_tool.clear()
+            known = self._header_parameters_by_tool[name] = schema, has_header_parameters(schema)
         return known[1]
 
     async def answer_in_session(
         self,
         message: JSONRPCRequest,
-        session: Session,
+        session: HttpSession,
         sessions: SessionTable,
         scope: Scope,
         receive: Receive,
         send: Send,
-    ) -> Handover | None:
+    ) -> SdkHandover | None:
         """Answer a request of a session. What is returned is for the MCP SDK to do: all of it, or to ask the client."""
-        calls = self._server.direct_calls if message.method == METHOD and session.protocol_version else None
-        user = user_in(scope)
-        offered = None if calls is None else calls.match(message.params or {}, user, modern=False)
+        calls = self._server.direct_calls if message.method == TOOLS_CALL_METHOD and session.protocol_version else None
+        user = scope_user(scope)
+        offered = None if calls is None else calls.find_direct_tool(message.params or {}, user, is_modern=False)
         has_room = self._admission.has_room_in_session(session.id)
         if calls is None or offered is None or not has_room or regular_headers(scope) is None:
-            return Handover(scope, send)
+            return SdkHandover(scope, send)
         key = session.id, coerce_request_id(message.id)
-        reply = Reply(receive, send, self._deadlines, session_id=session.id)
+        reply = HttpReply(receive, send, self._deadlines, session_id=session.id)
         call = _CallInSession(calls, offered, message, session.protocol_version or "", user)
-        self._in_sessions[key] = message.id, reply
+        self._calls_in_sessions[key] = message.id, reply
         try:
-            with sessions.in_use(session), self._admission.in_session(session.id):
+            with sessions.in_use(session), self._admission.count_in_session(session.id):
                 is_answered = await reply.send_result_of(call.run())
         finally:
-            del self._in_sessions[key]
-        return None if is_answered else Handover({**scope, _CALL: call}, reply.send_more)
+            del self._calls_in_sessions[key]
+        return None if is_answered else SdkHandover({**scope, _CALL_SCOPE_KEY: call}, reply.send_more)
 
     def cancel(self, request_id: Any, session_id: str) -> None:
         """Cancel a call of a session for its client."""
         known = as_request_id(request_id)
-        found = None if known is None else self._in_sessions.get((session_id, coerce_request_id(known)))
+        found = None if known is None else self._calls_in_sessions.get((session_id, coerce_request_id(known)))
         if found is not None:
             sent_id, reply = found
-            reply.end(encoded_error(sent_id, ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")))
+            reply.end(encode_error_message(sent_id, ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")))
 
     def end_session(self, session_id: str) -> None:
         """End every call of a session."""
-        for request_id, reply in [found for (each, _), found in self._in_sessions.items() if each == session_id]:
-            reply.end(encoded_error(request_id, SESSION_ENDED)._replace(status=500))
+        for request_id, reply in [found for (each, _), found in self._calls_in_sessions.items() if each == session_id]:
+            reply.end(encode_error_message(request_id, SESSION_ENDED)._replace(status=500))
 
     def end_all(self) -> None:
         """End every call: the server stops."""
-        for request_id, reply in list(self._in_sessions.values()):
-            reply.end(encoded_error(request_id, SERVER_STOPPED)._replace(status=200))
-        for reply, request_id in list(self._without_session.items()):
-            reply.end(encoded_error(request_id, SERVER_STOPPED))
+        for request_id, reply in list(self._calls_in_sessions.values()):
+            reply.end(encode_error_message(request_id, SERVER_STOPPED)._replace(status=200))
+        for reply, request_id in list(self._calls_without_session.items()):
+            reply.end(encode_error_message(request_id, SERVER_STOPPED))
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """A middleware of the MCP SDK's server: a call that was made and is pending is not made again, but asked."""
         scope = getattr(ctx.request, "scope", None) or {}
-        call: _CallInSession | None = scope.get(_CALL) if ctx.method == METHOD else None
-        if call is None or call.pending is None:
+        call: _CallInSession | None = scope.get(_CALL_SCOPE_KEY) if ctx.method == TOOLS_CALL_METHOD else None
+        if call is None or call.pending_outcome is None:
             return await call_next(ctx)
-        return await call.calls.ask_in_request(ctx, call.pending, call.offered, call.params)
+        return await call.direct_calls.ask_in_request(ctx, call.pending_outcome, call.served_tool, call.params)
 
 
-async def _call(calls: DirectCalls, message: dict[str, Any], offered: Offered, user: str | None) -> EncodedMessage:
+async def _run_call(
+    direct_calls: DirectCalls, message: dict[str, Any], served_tool: ServedTool, user: str | None
+) -> EncodedMessage:
     request_id = message["id"]
     params = message["params"]
     try:
-        outcome = await calls.call(offered, params, user)
+        outcome = await direct_calls.call(served_tool, params, user)
         if isinstance(outcome, Pending):
-            result = await calls.pending_result(outcome, offered, params, user)
+            result = await direct_calls.pending_result(outcome, served_tool, params, user)
         else:
-            result = calls.result(outcome, offered, params["_meta"][PROTOCOL_VERSION_META_KEY])
+            result = direct_calls.render_result(outcome, served_tool, params["_meta"][PROTOCOL_VERSION_META_KEY])
         return EncodedMessage(encode_result(request_id, result))
     except Exception as error:  # noqa: BLE001 - `error_data` logs what the client is not told
-        return encoded_error(request_id, calls.error_data(error))
+        return encode_error_message(request_id, direct_calls.error_data(error))
 
 
 class _CallInSession:
     """One call of a session."""
 
     def __init__(
-        self, calls: DirectCalls, offered: Offered, message: JSONRPCRequest, version: str, user: str | None
+        self,
+        direct_calls: DirectCalls,
+        served_tool: ServedTool,
+        message: JSONRPCRequest,
+        protocol_version: str,
+        user: str | None,
     ) -> None:
-        self.calls = calls
-        self.offered = offered
+        self.direct_calls = direct_calls
+        self.served_tool = served_tool
         self.params = message.params or {}
         self._request_id = message.id
-        self._version = version
+        self._protocol_version = protocol_version
         self._user = user
-        self.pending: Outcome | None = None
+        self.pending_outcome: Outcome | None = None
         """The outcome, if the call waits for input."""
 
     async def run(self) -> EncodedMessage | None:
         """The response; None if the client has to be asked first."""
         try:
-            outcome = await self.calls.call(self.offered, self.params, self._user)
+            outcome = await self.direct_calls.call(self.served_tool, self.params, self._user)
             if isinstance(outcome, Pending):
-                self.pending = outcome
+                self.pending_outcome = outcome
                 return None
             return EncodedMessage(
-                encode_result(self._request_id, self.calls.result(outcome, self.offered, self._version))
+                encode_result(
+                    self._request_id, self.direct_calls.render_result(outcome, self.served_tool, self._protocol_version)
+                )
             )
         except Exception as error:  # noqa: BLE001 - as above
-            return encoded_error(self._request_id, self.calls.error_data(error))._replace(status=200)
+            return encode_error_message(self._request_id, self.direct_calls.error_data(error))._replace(status=200)

@@ -15,10 +15,18 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from surehand.gateway.mcp.caller import user_in
-from surehand.gateway.mcp.http.admission import BodyDropped, BodyTooLarge, busy_response, header
-from surehand.jsonrpc.codec import Malformed, Message, as_message, decode, encode, encode_error, parse
-from surehand.jsonrpc.limits import FROM_CLIENT
+from surehand.gateway.mcp.caller import scope_user
+from surehand.gateway.mcp.http.admission import BodyDropped, BodyTooLarge, busy_response, find_header
+from surehand.jsonrpc.codec import (
+    JsonRpcMessage,
+    MalformedMessage,
+    decode,
+    encode,
+    encode_error,
+    message_from_dict,
+    parse_frame,
+)
+from surehand.jsonrpc.limits import CLIENT_MESSAGE_LIMITS
 
 if TYPE_CHECKING:
     from mcp.server.subscriptions import ListenHandler
@@ -28,39 +36,39 @@ if TYPE_CHECKING:
     from surehand.gateway.mcp.http.admission import Admission
     from surehand.gateway.mcp.http.direct import DirectHttpCalls
     from surehand.gateway.mcp.http.running_requests import RunningRequests
-    from surehand.gateway.mcp.http.sessions import Session, SessionTable
+    from surehand.gateway.mcp.http.sessions import HttpSession, SessionTable
 
-LAST_RESPONSES_SECONDS = 1.0
+LAST_RESPONSES_TIMEOUT_SECONDS = 1.0
 """Time for the responses of ended requests to be written before their session ends."""
 _POLL_SECONDS = 0.005
-_VERSION = MCP_PROTOCOL_VERSION_HEADER.encode()
-_SESSION_ID = MCP_SESSION_ID_HEADER.encode()
+_VERSION_HEADER = MCP_PROTOCOL_VERSION_HEADER.encode()
+_SESSION_ID_HEADER = MCP_SESSION_ID_HEADER.encode()
 _HANDSHAKE_VERSIONS = {None, *(each.encode() for each in HANDSHAKE_PROTOCOL_VERSIONS)}
-_CANCELLED = "notifications/cancelled"
-_LAST_EVENT_ID = b"last-event-id"
+_CANCELLED_METHOD = "notifications/cancelled"
+_LAST_EVENT_ID_HEADER = b"last-event-id"
 _TASK_METHODS = ("tasks/get", "tasks/update", "tasks/cancel")
 
 
-class Endpoint:
+class McpEndpoint:
     """The ASGI app behind host check and authentication."""
 
     def __init__(
         self,
-        app: ASGIApp,
+        mcp_sdk: ASGIApp,
         *,
         admission: Admission,
         sessions: SessionTable,
-        direct: DirectHttpCalls,
-        running: RunningRequests,
-        listening: ListenHandler,
+        direct_calls: DirectHttpCalls,
+        running_requests: RunningRequests,
+        listen_handler: ListenHandler,
     ) -> None:
-        self._app = app
+        self._mcp_sdk = mcp_sdk
         """The MCP SDK."""
         self._admission = admission
         self._sessions = sessions
-        self._direct = direct
-        self._running = running
-        self._listening = listening
+        self._direct_calls = direct_calls
+        self._running_requests = running_requests
+        self._listen_handler = listen_handler
         self._in_flight: set[tuple[str | None, str, object]] = set()
         """Messages of sessions: user, session id and request id."""
 
@@ -78,44 +86,50 @@ class Endpoint:
 
     async def _answer(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":
-            answer = self._delete if scope["method"] == "DELETE" else self._stream
-            await answer(_without_last_event(scope), _replay(b"", receive), send)
+            answer = self._delete_session if scope["method"] == "DELETE" else self._open_stream
+            await answer(_without_last_event_id(scope), _replay_body(b"", receive), send)
         elif (admitted := self._admission.admit(scope, body)) is None:
             await busy_response()(scope, receive, send)
         else:
             with admitted:
-                answer_message = self._handshake if header(scope, _VERSION) in _HANDSHAKE_VERSIONS else self._modern
+                answer_message = (
+                    self._answer_handshake
+                    if find_header(scope, _VERSION_HEADER) in _HANDSHAKE_VERSIONS
+                    else self._answer_modern
+                )
                 await answer_message(body, scope, receive, send)
 
     # The protocol without sessions
 
-    async def _modern(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        value = parse(body, FROM_CLIENT)
-        if isinstance(value, Malformed):
+    async def _answer_modern(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        value = parse_frame(body, CLIENT_MESSAGE_LIMITS)
+        if isinstance(value, MalformedMessage):
             await _refuse(value, scope, receive, send)
-        elif not await self._direct.answer(value, scope, receive, send):
-            message = as_message(value)
-            problem = message if isinstance(message, Malformed) else _misnamed_task(message, Headers(scope=scope))
+        elif not await self._direct_calls.answer(value, scope, receive, send):
+            message = message_from_dict(value)
+            problem = (
+                message if isinstance(message, MalformedMessage) else _task_name_mismatch(message, Headers(scope=scope))
+            )
             if problem is not None:
                 await _refuse(problem, scope, receive, send)
             else:
-                await self._app(scope, _replay(body, receive), send)
+                await self._mcp_sdk(scope, _replay_body(body, receive), send)
 
     # The protocol with a handshake
 
-    async def _handshake(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer_handshake(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         # The SDK would answer with the text of its validation errors, and lose the first of two requests with one id.
-        message = decode(body, FROM_CLIENT)
-        if isinstance(message, Malformed):
+        message = decode(body, CLIENT_MESSAGE_LIMITS)
+        if isinstance(message, MalformedMessage):
             await _refuse(message, scope, receive, send)
             return
-        receive = _replay(body, receive)
+        receive = _replay_body(body, receive)
         session_id = _session_id(scope)
         if session_id is None:
             await self._sessions.open(scope, receive, send)
             return
         request_id = coerce_request_id(message.id) if isinstance(message, JSONRPCRequest) else object()
-        key = user_in(scope), session_id, request_id  # with the user, for the session may be another user's
+        key = scope_user(scope), session_id, request_id  # with the user, for the session may be another user's
         if self._sessions.is_ending(session_id):
             await _error_response(None, INVALID_REQUEST, "Session not found", 404)(scope, receive, send)
         elif isinstance(message, JSONRPCRequest) and key in self._in_flight:
@@ -124,50 +138,52 @@ class Endpoint:
         else:
             self._in_flight.add(key)
             try:
-                await self._in_session(message, session_id, scope, receive, send)
+                await self._answer_in_session(message, session_id, scope, receive, send)
             finally:
                 self._in_flight.discard(key)
 
-    async def _in_session(self, message: Message, session_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer_in_session(
+        self, message: JsonRpcMessage, session_id: str, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         session = self._sessions.find(session_id, scope)
         if session is None:
-            await self._app(scope, receive, send)
+            await self._mcp_sdk(scope, receive, send)
             return
         if isinstance(message, JSONRPCRequest):
-            rest = await self._direct.answer_in_session(message, session, self._sessions, scope, receive, send)
+            rest = await self._direct_calls.answer_in_session(message, session, self._sessions, scope, receive, send)
             if rest is not None:
                 await self._sessions.serve(session, rest.scope, receive, rest.send)
             return
-        if isinstance(message, JSONRPCNotification) and message.method == _CANCELLED:
-            self._direct.cancel((message.params or {}).get("requestId"), session_id)
+        if isinstance(message, JSONRPCNotification) and message.method == _CANCELLED_METHOD:
+            self._direct_calls.cancel((message.params or {}).get("requestId"), session_id)
         await self._sessions.serve(session, scope, receive, send)
 
-    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _open_stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`GET`: the stream of notifications of a session."""
         session = self._find_session(scope)
         if session is None:
-            await self._app(scope, receive, send)
+            await self._mcp_sdk(scope, receive, send)
         else:
             await self._sessions.serve(session, scope, receive, send)
 
-    async def _delete(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _delete_session(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`DELETE`: end a session, once all messages that are in flight in it were delivered or answered."""
         session = self._find_session(scope)
         if session is None:
-            await self._app(scope, receive, send)
+            await self._mcp_sdk(scope, receive, send)
             return
         session.is_ending = True
         session_id = session.id
 
         def is_quiet() -> bool:  # again and again: a direct call may turn into a question that the SDK puts
-            self._direct.end_session(session_id)
-            self._running.end_session(session_id)
+            self._direct_calls.end_session(session_id)
+            self._running_requests.end_session(session_id)
             return not any(each == session_id for _, each, _ in self._in_flight)
 
         await _wait_until(is_quiet)
         await self._sessions.delete(session, scope, receive, send)
 
-    def _find_session(self, scope: Scope) -> Session | None:
+    def _find_session(self, scope: Scope) -> HttpSession | None:
         session_id = _session_id(scope)
         return None if session_id is None else self._sessions.find(session_id, scope)
 
@@ -175,9 +191,9 @@ class Endpoint:
         """End all that runs, and then the sessions through which the responses go."""
 
         def is_quiet() -> bool:
-            self._listening.close()
-            self._direct.end_all()
-            self._running.end_all()
+            self._listen_handler.close()
+            self._direct_calls.end_all()
+            self._running_requests.end_all()
             return not self._in_flight
 
         await _wait_until(is_quiet)
@@ -185,17 +201,17 @@ class Endpoint:
 
 
 async def _wait_until(is_true: Callable[[], bool]) -> None:
-    deadline = monotonic() + LAST_RESPONSES_SECONDS
+    deadline = monotonic() + LAST_RESPONSES_TIMEOUT_SECONDS
     while not is_true() and monotonic() < deadline:  # noqa: ASYNC110 - the MCP SDK has no event for it
         await asyncio.sleep(_POLL_SECONDS)
 
 
-def _without_last_event(scope: Scope) -> Scope:
+def _without_last_event_id(scope: Scope) -> Scope:
     """Streams are not stored, so none can be resumed. The SDK would send no response at all."""
-    return {**scope, "headers": [each for each in scope["headers"] if each[0] != _LAST_EVENT_ID]}
+    return {**scope, "headers": [each for each in scope["headers"] if each[0] != _LAST_EVENT_ID_HEADER]}
 
 
-def _misnamed_task(message: Message, headers: Headers) -> Malformed | None:
+def _task_name_mismatch(message: JsonRpcMessage, headers: Headers) -> MalformedMessage | None:
     """The problem with a request about a task whose header names another one: the SDK does not compare these."""
     if not isinstance(message, JSONRPCRequest) or message.method not in _TASK_METHODS:
         return None
@@ -206,15 +222,15 @@ def _misnamed_task(message: Message, headers: Headers) -> Malformed | None:
     if len(names) == 1 and decode_header_value(names[0]) == task_id:
         return None
     description = f"{MCP_NAME_HEADER} header does not match the request body's 'taskId' parameter"
-    return Malformed("not_a_message", HEADER_MISMATCH, description, message.id)
+    return MalformedMessage("not_a_message", HEADER_MISMATCH, description, message.id)
 
 
 def _session_id(scope: Scope) -> str | None:
-    value = header(scope, _SESSION_ID)
+    value = find_header(scope, _SESSION_ID_HEADER)
     return None if value is None else value.decode("latin-1")
 
 
-async def _refuse(problem: Malformed, scope: Scope, receive: Receive, send: Send) -> None:
+async def _refuse(problem: MalformedMessage, scope: Scope, receive: Receive, send: Send) -> None:
     response = Response(encode(problem.as_error()), 400, media_type="application/json")
     await response(scope, receive, send)
 
@@ -225,7 +241,7 @@ def _error_response(request_id: RequestId | None, code: int, message: str, statu
     )
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     """A `receive` that gives the body once more."""
     waiting: list[AsgiMessage] = [{"type": "http.request", "body": body, "more_body": False}]
 

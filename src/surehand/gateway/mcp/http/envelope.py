@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 from starlette.requests import Request
 
-from surehand.gateway.mcp.direct_call import METHOD
+from surehand.gateway.mcp.direct_call import TOOLS_CALL_METHOD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 MAX_CACHED_METADATA_BYTES = 4096
 """Bytes of a client's metadata whose validation is remembered: it sends the same with each request."""
-_VERSION = MCP_PROTOCOL_VERSION_HEADER.encode()
-_METHOD = MCP_METHOD_HEADER.encode()
-_NAME = MCP_NAME_HEADER.encode()
-_PARAM_PREFIX = MCP_PARAM_HEADER_PREFIX.lower().encode()
-_SESSION_ID = MCP_SESSION_ID_HEADER.encode()
+_VERSION_HEADER = MCP_PROTOCOL_VERSION_HEADER.encode()
+_METHOD_HEADER = MCP_METHOD_HEADER.encode()
+_NAME_HEADER = MCP_NAME_HEADER.encode()
+_PARAM_HEADER_PREFIX = MCP_PARAM_HEADER_PREFIX.lower().encode()
+_SESSION_ID_HEADER = MCP_SESSION_ID_HEADER.encode()
 _MODERN_VERSIONS = {each.encode() for each in MODERN_PROTOCOL_VERSIONS}
-_CALL_METHOD = METHOD.encode()
+_TOOLS_CALL_HEADER = TOOLS_CALL_METHOD.encode()
 _MESSAGE_KEYS = {"jsonrpc", "id", "method", "params"}
-_PLAIN_TEXT = re.compile(r"[0-9A-Za-z_./-]+")
+_PLAIN_HEADER_TEXT = re.compile(r"[0-9A-Za-z_./-]+")
 
 
 def regular_headers(scope: Scope) -> dict[bytes, bytes] | None:
@@ -59,15 +59,17 @@ def _accepts_any_response(accept: bytes) -> bool:
 def is_regular_call(message: dict[str, Any], scope: Scope) -> bool:
     """Whether a message is a call in the protocol without sessions whose headers agree with its body."""
     headers = regular_headers(scope)
-    if headers is None or headers.get(_METHOD) != _CALL_METHOD or _SESSION_ID in headers:
+    if headers is None or headers.get(_METHOD_HEADER) != _TOOLS_CALL_HEADER or _SESSION_ID_HEADER in headers:
         return False
-    if b"\n" + _PARAM_PREFIX in b"\n".join(headers):
+    if b"\n" + _PARAM_HEADER_PREFIX in b"\n".join(headers):
         return False
-    return _is_call(message) and _headers_agree(message, headers) and _is_valid_metadata(message["params"]["_meta"])
+    return (
+        _is_tools_call(message) and _headers_agree(message, headers) and _is_valid_metadata(message["params"]["_meta"])
+    )
 
 
-def _is_call(message: dict[str, Any]) -> bool:
-    if message.keys() != _MESSAGE_KEYS or message["jsonrpc"] != "2.0" or message["method"] != METHOD:
+def _is_tools_call(message: dict[str, Any]) -> bool:
+    if message.keys() != _MESSAGE_KEYS or message["jsonrpc"] != "2.0" or message["method"] != TOOLS_CALL_METHOD:
         return False
     return type(message["id"]) in (int, str)
 
@@ -77,17 +79,21 @@ def _headers_agree(message: dict[str, Any], headers: Mapping[bytes, bytes]) -> b
     params = message["params"]
     meta = params.get("_meta") if type(params) is dict else None
     if type(meta) is dict and CLIENT_CAPABILITIES_META_KEY in meta:
-        version = headers.get(_VERSION)
+        version = headers.get(_VERSION_HEADER)
         is_verbatim = version == _as_header(meta.get(PROTOCOL_VERSION_META_KEY))
-        if is_verbatim and headers.get(_NAME) == _as_header(params.get("name")):
+        if is_verbatim and headers.get(_NAME_HEADER) == _as_header(params.get("name")):
             return version in _MODERN_VERSIONS
-    routing = {name.decode(): headers[name].decode("latin-1") for name in (_VERSION, _METHOD, _NAME) if name in headers}
+    routing = {
+        name.decode(): headers[name].decode("latin-1")
+        for name in (_VERSION_HEADER, _METHOD_HEADER, _NAME_HEADER)
+        if name in headers
+    }
     return isinstance(classify_inbound_request(message, headers=routing), InboundModernRoute)
 
 
 def _as_header(text: Any) -> bytes:
     """A text as it stands in a header without encoding; otherwise bytes that are in no header."""
-    return text.encode() if type(text) is str and _PLAIN_TEXT.fullmatch(text) else b"\0"
+    return text.encode() if type(text) is str and _PLAIN_HEADER_TEXT.fullmatch(text) else b"\0"
 
 
 def _is_valid_metadata(meta: dict[str, Any]) -> bool:
@@ -102,7 +108,7 @@ def _is_valid_metadata(meta: dict[str, Any]) -> bool:
 def _is_valid_encoded_metadata(encoded: bytes) -> bool:
     meta = from_json(encoded)
     try:
-        validate_client_request(METHOD, meta[PROTOCOL_VERSION_META_KEY], {"name": "any", "_meta": meta})
+        validate_client_request(TOOLS_CALL_METHOD, meta[PROTOCOL_VERSION_META_KEY], {"name": "any", "_meta": meta})
     except ValidationError:
         return False
     return True

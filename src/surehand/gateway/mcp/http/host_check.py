@@ -16,20 +16,22 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 
 from surehand.core.errors import DefinitionError
-from surehand.gateway.mcp.seldom import Seldom
+from surehand.gateway.mcp.seldom import LogThrottle
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
-ANY = "*"
-MAX_LOGGED_CHARACTERS = 100
-HOST_REFUSED = (
+WILDCARD = "*"
+MAX_LOGGED_LENGTH = 100
+HOST_REFUSED_MESSAGE = (
     "A request for the host %s was refused (421). If it is a name of this server, add it to hosts= or --allow-host."
 )
-ORIGIN_REFUSED = "A request from the origin %s was refused (403). To allow it, add it to origins= or --allow-origin."
+ORIGIN_REFUSED_MESSAGE = (
+    "A request from the origin %s was refused (403). To allow it, add it to origins= or --allow-origin."
+)
 _EXPOSED_HEADERS = [MCP_SESSION_ID_HEADER, "WWW-Authenticate"]
-_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?P<port>:\d{1,5})?")
+_HOST_PATTERN = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?P<port>:\d{1,5})?")
 
 
 class HostCheck:
@@ -37,10 +39,10 @@ class HostCheck:
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str], origins: Iterable[str], methods: Iterable[str]) -> None:
         self._app = app
-        self._app_for_pages = _with_cors(app, methods)
-        self._warnings = Seldom()
-        self._hosts = LOOPBACK_HOSTS | {_checked(host, "hosts") for host in _as_list(hosts, "hosts")}
-        self._origins = frozenset(_checked(origin, "origins") for origin in _as_list(origins, "origins"))
+        self._cors_app = _with_cors(app, methods)
+        self._log_throttle = LogThrottle()
+        self._hosts = LOOPBACK_HOSTS | {_validate_entry(host, "hosts") for host in _as_list(hosts, "hosts")}
+        self._origins = frozenset(_validate_entry(origin, "origins") for origin in _as_list(origins, "origins"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it: 421 for an unknown host, 403 for an unknown origin."""
@@ -52,25 +54,25 @@ class HostCheck:
             elif name == b"origin":
                 origins.append(value)
         if len(hosts) != 1 or not self._is_known_host(hosts[0].decode("latin-1").lower()):
-            self._warnings.warn("421", HOST_REFUSED, _quoted(hosts))
+            self._log_throttle.warn("421", HOST_REFUSED_MESSAGE, _escape_for_log(hosts))
             await JSONResponse({"error": "This host is not served here."}, 421)(scope, receive, send)
         elif origins and not (len(origins) == 1 and self._is_known_origin(origins[0].decode("latin-1").lower())):
-            self._warnings.warn("403", ORIGIN_REFUSED, _quoted(origins))
+            self._log_throttle.warn("403", ORIGIN_REFUSED_MESSAGE, _escape_for_log(origins))
             await JSONResponse({"error": "Requests from this origin are not allowed."}, 403)(scope, receive, send)
         else:
-            await (self._app_for_pages if origins else self._app)(scope, receive, send)
+            await (self._cors_app if origins else self._app)(scope, receive, send)
 
     def _is_known_host(self, host: str) -> bool:
         # A name without a port stands for any port: behind a forwarded port ours is not the one that was asked for, and
         # a browser cannot be made to send another name than the page's.
-        found = _HOST.fullmatch(host)
-        return found is not None and bool({ANY, host, found["name"]} & self._hosts)
+        found = _HOST_PATTERN.fullmatch(host)
+        return found is not None and bool({WILDCARD, host, found["name"]} & self._hosts)
 
     def _is_known_origin(self, origin: str) -> bool:
-        if {ANY, origin} & self._origins:
+        if {WILDCARD, origin} & self._origins:
             return True
         scheme, _, host = origin.partition("://")
-        found = _HOST.fullmatch(host)
+        found = _HOST_PATTERN.fullmatch(host)
         return scheme in ("http", "https") and found is not None and found["name"] in LOOPBACK_HOSTS
 
 
@@ -86,22 +88,24 @@ def _with_cors(app: ASGIApp, methods: Iterable[str]) -> ASGIApp:
     )
 
 
-def _quoted(values: list[bytes]) -> str:
+def _escape_for_log(values: list[bytes]) -> str:
     """Headers of a stranger for the log, without line breaks and control characters."""
-    return ascii(b", ".join(values).decode("latin-1")[:MAX_LOGGED_CHARACTERS])
+    return ascii(b", ".join(values).decode("latin-1")[:MAX_LOGGED_LENGTH])
 
 
-def _as_list(given: Iterable[str], name: str) -> list[str]:
-    if isinstance(given, str):
-        raise DefinitionError(f"{name}={given!r} is a string.", fix=f"give a list: {name}=[{given!r}].")
-    return list(given)
+def _as_list(values: Iterable[str], option: str) -> list[str]:
+    if isinstance(values, str):
+        raise DefinitionError(f"{option}={values!r} is a string.", fix=f"give a list: {option}=[{values!r}].")
+    return list(values)
 
 
-def _checked(given: str, name: str) -> str:
-    text = given.lower()
-    parts = urlsplit(text) if name == "origins" else None
+def _validate_entry(entry: str, option: str) -> str:
+    text = entry.lower()
+    parts = urlsplit(text) if option == "origins" else None
     bare = text if parts is None else text.removeprefix(f"{parts.scheme}://")
-    if text != ANY and not (_HOST.fullmatch(bare) and (parts is None or parts.scheme in ("http", "https"))):
-        example = "https://example.org" if name == "origins" else "example.org or example.org:8443"
-        raise DefinitionError(f"{name} has {given!r}, which is malformed.", fix=f"write it as {example}.")
+    if text != WILDCARD and not (
+        _HOST_PATTERN.fullmatch(bare) and (parts is None or parts.scheme in ("http", "https"))
+    ):
+        example = "https://example.org" if option == "origins" else "example.org or example.org:8443"
+        raise DefinitionError(f"{option} has {entry!r}, which is malformed.", fix=f"write it as {example}.")
     return text

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from surehand.core.clock import Deadlines
 
-UNWATCHED_SECONDS = 0.05
+WATCH_DELAY_SECONDS = 0.05
 """For so long nothing watches whether the client is still connected: most calls are over by then."""
-PING_SECONDS = 15.0
+PING_INTERVAL_SECONDS = 15.0
 """After so long a comment is sent, so that no proxy takes the connection for dead."""
 _JSON_HEADERS = [(b"content-type", b"application/json")]
 _STREAM_HEADERS = [
@@ -37,12 +37,12 @@ class EncodedMessage(NamedTuple):
     status: int = 200
 
 
-def encoded_error(request_id: RequestId, error: ErrorData) -> EncodedMessage:
+def encode_error_message(request_id: RequestId, error: ErrorData) -> EncodedMessage:
     """An error response."""
     return EncodedMessage(encode_error(request_id, error), ERROR_CODE_HTTP_STATUS.get(error.code, 200))
 
 
-class Reply:
+class HttpReply:
     """The reply to a request of the protocol without sessions, or to a request in a session.
 
     In a session a request runs on if its client disconnects, and its response is always an event stream.
@@ -59,22 +59,22 @@ class Reply:
         # Some clients of the protocol with a handshake do not accept a JSON body while they are closing.
         self._is_stream = session_id is not None
         self._has_started = False
-        self._end_message: EncodedMessage | None = None
+        self._final_message: EncodedMessage | None = None
 
     async def send_result_of(self, call: Coroutine[Any, Any, EncodedMessage | None]) -> bool:
         """Run the call and send the message that it returns. False if it returns none, so that nothing was sent."""
         self._task = task = asyncio.current_task()
         assert task is not None
-        deadline = self._deadlines.start(UNWATCHED_SECONDS, self._start_watching)
+        deadline = self._deadlines.start(WATCH_DELAY_SECONDS, self._start_watching)
         try:
             message = await call
         except asyncio.CancelledError:
-            if self._end_message is None or task.cancelling() > 1:
+            if self._final_message is None or task.cancelling() > 1:
                 raise  # not cancelled by `end`
-            message = self._end_message
+            message = self._final_message
         finally:
             self._task = None
-            if self._end_message is not None:
+            if self._final_message is not None:
                 task.uncancel()
             deadline.cancel()
             if self._watchers:
@@ -85,8 +85,8 @@ class Reply:
 
     def end(self, message: EncodedMessage) -> None:
         """Cancel the call, and send this message instead of its result."""
-        if self._task is not None and self._end_message is None:
-            self._end_message = message
+        if self._task is not None and self._final_message is None:
+            self._final_message = message
             self._task.cancel()
 
     async def send_more(self, message: Message) -> None:
@@ -118,10 +118,10 @@ class Reply:
 
     async def _ping(self) -> None:
         if not self._is_in_session:
-            await asyncio.sleep(PING_SECONDS - UNWATCHED_SECONDS)
+            await asyncio.sleep(PING_INTERVAL_SECONDS - WATCH_DELAY_SECONDS)
         await self._send({"type": "http.response.start", "status": 200, "headers": [*_STREAM_HEADERS, *self._headers]})
         self._has_started = True
         self._is_stream = True
         while True:
             await self._send({"type": "http.response.body", "body": b": ping\r\n\r\n", "more_body": True})
-            await asyncio.sleep(PING_SECONDS)
+            await asyncio.sleep(PING_INTERVAL_SECONDS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.responses import PlainTextResponse
 
-from surehand.gateway.mcp.http.connection import ClientConnection, current_connection, new_context
+from surehand.gateway.mcp.http.connection import ClientConnection, copy_connection_context, current_connection
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -32,16 +32,16 @@ class RequestMonitor:
         if scope["type"] != "http" or connection is None:
             await self._app(scope, receive, send)
             return
-        exchange = Exchange(connection, receive, send)
+        exchange = HttpExchange(connection, receive, send)
         if _is_in_request.get():
             # uvicorn starts a pipelined request from within the one before it, whose context its task has inherited.
             running = exchange.run(self._app, scope)
-            await asyncio.get_running_loop().create_task(running, context=new_context(connection))
+            await asyncio.get_running_loop().create_task(running, context=copy_connection_context(connection))
         else:
             await exchange.run(self._app, scope)
 
 
-class Exchange:
+class HttpExchange:
     """One request and its response."""
 
     def __init__(self, connection: ClientConnection, receive: Receive, send: Send) -> None:
@@ -58,7 +58,7 @@ class Exchange:
         # A copy: uvicorn appends the trailers of a chunked body to its own list. And httptools leaves white space
         # after a value, which HTTP does not count as a part of it.
         scope["headers"] = headers = [(name, value.rstrip(b" \t")) for name, value in scope["headers"]]
-        framing = _framing_of(headers, scope["http_version"])
+        framing = _parse_framing(headers, scope["http_version"])
         self._is_body_complete = framing.body_bytes == 0
         # Where a chunked body ends only the parser knows, so what follows it is not read as another request.
         is_chunked = framing.body_bytes is None
@@ -101,7 +101,7 @@ class Exchange:
         """Send a part of the response."""
         if message["type"] == "http.response.start":
             if self._closes_connection:
-                message = _with_close(message)
+                message = _with_connection_close(message)
             await self._send(message)
             self._connection.response_started()
             return
@@ -124,19 +124,19 @@ class Exchange:
         self._connection.body_complete()
 
 
-class _Problem(NamedTuple):
+class _RequestProblem(NamedTuple):
     description: str
     status: int = 400
 
 
-class _Framing(NamedTuple):
+class _RequestFraming(NamedTuple):
     body_bytes: int | None
     """The length of the body; None if it is chunked."""
     has_upgrade: bool
-    problem: _Problem | None
+    problem: _RequestProblem | None
 
 
-def _framing_of(headers: list[tuple[bytes, bytes]], http_version: str) -> _Framing:
+def _parse_framing(headers: list[tuple[bytes, bytes]], http_version: str) -> _RequestFraming:
     """How the request is delimited. What another server in front of this one might read differently is a problem.
 
     httptools refuses most of it itself: contradicting lengths, a length beside chunks, folded lines, bare line feeds.
@@ -147,21 +147,21 @@ def _framing_of(headers: list[tuple[bytes, bytes]], http_version: str) -> _Frami
     has_upgrade = b"upgrade" in values
     is_chunked = b"transfer-encoding" in values
     body_bytes = None if is_chunked else int(values.get(b"content-length", b"0"))
-    problem: _Problem | None = None
+    problem: _RequestProblem | None = None
     if len(headers) > MAX_HEADERS:
-        problem = _Problem(f"The request has more than {MAX_HEADERS} headers.", 431)
+        problem = _RequestProblem(f"The request has more than {MAX_HEADERS} headers.", 431)
     elif http_version not in _HTTP_VERSIONS:
-        problem = _Problem("This server speaks HTTP/1.1.", 505)
+        problem = _RequestProblem("This server speaks HTTP/1.1.", 505)
     elif len(values) != len(found):
-        problem = _Problem(f"The {_first_repeated(names)} header is repeated.")
+        problem = _RequestProblem(f"The {_first_repeated(names)} header is repeated.")
     elif b"host" not in values and http_version == "1.1":
-        problem = _Problem("The host header is missing.")
+        problem = _RequestProblem("The host header is missing.")
     elif is_chunked and not _is_plain_chunked(values, http_version):
-        problem = _Problem("The transfer-encoding must be chunked, in HTTP/1.1 and without a content-length.")
+        problem = _RequestProblem("The transfer-encoding must be chunked, in HTTP/1.1 and without a content-length.")
     elif has_upgrade and body_bytes != 0:
         # httptools takes whatever follows the head of such a request for another protocol.
-        problem = _Problem("A request that has a body cannot upgrade the connection.")
-    return _Framing(0 if has_upgrade else body_bytes, has_upgrade, problem)
+        problem = _RequestProblem("A request that has a body cannot upgrade the connection.")
+    return _RequestFraming(0 if has_upgrade else body_bytes, has_upgrade, problem)
 
 
 def _is_plain_chunked(values: dict[bytes, bytes], http_version: str) -> bool:
@@ -173,6 +173,6 @@ def _first_repeated(names: list[bytes]) -> str:
     return next(name for name in names if names.count(name) > 1).decode()
 
 
-def _with_close(message: Message) -> Message:
+def _with_connection_close(message: Message) -> Message:
     headers = [each for each in message.get("headers", ()) if each[0].lower() != b"connection"]
     return {**message, "headers": [*headers, (b"connection", b"close")]}

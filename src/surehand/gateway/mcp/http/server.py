@@ -18,15 +18,15 @@ from surehand.core.clock import Clock, Deadlines
 from surehand.core.errors import DefinitionError
 from surehand.gateway.mcp.http.connection import ClientConnection, ConnectionLimits, ConnectionTable
 from surehand.gateway.mcp.http.requests import RequestMonitor
-from surehand.gateway.mcp.seldom import Seldom
-from surehand.gateway.mcp.signals import on_signals
+from surehand.gateway.mcp.seldom import LogThrottle
+from surehand.gateway.mcp.signals import on_stop_signals
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 SOCKET_BACKLOG = 512
-TICK_SECONDS = 1.0
-LAST_WRITES_SECONDS = 2.0
+TICK_INTERVAL_SECONDS = 1.0
+LAST_WRITES_TIMEOUT_SECONDS = 2.0
 """Time for responses that the app has ended to be written, and for cancelled requests to end."""
 
 
@@ -37,10 +37,10 @@ def bound(host: str, port: int) -> list[socket.socket]:
     missing: OSError | None = None
     for family, _, _, _, address in found:
         try:
-            sockets.append(_bind(family, (address[0], port, *address[2:])))
+            sockets.append(_bind_socket(family, (address[0], port, *address[2:])))
         except OSError as error:
             if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                _close(sockets)
+                _close_sockets(sockets)
                 raise
             missing = error  # `localhost` may have an address that this machine does not have
             continue
@@ -50,7 +50,7 @@ def bound(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-def _bind(family: int, address: tuple[Any, ...]) -> socket.socket:
+def _bind_socket(family: int, address: tuple[Any, ...]) -> socket.socket:
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -63,7 +63,7 @@ def _bind(family: int, address: tuple[Any, ...]) -> socket.socket:
     return made
 
 
-def _close(sockets: list[socket.socket]) -> None:
+def _close_sockets(sockets: list[socket.socket]) -> None:
     for each in sockets:
         each.close()
 
@@ -86,24 +86,24 @@ async def listen(
     task = asyncio.current_task()
     assert task is not None
     try:
-        serving = _Serving(app, table, sockets, ready)
+        serving = _UvicornRun(app, table, sockets, ready)
 
         def stop() -> None:
             serving.stop()
             if not serving.has_started:  # the app may take long to start
                 task.cancel()
 
-        with on_signals(stop), _rare_warnings():
+        with on_stop_signals(stop), _throttle_uvicorn_warnings():
             await serving.run()
     except asyncio.CancelledError:
         if serving.has_started or not serving.is_stopping or task.uncancel():
             raise
     finally:
-        _close(sockets)
+        _close_sockets(sockets)
         deadlines.close()
 
 
-class _Serving:
+class _UvicornRun:
     """One run of uvicorn and the app behind it."""
 
     def __init__(
@@ -113,8 +113,8 @@ class _Serving:
         self._table = table
         self._sockets = sockets
         self._ready = ready
-        self._server = Server(_config(app, table))
-        self._stop = asyncio.Event()
+        self._server = Server(_uvicorn_config(app, table))
+        self._stop_event = asyncio.Event()
 
     @property
     def has_started(self) -> bool:
@@ -122,29 +122,29 @@ class _Serving:
 
     @property
     def is_stopping(self) -> bool:
-        return self._stop.is_set()
+        return self._stop_event.is_set()
 
     def stop(self) -> None:
         """Accept no more connections, and end what runs."""
         self._server.should_exit = True
-        self._stop.set()
+        self._stop_event.set()
 
     async def run(self) -> None:
         """Serve until `stop` is called. The app ends before uvicorn does, so that its last responses are sent."""
         serving: asyncio.Task[None] | None = None
         try:
             async with self._app.router.lifespan_context(self._app):
-                serving = asyncio.create_task(self._serve(), name="mcp: uvicorn")
+                serving = asyncio.create_task(self._run_uvicorn(), name="mcp: uvicorn")
                 try:
-                    await self._until_stopped(serving)
+                    await self._wait_until_stopped(serving)
                 finally:
                     self.stop()
                     await asyncio.wait({serving}, timeout=self._table.limits.stop_timeout)
         finally:
             if serving is not None:
-                await self._finish(serving)
+                await self._shut_down(serving)
 
-    async def _serve(self) -> None:
+    async def _run_uvicorn(self) -> None:
         # These are the steps of `Server.serve` without its signal handlers, which would replace those of the program
         # and of other servers in it, and raise the signal once more at the end, so that the process fails.
         server = self._server
@@ -155,40 +155,40 @@ class _Serving:
         self._ready()
         while not await server.on_tick(0):  # it writes the date header anew
             with suppress(TimeoutError):
-                async with asyncio.timeout(TICK_SECONDS):
-                    await self._stop.wait()
+                async with asyncio.timeout(TICK_INTERVAL_SECONDS):
+                    await self._stop_event.wait()
         await server.shutdown(sockets=self._sockets)
 
-    async def _until_stopped(self, serving: asyncio.Task[None]) -> None:
-        stopped = asyncio.create_task(self._stop.wait())
+    async def _wait_until_stopped(self, uvicorn_task: asyncio.Task[None]) -> None:
+        stopped = asyncio.create_task(self._stop_event.wait())
         try:
-            await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({uvicorn_task, stopped}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.cancel()
 
-    async def _finish(self, serving: asyncio.Task[None]) -> None:
+    async def _shut_down(self, uvicorn_task: asyncio.Task[None]) -> None:
         """Leave no connection and no task, even if this is cancelled. What still runs does not wait for its client."""
         cancelled: asyncio.CancelledError | None = None
         steps = iter((self._table.abort_all, self._force_exit))
-        while not serving.done():
+        while not uvicorn_task.done():
             try:
-                await asyncio.wait({serving}, timeout=LAST_WRITES_SECONDS)
+                await asyncio.wait({uvicorn_task}, timeout=LAST_WRITES_TIMEOUT_SECONDS)
             except asyncio.CancelledError as error:
                 cancelled = error
-            if not serving.done() and (next_step := next(steps, None)) is not None:
+            if not uvicorn_task.done() and (next_step := next(steps, None)) is not None:
                 next_step()
         if cancelled is not None:
             raise cancelled
-        serving.result()
+        uvicorn_task.result()
 
     def _force_exit(self) -> None:
         self._server.force_exit = True
 
 
-def _config(app: Starlette, table: ConnectionTable) -> Config:
+def _uvicorn_config(app: Starlette, table: ConnectionTable) -> Config:
     limits = table.limits
     monitor = RequestMonitor(app)
-    protocol: Any = partial(ClientConnection, http_protocol=_http_protocol(monitor), table=table)
+    protocol: Any = partial(ClientConnection, http_protocol=_uvicorn_http_protocol(monitor), table=table)
     return Config(
         monitor,
         http=protocol,
@@ -204,7 +204,7 @@ def _config(app: Starlette, table: ConnectionTable) -> Config:
     )
 
 
-def _http_protocol(app: RequestMonitor) -> Callable[..., asyncio.Protocol]:
+def _uvicorn_http_protocol(app: RequestMonitor) -> Callable[..., asyncio.Protocol]:
     """uvicorn's protocol class for httptools."""
     if find_spec("httptools") is None:
         raise DefinitionError("Serving over HTTP needs httptools.", fix="pip install 'surehand[mcp,server]'")
@@ -213,24 +213,24 @@ def _http_protocol(app: RequestMonitor) -> Callable[..., asyncio.Protocol]:
     return config.http_protocol_class
 
 
-class _RareWarnings(logging.Filter):
+class _WarningThrottle(logging.Filter):
     """uvicorn warns of every malformed request, so any client could fill the log: once a minute is enough."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._warnings = Seldom()
+        self._log_throttle = LogThrottle()
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno != logging.WARNING:
             return True
-        self._warnings.warn(record.getMessage(), "uvicorn: %s", record.getMessage())
+        self._log_throttle.warn(record.getMessage(), "uvicorn: %s", record.getMessage())
         return False
 
 
 @contextmanager
-def _rare_warnings() -> Iterator[None]:
+def _throttle_uvicorn_warnings() -> Iterator[None]:
     log = logging.getLogger("uvicorn.error")
-    rare = _RareWarnings()
+    rare = _WarningThrottle()
     log.addFilter(rare)
     try:
         yield

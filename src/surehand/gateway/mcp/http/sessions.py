@@ -20,8 +20,8 @@ from starlette.responses import Response
 
 from surehand.core.clock import Deadline, Deadlines
 from surehand.core.quotas import Quota, QuotaLimits
-from surehand.gateway.mcp.caller import user_in
-from surehand.gateway.mcp.ended import ended
+from surehand.gateway.mcp.caller import scope_user
+from surehand.gateway.mcp.ended import cancel_and_wait
 from surehand.jsonrpc.codec import encode_error
 
 if TYPE_CHECKING:
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 MAX_SESSIONS = 1_000
 """Sessions of all users at the same time."""
 MAX_SESSIONS_PER_USER = 100
-SESSION_IDLE_SECONDS = 30 * 60.0
+SESSION_IDLE_TIMEOUT_SECONDS = 30 * 60.0
 """A session that no request has used for so long is ended."""
-_SESSION_ID = MCP_SESSION_ID_HEADER.encode()
+_SESSION_ID_HEADER = MCP_SESSION_ID_HEADER.encode()
 
 
-class Session:
+class HttpSession:
     """One session."""
 
-    def __init__(self, user: Any) -> None:
+    def __init__(self, asgi_user: Any) -> None:
         self.id = ""
         """Known once the request that opens it is answered."""
-        self.user = user
+        self.asgi_user = asgi_user
         """The `user` of the ASGI scope that opened it."""
-        self.owner = _owner(user)
+        self.owner = _session_owner(asgi_user)
         self.protocol_version: str | None = None
         """Known once the client has said that it is initialized."""
         self.is_ending = False
@@ -55,19 +55,19 @@ class Session:
 class SessionTable:
     """All open sessions."""
 
-    def __init__(self, app: ASGIApp, deadlines: Deadlines, on_end: Callable[[str], None]) -> None:
-        self._app = app
+    def __init__(self, session_manager: ASGIApp, deadlines: Deadlines, on_end: Callable[[str], None]) -> None:
+        self._session_manager = session_manager
         """The session manager of the MCP SDK."""
         self._deadlines = deadlines
         self._on_end = on_end
-        self._sessions: dict[str, Session] = {}
-        self._quota: Quota[Session] = Quota(QuotaLimits(per_user=MAX_SESSIONS_PER_USER))
-        self._ending: set[asyncio.Task[None]] = set()
+        self._sessions: dict[str, HttpSession] = {}
+        self._quota: Quota[HttpSession] = Quota(QuotaLimits(per_user=MAX_SESSIONS_PER_USER))
+        self._ending_tasks: set[asyncio.Task[None]] = set()
 
-    def find(self, session_id: str, scope: Scope) -> Session | None:
+    def find(self, session_id: str, scope: Scope) -> HttpSession | None:
         """The session, if it has not ended and belongs to the user of the request."""
         session = self._sessions.get(session_id)
-        if session is None or session.is_ending or session.owner != _owner(scope.get("user")):
+        if session is None or session.is_ending or session.owner != _session_owner(scope.get("user")):
             return None
         return session
 
@@ -78,13 +78,13 @@ class SessionTable:
 
     async def open(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request without a session on, which opens one if it is `initialize`."""
-        user = user_in(scope)
+        user = scope_user(scope)
         if not self._quota.has_room(user):
             error = ErrorData(code=INTERNAL_ERROR, message="Too many open sessions")
             refusal = Response(encode_error(None, error), 503, media_type="application/json")
             await refusal(scope, receive, send)
             return
-        session = Session(scope.get("user"))
+        session = HttpSession(scope.get("user"))
         self._quota.acquire(session, user)
 
         async def send_and_register(message: Message) -> None:
@@ -94,20 +94,20 @@ class SessionTable:
 
         try:
             with self.in_use(session):
-                await self._app(scope, receive, send_and_register)
+                await self._session_manager(scope, receive, send_and_register)
         except BaseException:
             self._forget(session)  # the manager has not kept it either
             raise
         if not session.id:
             self._forget(session)
 
-    def _register(self, session: Session, response_start: Message) -> None:
+    def _register(self, session: HttpSession, response_start: Message) -> None:
         for name, value in response_start["headers"]:
-            if name.lower() == _SESSION_ID:
+            if name.lower() == _SESSION_ID_HEADER:
                 session.id = value.decode("latin-1")
                 self._sessions[session.id] = session
 
-    async def serve(self, session: Session, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(self, session: HttpSession, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request of a session on. A session that the manager does not know any more is forgotten."""
         is_unknown = False
 
@@ -117,12 +117,12 @@ class SessionTable:
             await send(message)
 
         with self.in_use(session):
-            await self._app(scope, receive, send_and_check)
+            await self._session_manager(scope, receive, send_and_check)
         if is_unknown:
             self._forget(session)
 
     @contextmanager
-    def in_use(self, session: Session) -> Iterator[None]:
+    def in_use(self, session: HttpSession) -> Iterator[None]:
         """The session is not idle as long as the context is entered."""
         session.requests_in_flight += 1
         if session.idle_deadline is not None:
@@ -134,7 +134,7 @@ class SessionTable:
             session.requests_in_flight -= 1
             if not session.requests_in_flight and session.id in self._sessions:
                 expire = partial(self._expire, session)
-                session.idle_deadline = self._deadlines.start(SESSION_IDLE_SECONDS, expire)
+                session.idle_deadline = self._deadlines.start(SESSION_IDLE_TIMEOUT_SECONDS, expire)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """A middleware of the MCP SDK's server that notes which protocol version a session has agreed on."""
@@ -145,24 +145,24 @@ class SessionTable:
                 session.protocol_version = ctx.protocol_version
         return result
 
-    def _expire(self, session: Session) -> None:
+    def _expire(self, session: HttpSession) -> None:
         session.is_ending = True
         ending = asyncio.get_running_loop().create_task(self.end(session), name="mcp: end idle session")
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
+        self._ending_tasks.add(ending)
+        ending.add_done_callback(self._ending_tasks.discard)
 
-    async def end(self, session: Session) -> None:
+    async def end(self, session: HttpSession) -> None:
         """End a session in the name of its owner."""
         session.is_ending = True
         try:
-            await self._app(_delete_request(session), _empty_body, _ignore)
+            await self._session_manager(_delete_request_scope(session), _receive_empty_body, _ignore_response)
         finally:
             self._forget(session)
 
-    async def delete(self, session: Session, scope: Scope, receive: Receive, send: Send) -> None:
+    async def delete(self, session: HttpSession, scope: Scope, receive: Receive, send: Send) -> None:
         """End a session with the `DELETE` request of its client."""
         try:
-            await self._app(scope, receive, send)
+            await self._session_manager(scope, receive, send)
         finally:
             self._forget(session)
 
@@ -170,9 +170,9 @@ class SessionTable:
         """End every session."""
         for session in list(self._sessions.values()):
             await self.end(session)
-        await ended(*self._ending)
+        await cancel_and_wait(*self._ending_tasks)
 
-    def _forget(self, session: Session) -> None:
+    def _forget(self, session: HttpSession) -> None:
         self._quota.release(session)
         if session.idle_deadline is not None:
             session.idle_deadline.cancel()
@@ -181,11 +181,11 @@ class SessionTable:
             self._on_end(session.id)
 
 
-def _owner(user: Any) -> AuthorizationContext | None:
-    return authorization_context(user) if isinstance(user, AuthenticatedUser) else None
+def _session_owner(asgi_user: Any) -> AuthorizationContext | None:
+    return authorization_context(asgi_user) if isinstance(asgi_user, AuthenticatedUser) else None
 
 
-def _delete_request(session: Session) -> Scope:
+def _delete_request_scope(session: HttpSession) -> Scope:
     scope: Scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -196,14 +196,14 @@ def _delete_request(session: Session) -> Scope:
         "raw_path": b"/",
         "query_string": b"",
         "root_path": "",
-        "headers": [(_SESSION_ID, session.id.encode("latin-1"))],
+        "headers": [(_SESSION_ID_HEADER, session.id.encode("latin-1"))],
     }
-    return scope if session.user is None else {**scope, "user": session.user}
+    return scope if session.asgi_user is None else {**scope, "user": session.asgi_user}
 
 
-async def _empty_body() -> Message:
+async def _receive_empty_body() -> Message:
     return {"type": "http.request", "body": b"", "more_body": False}
 
 
-async def _ignore(_: Message) -> None:
+async def _ignore_response(_: Message) -> None:
     """The response to a request of our own."""

@@ -12,7 +12,7 @@ from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCNotification, JSONRPCRequest, RequestId
 
 from surehand.core.outcome import Outcome, Pending
-from surehand.gateway.mcp.stdio.tool_call import ToolCall
+from surehand.gateway.mcp.stdio.tool_call import ToolCallRequest
 from surehand.jsonrpc.codec import encode_error, encode_result
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
 
     from surehand.gateway.mcp.direct_call import DirectCalls
-    from surehand.gateway.mcp.served import Offered
+    from surehand.gateway.mcp.served import ServedTool
     from surehand.gateway.mcp.stdio.message_streams import ClientMessages
 
-MakeContext: TypeAlias = Callable[[ToolCall], "ServerRequestContext[Any, Any]"]
-_CONNECTION_CLOSED = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
+MakeContext: TypeAlias = Callable[[ToolCallRequest], "ServerRequestContext[Any, Any]"]
+_CONNECTION_CLOSED_ERROR = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
 
 
 class _RunningCall(NamedTuple):
@@ -33,7 +33,7 @@ class _RunningCall(NamedTuple):
     """The id as it was sent. The keys of `CallTasks` are coerced ids: `"7"` and `7` are the same request."""
 
 
-class CallTasks:
+class RunningCalls:
     """Takes tool calls that match the direct path, and cancellations of them, out of a connection's messages."""
 
     def __init__(
@@ -57,12 +57,12 @@ class CallTasks:
         # A call may start in the task of the call whose end made room for it, and must not inherit its context.
         self._context = copy_context()
 
-    def take(self, message: ToolCall | JSONRPCMessage) -> bool:
+    def try_handle(self, message: ToolCallRequest | JSONRPCMessage) -> bool:
         """Handle a message if it matches. False if the MCP SDK has to handle it."""
-        if isinstance(message, ToolCall):
+        if isinstance(message, ToolCallRequest):
             return self._start(message)
         if isinstance(message, JSONRPCRequest):
-            return message.method == "tools/call" and self._start(ToolCall(message.id, message.params or {}))
+            return message.method == "tools/call" and self._start(ToolCallRequest(message.id, message.params or {}))
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             return self._cancel_request((message.params or {}).get("requestId"))
         return False
@@ -76,11 +76,11 @@ class CallTasks:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _start(self, call: ToolCall) -> bool:
+    def _start(self, call: ToolCallRequest) -> bool:
         version = self._protocol_version()
         if version is None:
             return False
-        offered = self._direct_calls.match(call.params, None, modern=self._make_context is None)
+        offered = self._direct_calls.find_direct_tool(call.params, None, is_modern=self._make_context is None)
         if offered is None:
             return False
         key = coerce_request_id(call.id)
@@ -105,37 +105,37 @@ class CallTasks:
         if call is not None and call.task is task:
             self._end(key, None)
 
-    async def _run(self, key: RequestId, call: ToolCall, offered: Offered, version: str) -> None:
+    async def _run(self, key: RequestId, call: ToolCallRequest, served_tool: ServedTool, protocol_version: str) -> None:
         response = None
         try:
-            encoded = await self._call(call, offered, version)
+            encoded = await self._call(call, served_tool, protocol_version)
             if self._writer.is_full:
                 await self._writer.wait_for_room()
             response = encoded
         finally:
             self._end(key, response)
 
-    async def _call(self, call: ToolCall, offered: Offered, version: str) -> bytes:
+    async def _call(self, call: ToolCallRequest, served_tool: ServedTool, protocol_version: str) -> bytes:
         try:
-            outcome = await self._direct_calls.call(offered, call.params, None)
+            outcome = await self._direct_calls.call(served_tool, call.params, None)
             if isinstance(outcome, Pending):
-                result = await self._pending_result(call, offered, outcome)
+                result = await self._pending_result(call, served_tool, outcome)
             else:
-                result = self._direct_calls.result(outcome, offered, version)
+                result = self._direct_calls.render_result(outcome, served_tool, protocol_version)
             return encode_result(call.id, result)
         except Exception as error:  # noqa: BLE001 - `error_data` logs what is not meant for the client
             return encode_error(call.id, self._direct_calls.error_data(error))
 
-    async def _pending_result(self, call: ToolCall, offered: Offered, outcome: Outcome) -> dict[str, Any]:
+    async def _pending_result(self, call: ToolCallRequest, served_tool: ServedTool, outcome: Outcome) -> dict[str, Any]:
         if self._make_context is None:
-            return await self._direct_calls.pending_result(outcome, offered, call.params, None)
-        return await self._direct_calls.ask_in_request(self._make_context(call), outcome, offered, call.params)
+            return await self._direct_calls.pending_result(outcome, served_tool, call.params, None)
+        return await self._direct_calls.ask_in_request(self._make_context(call), outcome, served_tool, call.params)
 
     def _end(self, key: RequestId, response: bytes | None) -> None:
         """Write the response. A call that its client cancelled gets none."""
         request_id = self._running.pop(key).request_id
         if response is None and self._is_closing:
-            response = encode_error(request_id, _CONNECTION_CLOSED)
+            response = encode_error(request_id, _CONNECTION_CLOSED_ERROR)
         if response is not None:
             self._writer.write(response + b"\n", is_last=not self._running)
         self._queue.release(key)

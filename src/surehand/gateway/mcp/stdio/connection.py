@@ -23,19 +23,19 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import INVALID_REQUEST, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PROTOCOL_VERSION, RequestId
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
-from surehand.gateway.mcp.direct_call import METHOD
-from surehand.gateway.mcp.stdio.call_tasks import CallTasks, MakeContext
+from surehand.gateway.mcp.direct_call import TOOLS_CALL_METHOD
+from surehand.gateway.mcp.stdio.call_tasks import MakeContext, RunningCalls
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions, DispatchContext
 
     from surehand.gateway.mcp.runtime_server import RuntimeServer
     from surehand.gateway.mcp.stdio.message_streams import ClientMessages, ServerMessages
-    from surehand.gateway.mcp.stdio.tool_call import ToolCall
+    from surehand.gateway.mcp.stdio.tool_call import ToolCallRequest
 
 Params = Mapping[str, Any] | None
-_DUPLEX = TransportContext(kind="jsonrpc", can_send_request=True)
-_NOTIFICATIONS_ONLY = TransportContext(kind="jsonrpc", can_send_request=False)
+_DUPLEX_TRANSPORT = TransportContext(kind="jsonrpc", can_send_request=True)
+_NOTIFICATIONS_ONLY_TRANSPORT = TransportContext(kind="jsonrpc", can_send_request=False)
 
 
 async def serve_connection(server: RuntimeServer, incoming: ClientMessages, outgoing: ServerMessages) -> None:
@@ -71,25 +71,25 @@ async def _serve_with_handshake(
     def protocol_version() -> str | None:
         return connection.protocol_version if connection.initialize_accepted else None
 
-    def make_context(call: ToolCall) -> ServerRequestContext[Any, Any]:
+    def make_context(call: ToolCallRequest) -> ServerRequestContext[Any, Any]:
         return ServerRequestContext(
             session=ServerSession(_DirectCallChannel(dispatcher, call.id), connection),
             lifespan_context=lifespan_state,
             protocol_version=connection.protocol_version,
-            method=METHOD,
+            method=TOOLS_CALL_METHOD,
             params=call.params,
             request_id=call.id,
         )
 
     try:
-        async with _direct_calls(server, incoming, protocol_version, make_context):
+        async with _enable_direct_calls(server, incoming, protocol_version, make_context):
             await dispatcher.run(on_request, runner.on_notify)
     finally:
         await aclose_shielded(connection)
 
 
 @asynccontextmanager
-async def _direct_calls(
+async def _enable_direct_calls(
     server: RuntimeServer,
     incoming: ClientMessages,
     protocol_version: Callable[[], str | None],
@@ -100,8 +100,8 @@ async def _direct_calls(
     if direct_calls is None:
         yield
         return
-    call_tasks = CallTasks(direct_calls, incoming, protocol_version, make_context)
-    incoming.call_tasks = call_tasks
+    call_tasks = RunningCalls(direct_calls, incoming, protocol_version, make_context)
+    incoming.running_calls = call_tasks
     try:
         yield
     finally:
@@ -114,7 +114,7 @@ class _DirectCallChannel:
 
     dispatcher: JSONRPCDispatcher[TransportContext]
     request_id: RequestId
-    transport: TransportContext = field(default=_DUPLEX)
+    transport: TransportContext = field(default=_DUPLEX_TRANSPORT)
     message_metadata: None = None
     can_send_request: bool = True
 
@@ -143,12 +143,12 @@ class _ModernConnection:
         self._lifespan_state = lifespan_state
         self._incoming = incoming
         self._dispatcher: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(
-            incoming, outgoing, transport_builder=lambda _: _NOTIFICATIONS_ONLY
+            incoming, outgoing, transport_builder=lambda _: _NOTIFICATIONS_ONLY_TRANSPORT
         )
         self._outbound = NotifyOnlyOutbound(self._dispatcher)
 
     async def run(self) -> None:
-        async with _direct_calls(self._server, self._incoming, lambda: LATEST_MODERN_VERSION):
+        async with _enable_direct_calls(self._server, self._incoming, lambda: LATEST_MODERN_VERSION):
             await self._dispatcher.run(self._on_request, self._on_notify)
 
     async def _on_request(self, dctx: DispatchContext[TransportContext], method: str, params: Params) -> dict[str, Any]:

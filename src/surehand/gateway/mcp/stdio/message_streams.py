@@ -20,14 +20,14 @@ from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
-    from surehand.gateway.mcp.stdio.call_tasks import CallTasks
-    from surehand.gateway.mcp.stdio.tool_call import ToolCall
+    from surehand.gateway.mcp.stdio.call_tasks import RunningCalls
+    from surehand.gateway.mcp.stdio.tool_call import ToolCallRequest
 
 SHUTDOWN_IDLE_SECONDS = 0.5
 """After the end of the input, requests that run are cancelled once none was answered for so long."""
 SHUTDOWN_TOTAL_SECONDS = 5.0
 """After the end of the input, requests that run are cancelled at the latest after so long."""
-_SUSPENDED_SECONDS = 0.05
+_SUSPENDED_AFTER_SECONDS = 0.05
 """A timer that is so late shows that this process was not running, and so could not answer anything."""
 _MESSAGES_PER_TURN = 64
 """Messages that are passed on in a row before other tasks of the loop run."""
@@ -57,10 +57,10 @@ class ClientMessages(MessageReadStream):
             clock=self._clock,
         )
         self.queue = RequestQueue(
-            limits, refuse=self._refuse, on_answered=self._request_answered, take_directly=self._take_directly
+            limits, refuse=self._refuse, on_answered=self._request_answered, handle_directly=self._handle_directly
         )
-        self._lines = LineSplitter(limits.max_message_bytes)
-        self._reader = DescriptorReader(input_descriptor, self._take_chunk)
+        self._line_splitter = LineSplitter(limits.max_message_bytes)
+        self._reader = DescriptorReader(input_descriptor, self._handle_chunk)
         self._receiver: asyncio.Future[None] | None = None
         self._received_count = 0
         self._unread_refusals = 0
@@ -70,7 +70,7 @@ class ClientMessages(MessageReadStream):
         self._has_input_ended = False
         self.is_started = False
         """Whether the first message was asked for."""
-        self.call_tasks: CallTasks | None = None
+        self.running_calls: RunningCalls | None = None
         """Runs tool calls directly, where the server allows it."""
         self.is_stopped = False
         """Whether no more messages are passed on."""
@@ -106,12 +106,12 @@ class ClientMessages(MessageReadStream):
 
     async def receive(self) -> SessionMessage:
         """The next message that is not handled directly. Raises `anyio.EndOfStream` when no more will come."""
-        item = await self._next()
-        while self.call_tasks is not None and self.call_tasks.take(item.message):
-            item = await self._next()
+        item = await self._next_message()
+        while self.running_calls is not None and self.running_calls.try_handle(item.message):
+            item = await self._next_message()
         return item
 
-    async def _next(self) -> SessionMessage:
+    async def _next_message(self) -> SessionMessage:
         ready = self.queue.ready
         while not ready and not self.is_stopped:
             await self._wait_for_message()
@@ -129,19 +129,19 @@ class ClientMessages(MessageReadStream):
         self._receiver = self._loop.create_future()
         await self._receiver
 
-    def _take_directly(self, message: ToolCall | JSONRPCNotification) -> bool:
+    def _handle_directly(self, message: ToolCallRequest | JSONRPCNotification) -> bool:
         """Handle a message without waking the receiver, which would be next to get it."""
-        if self.call_tasks is None or self.is_stopped or self.queue.ready:
+        if self.running_calls is None or self.is_stopped or self.queue.ready:
             return False
         is_receiver_waiting = self._receiver is not None and not self._receiver.done()
-        return is_receiver_waiting and self.call_tasks.take(message)
+        return is_receiver_waiting and self.running_calls.try_handle(message)
 
-    def _take_chunk(self, chunk: bytes) -> None:
+    def _handle_chunk(self, chunk: bytes) -> None:
         if not chunk:
             self._has_input_ended = True
             if self.is_started:  # before that the runtime is still starting, and cannot answer
                 self._begin_shutdown()
-        for line in self._lines.split(chunk):
+        for line in self._line_splitter.split(chunk):
             if line and line != b"\r":
                 self.queue.add(line)
         if self._is_backlog_full:
@@ -182,7 +182,7 @@ class ClientMessages(MessageReadStream):
         self._shutdown_timer = self._clock.call_later(self._shutdown_due - now, self._end_shutdown)
 
     def _end_shutdown(self) -> None:
-        if self._shutdown_due + _SUSPENDED_SECONDS < self._clock.now() < self._shutdown_limit:
+        if self._shutdown_due + _SUSPENDED_AFTER_SECONDS < self._clock.now() < self._shutdown_limit:
             self._restart_shutdown_timer()
         else:
             self.stop()

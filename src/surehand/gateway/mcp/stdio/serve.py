@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from surehand.gateway.mcp.runtime_server import server
-from surehand.gateway.mcp.signals import on_signals
+from surehand.gateway.mcp.signals import on_stop_signals
 from surehand.gateway.mcp.stdio.connection import serve_connection
 from surehand.gateway.mcp.stdio.limits import DEFAULT_LIMITS, StdioLimits
 from surehand.gateway.mcp.stdio.message_streams import ClientMessages, ServerMessages
@@ -19,7 +19,7 @@ from surehand.gateway.mcp.stdio.standard_streams import reserved_standard_stream
 if TYPE_CHECKING:
     from surehand.runtime.runtime import Runtime
 
-FINAL_WRITE_SECONDS = 1.0
+FINAL_WRITE_TIMEOUT_SECONDS = 1.0
 """Seconds in which the client has to read the last responses."""
 
 
@@ -40,7 +40,7 @@ async def message_streams(
         finally:
             incoming.stop()
             try:
-                await incoming.writer.finish(FINAL_WRITE_SECONDS)
+                await incoming.writer.finish(FINAL_WRITE_TIMEOUT_SECONDS)
             finally:
                 incoming.writer.close()
 
@@ -79,7 +79,7 @@ async def serve(runtime: Runtime, **options: Any) -> None:
                 task.cancel()
 
         try:
-            with on_signals(stop):
+            with on_stop_signals(stop):
                 await serve_connection(mcp_server, incoming, outgoing)
         except asyncio.CancelledError:
             if not incoming.is_stopped or task.uncancel():

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from threading import Lock
 
-_reservation = Lock()
+_reservation_lock = Lock()
 _reserved_descriptors: set[int] = set()
 
 
@@ -33,7 +33,7 @@ if hasattr(os, "register_at_fork"):
 @contextmanager
 def reserved_standard_streams() -> Iterator[tuple[int, int]]:
     """Descriptors of the original stdin and stdout. Both are restored afterwards."""
-    if not _reservation.acquire(blocking=False):
+    if not _reservation_lock.acquire(blocking=False):
         raise RuntimeError("This process serves over its standard streams already.")
     try:
         stdin = _duplicate(0, os.O_RDONLY)
@@ -50,7 +50,7 @@ def reserved_standard_streams() -> Iterator[tuple[int, int]]:
             _move(stdin, 0)
             _move(stdout, 1)
     finally:
-        _reservation.release()
+        _reservation_lock.release()
 
 
 def _duplicate(descriptor: int, mode: int) -> int:

@@ -36,7 +36,7 @@ class DescriptorWriter:
         self._partly_written = memoryview(b"")
         self._has_written_this_turn = False
         self._is_blocked = False
-        self._room = asyncio.Event()
+        self._has_room_event = asyncio.Event()
         self._all_written: asyncio.Future[None] | None = None
         self.is_full = False
         """Whether more than `MAX_BUFFER_BYTES` wait, so that senders should wait as well."""
@@ -56,7 +56,7 @@ class DescriptorWriter:
         self.buffered_bytes += len(data)
         if self.buffered_bytes > MAX_BUFFER_BYTES:
             self.is_full = True
-            self._room.clear()
+            self._has_room_event.clear()
         if not self._has_written_this_turn and not self._is_blocked:
             if not is_last:
                 self._has_written_this_turn = True
@@ -66,7 +66,7 @@ class DescriptorWriter:
     async def wait_for_room(self) -> None:
         """Wait while the buffer is full."""
         while self.is_full:
-            await self._room.wait()
+            await self._has_room_event.wait()
 
     async def finish(self, seconds: float) -> None:
         """Give the client this long to read the rest, then close."""
@@ -101,7 +101,7 @@ class DescriptorWriter:
         except (BlockingIOError, InterruptedError):
             written = 0
         except OSError:
-            self._lose()
+            self._lose_connection()
             return
         self._partly_written = self._partly_written[written:]
         self.buffered_bytes -= written
@@ -116,7 +116,7 @@ class DescriptorWriter:
 
     def _announce_room(self) -> None:
         self.is_full = False
-        self._room.set()
+        self._has_room_event.set()
         self._on_room()
 
     def _wait_until_writable(self, *, has_progress: bool) -> None:
@@ -127,7 +127,7 @@ class DescriptorWriter:
             return
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = self._deadlines.start(self._timeout, self._lose)
+        self._deadline = self._deadlines.start(self._timeout, self._lose_connection)
 
     def _unblock(self) -> None:
         if self._is_blocked:
@@ -137,7 +137,7 @@ class DescriptorWriter:
             self._deadline.cancel()
             self._deadline = None
 
-    def _lose(self) -> None:
+    def _lose_connection(self) -> None:
         if not self.is_closed:
             self.close()
             self._on_lost()

@@ -9,17 +9,17 @@ from mcp_types import RequestParams
 from pydantic import Field
 
 
-class GetTask(RequestParams):
+class GetTaskParams(RequestParams):
     """Of `tasks/get`."""
 
     task_id: str = Field(alias="taskId", max_length=200)
 
 
-class CancelTask(GetTask):
+class CancelTaskParams(GetTaskParams):
     """Of `tasks/cancel`."""
 
 
-class UpdateTask(GetTask):
+class UpdateTaskParams(GetTaskParams):
     """Of `tasks/update`."""
 
     input_responses: dict[str, Any] = Field(default_factory=dict, alias="inputResponses", max_length=100)

@@ -8,37 +8,43 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import urlsplit
 
-from surehand.core.durations import size
+from surehand.core.durations import parse_size
 from surehand.core.errors import DefinitionError, ToolError
-from surehand.http.guard import PORTS, Private
-from surehand.http.keepalive import kept_alive
-from surehand.http.settings import Settings
-from surehand.http.target import Target, target_of
-from surehand.providers.mcp.addresses.address import MAX_FRAME, Ended, ServerAddress, Texts, Who
-from surehand.providers.mcp.addresses.label import namespace_of_url, plain_url
-from surehand.providers.mcp.transports.connection_errors import failure_of
+from surehand.http.guard import DEFAULT_PORTS, PrivateAccess
+from surehand.http.keepalive import connect_with_keepalive
+from surehand.http.settings import HttpSettings
+from surehand.http.target import HttpTarget, parse_target
+from surehand.providers.mcp.addresses.address import (
+    DEFAULT_MAX_FRAME_BYTES,
+    ConnectionOwner,
+    HeadersOrEnv,
+    OnConnectionEnd,
+    ServerAddress,
+)
+from surehand.providers.mcp.addresses.label import namespace_from_url, url_without_secrets
+from surehand.providers.mcp.transports.connection_errors import failure_from_error
 
 if TYPE_CHECKING:
     from surehand.providers.mcp.transports.transport import Transport
 
-SIGNING_IN = 330.0
+SIGN_IN_TIMEOUT_SECONDS = 330.0
 """Seconds that a connection has to come up where a person may have to sign in first."""
-READ_TIMEOUT = 600.0
+READ_TIMEOUT_SECONDS = 600.0
 """Seconds between two pieces of an answer; a stream that only waits for news is not bound by it."""
-_OTHER_WAY = frozenset({400, 404, 405, 406, 415})
+_FALLBACK_STATUSES = frozenset({400, 404, 405, 406, 415})
 """What a server says to the first request if it knows the older way only."""
-Way = Literal["streamable", "sse"]
+HttpTransportKind = Literal["streamable", "sse"]
 
 
-class Auth(Protocol):
+class ConnectionAuth(Protocol):
     """Who we are to a server."""
 
-    def auth_for(self, who: Who, url: str) -> Any:
+    def auth_for(self, owner: ConnectionOwner, url: str) -> Any:
         """The `httpx2.Auth` for somebody's connection to the server at a URL."""
         ...
 
 
-class Http(ServerAddress):
+class HttpAddress(ServerAddress):
     """A server at a URL; where it does not know the streamable way, the older one (SSE) is tried.
 
     Its own host may be reached wherever it is, and what else is reached (as when somebody logs in) is on the public
@@ -52,89 +58,89 @@ class Http(ServerAddress):
         max_frame: bytes that one message may have; what `settings` say, or 4 MiB.
     """
 
-    ways: tuple[Way, ...] = ("streamable", "sse")
+    transport_kinds: tuple[HttpTransportKind, ...] = ("streamable", "sse")
 
     def __init__(
         self,
         url: str,
         *,
-        headers: Texts = None,
-        auth: Auth | None = None,
-        settings: Settings | None = None,
-        fallback: bool = True,
+        headers: HeadersOrEnv = None,
+        auth: ConnectionAuth | None = None,
+        settings: HttpSettings | None = None,
+        sse_fallback: bool = True,
         max_frame: int | str | None = None,
     ) -> None:
-        target = checked(url)
+        target = parse_server_url(url)
         self.url, self.headers, self.auth = url, headers, auth
         if auth is not None:
-            self.connecting = SIGNING_IN
+            self.connection_timeout_seconds = SIGN_IN_TIMEOUT_SECONDS
         given = settings.max_bytes if max_frame is None and settings is not None else max_frame
-        self.max_frame = MAX_FRAME if given is None else int(size(given))
-        self.settings = reaching(settings, target, self.max_frame)
-        self.label = plain_url(url)
-        self.identity = f"http:{self.label}{query_mark(url)}"
-        self.namespace = namespace_of_url(url)
-        if not fallback:
-            self.ways = self.ways[:1]
+        self.max_frame = DEFAULT_MAX_FRAME_BYTES if given is None else int(parse_size(given))
+        self.settings = settings_for_target(settings, target, self.max_frame)
+        self.label = url_without_secrets(url)
+        self.identity = f"http:{self.label}{query_digest(url)}"
+        self.namespace = namespace_from_url(url)
+        if not sse_fallback:
+            self.transport_kinds = self.transport_kinds[:1]
 
-    def transports(self, who: Who, ended: Ended) -> Sequence[Transport]:
+    def create_transports(self, owner: ConnectionOwner, on_end: OnConnectionEnd) -> Sequence[Transport]:
         """Streamable HTTP first, then SSE."""
         from surehand.providers.mcp.transports.sse import SseTransport  # these load the MCP SDK
         from surehand.providers.mcp.transports.streamable_http import StreamableHttpTransport
 
-        kinds: dict[Way, type[SseTransport | StreamableHttpTransport]] = {
+        kinds: dict[HttpTransportKind, type[SseTransport | StreamableHttpTransport]] = {
             "streamable": StreamableHttpTransport,
             "sse": SseTransport,
         }
-        return [kinds[way](self, who, ended) for way in self.ways]
+        return [kinds[way](self, owner, on_end) for way in self.transport_kinds]
 
-    def falls_back(self, error: BaseException) -> bool:
+    def should_try_next_transport(self, error: BaseException) -> bool:
         """Whether a server that said this to the first request may know the other way."""
-        return falls_back(error)
+        return is_fallback_status(error)
 
 
-class Sse(Http):
+class SseAddress(HttpAddress):
     """A server at a URL that knows the older way (SSE) only."""
 
-    ways = ("sse",)
+    transport_kinds = ("sse",)
 
 
-def falls_back(error: BaseException) -> bool:
+def is_fallback_status(error: BaseException) -> bool:
     """Whether an error of the first request means that the server may know the other way: 400, 404, 405, 406, 415."""
-    return failure_of(error).status in _OTHER_WAY
+    return failure_from_error(error).status in _FALLBACK_STATUSES
 
 
-def checked(url: Any) -> Target:
+def parse_server_url(url: Any) -> HttpTarget:
     """Where a URL leads; a developer's mistake is told when it is made."""
     fix = "give it whole, as in 'https://example.com/mcp'."
     if not isinstance(url, str):
         raise DefinitionError(f"{url!r} is no URL.", fix=fix)
     try:
-        return target_of(url)
+        return parse_target(url)
     except ToolError as error:
-        raise DefinitionError(f"{plain_url(url)!r} cannot be reached: {error}", fix=fix) from None
+        raise DefinitionError(f"{url_without_secrets(url)!r} cannot be reached: {error}", fix=fix) from None
 
 
-def reaching(settings: Settings | None, target: Target, max_frame: int) -> Settings:
+def settings_for_target(settings: HttpSettings | None, target: HttpTarget, max_frame: int) -> HttpSettings:
     """The developer has named this host: it may be reached wherever it is."""
-    settings = settings or Settings(timeout=None, read_timeout=READ_TIMEOUT)
+    settings = settings or HttpSettings(timeout=None, read_timeout=READ_TIMEOUT_SECONDS)
     given = settings.allow_private
-    private: Private = given if given is True else (*(() if given is False else given), target.host)
+    private: PrivateAccess = given if given is True else (*(() if given is False else given), target.host)
     hosts = tuple(settings.allow_hosts)
     ports = settings.ports
     if ports is None:
-        ports = None if target.port in PORTS else "any"
+        ports = None if target.port in DEFAULT_PORTS else "any"
     return replace(
         settings,
         allow_private=private,
         allow_hosts=(*hosts, target.host) if hosts else (),
         ports=ports if ports is None or ports == "any" else {*ports, target.port},
         max_bytes=max_frame,
-        dialer=settings.dialer or kept_alive,
+        dialer=settings.dialer or connect_with_keepalive,
     )
 
 
-def query_mark(url: str) -> str:
+def query_digest(url: str) -> str:
     """Two addresses that differ in their query are two servers; what is in it may be a secret."""
     query = urlsplit(url).query
     return f"#{sha256(query.encode()).hexdigest()[:8]}" if query else ""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from surehand.core.errors import DefinitionError
-from surehand.providers.mcp.addresses.address import Ended, InProcessServer, ServerAddress, Who
-from surehand.providers.mcp.addresses.label import legal
+from surehand.providers.mcp.addresses.address import ConnectionOwner, InProcessServer, OnConnectionEnd, ServerAddress
+from surehand.providers.mcp.addresses.label import to_namespace
 
 
-class Memory(ServerAddress):
+class InProcessAddress(ServerAddress):
     """A `Server` or `MCPServer` object, called without a transport in either protocol."""
 
     def __init__(self, server: Any) -> None:
@@ -22,9 +22,9 @@ class Memory(ServerAddress):
         name = str(server.name or "server")
         self.label = f"{name} (in this process)"
         self.identity = f"memory:{name}"
-        self.namespace = legal(name)
+        self.namespace = to_namespace(name)
 
-    def transports(self, who: Who, ended: Ended) -> Sequence[InProcessServer]:
+    def create_transports(self, owner: ConnectionOwner, on_end: OnConnectionEnd) -> Sequence[InProcessServer]:
         """The object itself: `mcp.Client` calls it without a transport, and it never closes the connection."""
         return [self._server]
 

@@ -10,28 +10,35 @@ from math import inf
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from surehand.core.durations import size
+from surehand.core.durations import parse_size
 from surehand.core.errors import DefinitionError
-from surehand.providers.mcp.addresses.address import MAX_FRAME, Ended, ServerAddress, Texts, Who, resolved
-from surehand.providers.mcp.addresses.label import command_line, namespace_of_command
-from surehand.providers.mcp.transports.connection_errors import CannotStart
+from surehand.providers.mcp.addresses.address import (
+    DEFAULT_MAX_FRAME_BYTES,
+    ConnectionOwner,
+    HeadersOrEnv,
+    OnConnectionEnd,
+    ServerAddress,
+    resolve_headers_or_env,
+)
+from surehand.providers.mcp.addresses.label import namespace_from_command, render_command_line
+from surehand.providers.mcp.transports.connection_errors import PermanentConnectionError
 from surehand.sandbox.sandbox import Sandbox, Unprotected
 
 if TYPE_CHECKING:
     from surehand.providers.mcp.transports.transport import Transport
 
-INHERITED = (
+INHERITED_VARIABLES = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),
     *("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"),
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
 )
 """Variables of ours that a server is given: what the protocol's own library gives, and where things are. No secrets."""
-_PROCESSES = 1 << 20
+_MAX_PROCESSES = 1 << 20
 """Not a bound but the kernel's: for most users, it counts all that they run."""
 
 
-class Stdio(ServerAddress):
+class StdioAddress(ServerAddress):
     """A server that is a child process; nothing of it is left when the connection ends, or when we do.
 
     Args:
@@ -46,61 +53,65 @@ class Stdio(ServerAddress):
         self,
         command: str,
         *args: str,
-        env: Texts = None,
+        env: HeadersOrEnv = None,
         cwd: str | PathLike[str] | None = None,
         sandbox: Sandbox | Unprotected | None = None,
-        max_frame: int | str = MAX_FRAME,
+        max_frame: int | str = DEFAULT_MAX_FRAME_BYTES,
     ) -> None:
-        self.argv = _checked([command, *args])
+        self.argv = _validate_command_words([command, *args])
         self.cwd = None if cwd is None else os.path.abspath(os.path.expanduser(cwd))
         self._env, self._sandbox = env, sandbox
-        self.max_frame = int(size(max_frame))
-        self.label = command_line(self.argv)
+        self.max_frame = int(parse_size(max_frame))
+        self.label = render_command_line(self.argv)
         self.identity = f"stdio:{self.label}" + (f":{self.cwd}" if self.cwd else "")
-        self.namespace = namespace_of_command(self.argv)
-        self._last: Transport | None = None
+        self.namespace = namespace_from_command(self.argv)
+        self._last_transport: Transport | None = None
 
-    def transports(self, who: Who, ended: Ended) -> Sequence[Transport]:
+    def create_transports(self, owner: ConnectionOwner, on_end: OnConnectionEnd) -> Sequence[Transport]:
         """One: the process, which is started when the connection is opened."""
         from surehand.providers.mcp.transports.stdio import StdioTransport  # loads the MCP SDK
 
-        self._last = StdioTransport(self, who, ended)
-        return [self._last]
+        self._last_transport = StdioTransport(self, owner, on_end)
+        return [self._last_transport]
 
     def exit_report(self) -> str:
         """How the process that was started last ended, and the last lines that it wrote to stderr."""
-        return "" if self._last is None else self._last.exit_report()
+        return "" if self._last_transport is None else self._last_transport.exit_report()
 
-    async def surroundings(self, who: Who) -> Sandbox | Unprotected:
+    async def sandbox_for(self, owner: ConnectionOwner) -> Sandbox | Unprotected:
         """Where the process is started, and with which variables."""
-        env = await resolved(self._env, who)
+        env = await resolve_headers_or_env(self._env, owner)
         if self._sandbox is not None:
             return replace(self._sandbox, env={**self._sandbox.env, **env})
-        own = {name: os.environ[name] for name in INHERITED if not os.environ.get(name, "()").startswith("()")}
+        own = {
+            name: os.environ[name] for name in INHERITED_VARIABLES if not os.environ.get(name, "()").startswith("()")
+        }
         env = {**own, **env}
-        return Unprotected(env=env, cpu=inf, memory=inf, file_size=inf, open_files=inf, processes=_PROCESSES)
+        return Unprotected(env=env, cpu=inf, memory=inf, file_size=inf, open_files=inf, processes=_MAX_PROCESSES)
 
-    def check(self, surroundings: Sandbox | Unprotected) -> str:
+    def validate_start(self, sandbox: Sandbox | Unprotected) -> str:
         """The folder to start in; raises `CannotStart`, with the fix, for what can be known beforehand."""
-        folder = self.cwd or ("/tmp" if isinstance(surroundings, Sandbox) else os.getcwd())
+        folder = self.cwd or ("/tmp" if isinstance(sandbox, Sandbox) else os.getcwd())
         if not os.path.isdir(folder):
-            raise CannotStart(f"{self.label} cannot be started: there is no folder {folder}. Fix: change `cwd`.")
-        if not isinstance(surroundings, Sandbox):
-            self._check_command(surroundings.environment["PATH"], folder)
+            raise PermanentConnectionError(
+                f"{self.label} cannot be started: there is no folder {folder}. Fix: change `cwd`."
+            )
+        if not isinstance(sandbox, Sandbox):
+            self._check_command(sandbox.environment["PATH"], folder)
         return folder
 
-    def _check_command(self, path: str, folder: str) -> None:
+    def _check_command(self, search_path: str, directory: str) -> None:
         command = self.argv[0]
-        inside = os.path.join(folder, command) if os.sep in command else command
-        if shutil.which(inside, path=path) is None:
+        inside = os.path.join(directory, command) if os.sep in command else command
+        if shutil.which(inside, path=search_path) is None:
             what = "is not executable" if os.path.exists(inside) else "is not found"
-            raise CannotStart(
+            raise PermanentConnectionError(
                 f"{self.label} cannot be started: the command {command!r} {what}. "
                 "Fix: install it, or give its full path."
             )
 
 
-def _checked(words: Sequence[Any]) -> list[str]:
+def _validate_command_words(words: Sequence[Any]) -> list[str]:
     for word in words:
         if not isinstance(word, (str, PathLike)) or "\0" in os.fspath(word):
             raise DefinitionError(

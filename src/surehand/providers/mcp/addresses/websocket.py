@@ -9,18 +9,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from surehand.core.durations import seconds, size
+from surehand.core.durations import parse_duration, parse_size
 from surehand.core.errors import DefinitionError
-from surehand.http.settings import Settings
-from surehand.providers.mcp.addresses.address import MAX_FRAME, Ended, ServerAddress, Texts, Who
-from surehand.providers.mcp.addresses.http import checked, query_mark, reaching
-from surehand.providers.mcp.addresses.label import namespace_of_url, plain_url
+from surehand.http.settings import HttpSettings
+from surehand.providers.mcp.addresses.address import (
+    DEFAULT_MAX_FRAME_BYTES,
+    ConnectionOwner,
+    HeadersOrEnv,
+    OnConnectionEnd,
+    ServerAddress,
+)
+from surehand.providers.mcp.addresses.http import parse_server_url, query_digest, settings_for_target
+from surehand.providers.mcp.addresses.label import namespace_from_url, url_without_secrets
 
 if TYPE_CHECKING:
     from surehand.providers.mcp.transports.transport import Transport
 
 
-class WebSocket(ServerAddress):
+class WebSocketAddress(ServerAddress):
     """A server at a `ws://` or `wss://` URL. Its own host may be reached wherever it is, and nothing else is.
 
     Args:
@@ -34,25 +40,25 @@ class WebSocket(ServerAddress):
         self,
         url: str,
         *,
-        headers: Texts = None,
-        settings: Settings | None = None,
-        ping: float | str = 20.0,
-        max_frame: int | str = MAX_FRAME,
+        headers: HeadersOrEnv = None,
+        settings: HttpSettings | None = None,
+        ping_interval: float | str = 20.0,
+        max_frame: int | str = DEFAULT_MAX_FRAME_BYTES,
     ) -> None:
         if not str(url).lower().startswith(("ws://", "wss://")):
             raise DefinitionError(
                 f"{url!r} is no address of a WebSocket.", fix="give one that begins with ws:// or wss://."
             )
-        self.target = checked(f"http{url[2:]}")
+        self.target = parse_server_url(f"http{url[2:]}")
         self.url, self.headers = url, headers
-        self.ping, self.max_frame = seconds(ping), int(size(max_frame))
-        self.settings = reaching(settings, self.target, self.max_frame)
-        self.label = plain_url(url)
-        self.identity = f"websocket:{self.label}{query_mark(url)}"
-        self.namespace = namespace_of_url(url)
+        self.ping_interval, self.max_frame = parse_duration(ping_interval), int(parse_size(max_frame))
+        self.settings = settings_for_target(settings, self.target, self.max_frame)
+        self.label = url_without_secrets(url)
+        self.identity = f"websocket:{self.label}{query_digest(url)}"
+        self.namespace = namespace_from_url(url)
 
-    def transports(self, who: Who, ended: Ended) -> Sequence[Transport]:
+    def create_transports(self, owner: ConnectionOwner, on_end: OnConnectionEnd) -> Sequence[Transport]:
         """One: the WebSocket."""
         from surehand.providers.mcp.transports.websocket import WebSocketTransport  # loads the MCP SDK
 
-        return [WebSocketTransport(self, who, ended)]
+        return [WebSocketTransport(self, owner, on_end)]

@@ -12,19 +12,19 @@ from urllib.parse import parse_qsl, urlsplit
 
 from surehand.core.errors import DefinitionError, Denied
 
-HOST, PATH = "127.0.0.1", "/callback"
-LONGEST = 16 * 1024
+CALLBACK_HOST, CALLBACK_PATH = "127.0.0.1", "/callback"
+MAX_REQUEST_BYTES = 16 * 1024
 """Bytes that a request may have."""
-PATIENCE = 5.0
+REQUEST_TIMEOUT_SECONDS = 5.0
 """Seconds in which a request has to be there."""
-MOST = 32
+MAX_CONNECTIONS = 32
 """Connections at once; a browser needs one or two."""
-_NO_BROWSER = (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
+_CONNECTION_ERRORS = (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
 """Who comes like this brings no answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AuthorizationResponse:
     """What the browser brought."""
 
     code: str = field(repr=False)
@@ -32,39 +32,41 @@ class Answer:
     issuer: str | None = None
 
 
-class Callback:
+class CallbackServer:
     """Waits for one answer, which has to carry the state that was sent out."""
 
     def __init__(self) -> None:
-        self.uri = ""
+        self.redirect_uri = ""
         self._state: str | None = None
-        self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._visits = set[asyncio.Task[None]]()
+        self._response: asyncio.Future[AuthorizationResponse] = asyncio.get_running_loop().create_future()
+        self._connections = set[asyncio.Task[None]]()
 
     @classmethod
     @asynccontextmanager
-    async def listening(cls, port: int = 0, *, prefer: int = 0) -> AsyncIterator[Callback]:
+    async def listen(cls, port: int = 0, *, preferred_port: int = 0) -> AsyncIterator[CallbackServer]:
         """A callback while it can be reached: at a port, else at the preferred one, else at any that is free."""
         callback = cls()
-        server = await callback._listen(port, prefer)
-        callback.uri = f"http://{HOST}:{server.sockets[0].getsockname()[1]}{PATH}"
+        server = await callback._start_server(port, preferred_port)
+        callback.redirect_uri = f"http://{CALLBACK_HOST}:{server.sockets[0].getsockname()[1]}{CALLBACK_PATH}"
         try:
             yield callback
         finally:
             server.close()
             await callback._close()
 
-    def expect(self, authorisation_url: str) -> None:
+    def expect_state_of(self, authorization_url: str) -> None:
         """The state that counts from now on: the one in the URL that a person is sent to."""
-        self._state = dict(parse_qsl(urlsplit(authorisation_url).query)).get("state")
+        self._state = dict(parse_qsl(urlsplit(authorization_url).query)).get("state")
 
-    async def answer(self) -> Answer:
+    async def wait_for_response(self) -> AuthorizationResponse:
         """What the person's browser brings; raises `Denied` where the person, or the server, said no."""
-        return await asyncio.shield(self._answer)
+        return await asyncio.shield(self._response)
 
-    async def _listen(self, port: int, prefer: int) -> asyncio.Server:
+    async def _start_server(self, port: int, preferred_port: int) -> asyncio.Server:
         try:
-            return await asyncio.start_server(self._visited, HOST, port or prefer, limit=LONGEST)
+            return await asyncio.start_server(
+                self._handle_connection, CALLBACK_HOST, port or preferred_port, limit=MAX_REQUEST_BYTES
+            )
         except OSError as error:
             if port:
                 raise DefinitionError(
@@ -72,75 +74,79 @@ class Callback:
                 ) from error
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise
-            return await asyncio.start_server(self._visited, HOST, 0, limit=LONGEST)
+            return await asyncio.start_server(self._handle_connection, CALLBACK_HOST, 0, limit=MAX_REQUEST_BYTES)
 
-    async def _visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._visits.add(task)
+        self._connections.add(task)
         try:
-            if len(self._visits) <= MOST:
-                async with asyncio.timeout(PATIENCE):
-                    writer.write(self._page(await reader.readuntil(b"\r\n\r\n")))
+            if len(self._connections) <= MAX_CONNECTIONS:
+                async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
+                    writer.write(self._handle_request(await reader.readuntil(b"\r\n\r\n")))
                     await writer.drain()
-        except (*_NO_BROWSER, asyncio.CancelledError):
+        except (*_CONNECTION_ERRORS, asyncio.CancelledError):
             writer.transport.abort()
         finally:
             writer.close()
             with suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()
-            self._visits.discard(task)
+            self._connections.discard(task)
 
     async def _close(self) -> None:
-        if not self._answer.done():
-            self._answer.cancel()
-        elif not self._answer.cancelled():
-            self._answer.exception()  # nobody may have waited for it
-        for visit in self._visits:
+        if not self._response.done():
+            self._response.cancel()
+        elif not self._response.cancelled():
+            self._response.exception()  # nobody may have waited for it
+        for visit in self._connections:
             visit.cancel()
-        if self._visits:
-            await asyncio.wait(set(self._visits))
+        if self._connections:
+            await asyncio.wait(set(self._connections))
 
-    def _page(self, head: bytes) -> bytes:
+    def _handle_request(self, head: bytes) -> bytes:
         """The page for a request. Nothing that came with it is on the page."""
         line, _, rest = head.decode("latin-1").partition("\r\n")
         method, _, target = line.partition(" ")
         target = target.partition(" ")[0]
-        if not self._is_here(rest) or urlsplit(target).path != PATH:
-            return _page("404 Not Found", "There is nothing here.")
+        if not self._is_addressed_to_us(rest) or urlsplit(target).path != CALLBACK_PATH:
+            return _render_page("404 Not Found", "There is nothing here.")
         if method != "GET":
-            return _page("405 Method Not Allowed", "There is nothing to be sent here.")
-        return self._taken(dict(reversed(parse_qsl(urlsplit(target).query))))
+            return _render_page("405 Method Not Allowed", "There is nothing to be sent here.")
+        return self._accept_response(dict(reversed(parse_qsl(urlsplit(target).query))))
 
-    def _is_here(self, headers: str) -> bool:
+    def _is_addressed_to_us(self, headers: str) -> bool:
         """Whether it was us who were asked for, and not a name that somebody made lead here."""
-        here = urlsplit(self.uri).netloc
-        hosts = [value.strip() for name, _, value in map(_parted, headers.split("\r\n")) if name.lower() == "host"]
-        return hosts in ([here], [here.replace(HOST, "localhost")])
+        here = urlsplit(self.redirect_uri).netloc
+        hosts = [
+            value.strip() for name, _, value in map(_split_header, headers.split("\r\n")) if name.lower() == "host"
+        ]
+        return hosts in ([here], [here.replace(CALLBACK_HOST, "localhost")])
 
-    def _taken(self, given: Mapping[str, str]) -> bytes:
-        state, code = given.get("state", ""), given.get("code", "")
+    def _accept_response(self, parameters: Mapping[str, str]) -> bytes:
+        state, code = parameters.get("state", ""), parameters.get("code", "")
         if self._state is None or not secrets.compare_digest(state.encode(), self._state.encode()):
-            return _page("400 Bad Request", "This answer belongs to no sign-in that was begun here.")
-        if self._answer.done():
-            return _page("409 Conflict", "This sign-in was answered already.")
+            return _render_page("400 Bad Request", "This answer belongs to no sign-in that was begun here.")
+        if self._response.done():
+            return _render_page("409 Conflict", "This sign-in was answered already.")
         if not code:
-            self._answer.set_exception(Denied(f"The sign-in was refused{_reason(given.get('error', ''))}."))
-            return _page("200 OK", "The sign-in was refused. You may close this window.")
-        self._answer.set_result(Answer(code, state, given.get("iss")))
-        return _page("200 OK", "Thank you. You may close this window and go back to where you came from.")
+            self._response.set_exception(
+                Denied(f"The sign-in was refused{_error_suffix(parameters.get('error', ''))}.")
+            )
+            return _render_page("200 OK", "The sign-in was refused. You may close this window.")
+        self._response.set_result(AuthorizationResponse(code, state, parameters.get("iss")))
+        return _render_page("200 OK", "Thank you. You may close this window and go back to where you came from.")
 
 
-def _parted(line: str) -> tuple[str, str, str]:
+def _split_header(line: str) -> tuple[str, str, str]:
     return line.partition(":")
 
 
-def _reason(error: str) -> str:
+def _error_suffix(error: str) -> str:
     """The server's word for it, if it is one."""
     return f" ({error})" if error.isascii() and error.replace("_", "").isalnum() and len(error) <= 40 else ""
 
 
-def _page(status: str, text: str) -> bytes:
+def _render_page(status: str, text: str) -> bytes:
     body = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>surehand</title><p>{text}</p></html>\n'
     lines = (
         f"HTTP/1.1 {status}",

@@ -35,172 +35,186 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, ValidationError
 
 from surehand.core.errors import Denied, TimedOut
-from surehand.http.failures import unsent
-from surehand.providers.mcp.addresses.address import Who
-from surehand.providers.mcp.auth.callback import Callback
-from surehand.providers.mcp.auth.kept import Kept, SignIn
+from surehand.http.failures import mark_unsent
+from surehand.providers.mcp.addresses.address import ConnectionOwner
+from surehand.providers.mcp.auth.callback import CallbackServer
+from surehand.providers.mcp.auth.kept import TokenRecord, TokenStore
 
 if TYPE_CHECKING:
     from surehand.providers.mcp.auth.oauth import ClientCredentials, IdentityAssertion, OAuth
 
-Provider: TypeAlias = OAuthClientProvider | IdentityAssertionOAuthProvider
-TURN = 60.0
+SdkAuthProvider: TypeAlias = OAuthClientProvider | IdentityAssertionOAuthProvider
+AUTHORIZATION_LOCK_TIMEOUT_SECONDS = 60.0
 """Seconds to wait for somebody else who asks for the same sign-in."""
 
 
-class Grant:
+class OAuthGrant:
     """How a sign-in is had: what `oauth`, `client_credentials` and `identity_assertion` have in common."""
 
     scopes: tuple[str, ...] = ()
     issuer: str | None = None
-    secret: bool = False
+    sends_secret: bool = False
     """Whether requests carry something that only one authorisation server may see."""
-    client: OAuthClientInformationFull | None = None
+    registered_client: OAuthClientInformationFull | None = None
     """As whom we are registered, where a person has seen to that."""
-    by_person: bool = False
+    is_interactive: bool = False
     """Whether it takes a person to sign in."""
-    patience: float = TURN
+    lock_timeout_seconds: float = AUTHORIZATION_LOCK_TIMEOUT_SECONDS
 
-    def asking(self, who: Who, kept: SignIn) -> AbstractAsyncContextManager[Grant]:
+    def authorizing(self, owner: ConnectionOwner, record: TokenRecord) -> AbstractAsyncContextManager[OAuthGrant]:
         """The grant while somebody may be asked; raises `Denied` where nobody can be."""
         return nullcontext(self)
 
-    def provider(self, url: str, storage: Storage) -> Provider:
+    def sdk_provider(self, url: str, storage: SdkTokenStorage) -> SdkAuthProvider:
         """The library's provider for one sign-in, or one renewal."""
         raise NotImplementedError
 
 
-class Storage:
+class SdkTokenStorage:
     """The library's view of one sign-in; it is kept whole, so that tokens never meet another's registration."""
 
-    def __init__(self, kept: Kept, grant: Grant, wanted: str | None = None) -> None:
-        self._kept, self._grant = kept, grant
-        self.sign_in = known_to(grant, kept.read())
-        if not _covers(self.sign_in.client, wanted):  # then it takes another registration to be given more
-            self.sign_in = replace(self.sign_in, client=None)
-        self.provider: Provider | None = None
+    def __init__(self, store: TokenStore, grant: OAuthGrant, requested_scope: str | None = None) -> None:
+        self._store, self._grant = store, grant
+        self.record = record_for_client(grant, store.read())
+        if not _covers_scope(
+            self.record.client, requested_scope
+        ):  # then it takes another registration to be given more
+            self.record = replace(self.record, client=None)
+        self.provider: SdkAuthProvider | None = None
 
     async def get_tokens(self) -> OAuthToken | None:
-        found: OAuthToken | None = _read(OAuthToken, self.sign_in.tokens)
+        found: OAuthToken | None = _parse_stored(OAuthToken, self.record.tokens)
         return found
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         expires_at = None if tokens.expires_in is None else time.time() + tokens.expires_in
         said = tokens.model_dump(mode="json", exclude_none=True)
-        self.sign_in = replace(self.sign_in, tokens=said, expires_at=expires_at, found=_found(self.provider))
-        self._kept.write(self.sign_in)
+        self.record = replace(
+            self.record, tokens=said, expires_at=expires_at, found=_discovered_metadata(self.provider)
+        )
+        self._store.write(self.record)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        found: OAuthClientInformationFull | None = _read(OAuthClientInformationFull, self.sign_in.client)
+        found: OAuthClientInformationFull | None = _parse_stored(OAuthClientInformationFull, self.record.client)
         if found is not None and 0 < (found.client_secret_expires_at or 0) <= time.time():
             found = None  # another registration is needed
-        return self._grant.client or found
+        return self._grant.registered_client or found
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        if self._grant.client is not None:
-            raise unsent(Denied("The server leads to an authorisation server that does not know our client."))
-        self.sign_in = replace(self.sign_in, client=client_info.model_dump(mode="json", exclude_none=True))
-        if self._kept.read().tokens is None:
-            self._kept.write(replace(self.sign_in, tokens=None, expires_at=None))
+        if self._grant.registered_client is not None:
+            raise mark_unsent(Denied("The server leads to an authorisation server that does not know our client."))
+        self.record = replace(self.record, client=client_info.model_dump(mode="json", exclude_none=True))
+        if self._store.read().tokens is None:
+            self._store.write(replace(self.record, tokens=None, expires_at=None))
 
 
-def known_to(grant: Grant, kept: SignIn) -> SignIn:
+def record_for_client(grant: OAuthGrant, record: TokenRecord) -> TokenRecord:
     """What is kept, unless it belongs to a client that is not ours any more."""
-    if grant.client is None:
-        return kept
-    ours = {"client_id": grant.client.client_id}  # and not its secret, which is kept elsewhere
-    same = (kept.client or {}).get("client_id") == ours["client_id"]
-    return replace(kept, client=ours) if same else SignIn(client=ours)
+    if grant.registered_client is None:
+        return record
+    ours = {"client_id": grant.registered_client.client_id}  # and not its secret, which is kept elsewhere
+    same = (record.client or {}).get("client_id") == ours["client_id"]
+    return replace(record, client=ours) if same else TokenRecord(client=ours)
 
 
-def _covers(client: Mapping[str, Any] | None, wanted: str | None) -> bool:
+def _covers_scope(client: Mapping[str, Any] | None, requested_scope: str | None) -> bool:
     registered = (client or {}).get("scope")
-    return not registered or set((wanted or "").split()) <= set(registered.split())
+    return not registered or set((requested_scope or "").split()) <= set(registered.split())
 
 
-class ByCode(Grant):
+class AuthorizationCodeGrant(OAuthGrant):
     """A person says yes in a browser, and the browser brings a code."""
 
-    by_person = True
+    is_interactive = True
 
-    def __init__(self, given: OAuth, callback: Callback | None = None) -> None:
-        self._given, self._callback = given, callback
-        self.scopes, self.issuer, self.patience = given.scopes, given.issuer, given.timeout + TURN
-        self.secret = given.client_secret is not None
-        self.client = None if given.client_id is None else _registered(given, given.client_id)
-
-    def asking(self, who: Who, kept: SignIn) -> AbstractAsyncContextManager[Grant]:
-        """With a page to come back to: at the port that is registered, if it is free."""
-        if not self._given.may_ask(who):
-            raise Denied("Nobody can be asked here.")
-        return self._listening(kept)
-
-    @asynccontextmanager
-    async def _listening(self, kept: SignIn) -> AsyncIterator[Grant]:
-        async with Callback.listening(self._given.redirect_port, prefer=_port(kept)) as callback:
-            yield ByCode(self._given, callback)
-
-    def provider(self, url: str, storage: Storage) -> Provider:
-        """It speaks to the person through the callback; without one, it can only renew."""
-        here = self._callback.uri if self._callback else "http://127.0.0.1/callback"
-        if self._callback is not None and here not in (storage.sign_in.client or {}).get("redirect_uris", [here]):
-            storage.sign_in = replace(storage.sign_in, client=None)  # registered with a port that is not free
-        return OAuthClientProvider(
-            url,
-            OAuthClientMetadata(redirect_uris=[AnyUrl(here)], client_name=self._given.client_name),
-            storage,
-            self._sent,
-            self._answered,
-            client_metadata_url=self._given.client_metadata_url,
+    def __init__(self, settings: OAuth, callback: CallbackServer | None = None) -> None:
+        self._settings, self._callback = settings, callback
+        self.scopes, self.issuer, self.lock_timeout_seconds = (
+            settings.scopes,
+            settings.issuer,
+            settings.timeout + AUTHORIZATION_LOCK_TIMEOUT_SECONDS,
+        )
+        self.sends_secret = settings.client_secret is not None
+        self.registered_client = (
+            None if settings.client_id is None else _registered_client(settings, settings.client_id)
         )
 
-    async def _sent(self, url: str) -> None:
+    def authorizing(self, owner: ConnectionOwner, record: TokenRecord) -> AbstractAsyncContextManager[OAuthGrant]:
+        """With a page to come back to: at the port that is registered, if it is free."""
+        if not self._settings.can_open_browser(owner):
+            raise Denied("Nobody can be asked here.")
+        return self._with_callback_server(record)
+
+    @asynccontextmanager
+    async def _with_callback_server(self, record: TokenRecord) -> AsyncIterator[OAuthGrant]:
+        async with CallbackServer.listen(
+            self._settings.redirect_port, preferred_port=_registered_port(record)
+        ) as callback:
+            yield AuthorizationCodeGrant(self._settings, callback)
+
+    def sdk_provider(self, url: str, storage: SdkTokenStorage) -> SdkAuthProvider:
+        """It speaks to the person through the callback; without one, it can only renew."""
+        here = self._callback.redirect_uri if self._callback else "http://127.0.0.1/callback"
+        if self._callback is not None and here not in (storage.record.client or {}).get("redirect_uris", [here]):
+            storage.record = replace(storage.record, client=None)  # registered with a port that is not free
+        return OAuthClientProvider(
+            url,
+            OAuthClientMetadata(redirect_uris=[AnyUrl(here)], client_name=self._settings.client_name),
+            storage,
+            self._open_authorization_url,
+            self._wait_for_code,
+            client_metadata_url=self._settings.client_metadata_url,
+        )
+
+    async def _open_authorization_url(self, url: str) -> None:
         assert self._callback is not None
-        self._callback.expect(url)
-        show = self._given.open or _show
+        self._callback.expect_state_of(url)
+        show = self._settings.open or _open_in_browser
         await (show(url) if iscoroutinefunction(show) else asyncio.to_thread(show, url))
 
-    async def _answered(self) -> AuthorizationCodeResult:
+    async def _wait_for_code(self) -> AuthorizationCodeResult:
         assert self._callback is not None
         try:
-            async with asyncio.timeout(self._given.timeout):
-                answer = await self._callback.answer()
+            async with asyncio.timeout(self._settings.timeout):
+                answer = await self._callback.wait_for_response()
         except TimeoutError:
-            raise unsent(TimedOut(f"Nobody signed in within {self._given.timeout:g} seconds. Try again.")) from None
+            raise mark_unsent(
+                TimedOut(f"Nobody signed in within {self._settings.timeout:g} seconds. Try again.")
+            ) from None
         return AuthorizationCodeResult(code=answer.code, state=answer.state, iss=answer.issuer)
 
 
-def _registered(given: OAuth, client_id: str) -> OAuthClientInformationFull:
+def _registered_client(settings: OAuth, client_id: str) -> OAuthClientInformationFull:
     return OAuthClientInformationFull(
         client_id=client_id,
-        client_secret=given.client_secret,
-        token_endpoint_auth_method=given.method or ("client_secret_basic" if given.client_secret else "none"),
-        issuer=given.issuer,
+        client_secret=settings.client_secret,
+        token_endpoint_auth_method=settings.method or ("client_secret_basic" if settings.client_secret else "none"),
+        issuer=settings.issuer,
     )
 
 
-def _port(kept: SignIn) -> int:
+def _registered_port(record: TokenRecord) -> int:
     """The port that was registered: most servers want the very same one again."""
-    uris = (kept.client or {}).get("redirect_uris") or [""]
+    uris = (record.client or {}).get("redirect_uris") or [""]
     return urlsplit(uris[0]).port or 0
 
 
-def _show(url: str) -> None:
+def _open_in_browser(url: str) -> None:
     sys.stderr.write(f"Sign in here: {url}\n")
     sys.stderr.flush()
     webbrowser.open(url)
 
 
-class ByCredentials(Grant):
+class ClientCredentialsGrant(OAuthGrant):
     """A program signs in as itself."""
 
-    def __init__(self, given: ClientCredentials) -> None:
-        self._given = given
-        self.scopes, self.issuer, self.secret = given.scopes, given.issuer, True
+    def __init__(self, settings: ClientCredentials) -> None:
+        self._settings = settings
+        self.scopes, self.issuer, self.sends_secret = settings.scopes, settings.issuer, True
 
-    def provider(self, url: str, storage: Storage) -> Provider:
+    def sdk_provider(self, url: str, storage: SdkTokenStorage) -> SdkAuthProvider:
         """By secret, by key, or by an assertion that somebody else makes."""
-        given = self._given
+        given = self._settings
         common: dict[str, Any] = {"scope": " ".join(given.scopes) or None, "issuer": given.issuer}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that no issuer is named: then only the server's own host is trusted
@@ -208,11 +222,11 @@ class ByCredentials(Grant):
                 method: Any = given.method or "client_secret_basic"
                 secret = given.client_secret
                 return ClientCredentialsOAuthProvider(url, storage, given.client_id, secret, method, **common)
-            signed = given.assertion or self._signed()
+            signed = given.assertion or self._key_assertion()
             return PrivateKeyJWTOAuthProvider(url, storage, given.client_id, signed, **common)
 
-    def _signed(self) -> Any:
-        given = self._given
+    def _key_assertion(self) -> Any:
+        given = self._settings
         return SignedJWTParameters(
             issuer=given.client_id,
             subject=given.client_id,
@@ -221,16 +235,16 @@ class ByCredentials(Grant):
         ).create_assertion_provider()
 
 
-class ByAssertion(Grant):
+class IdentityAssertionGrant(OAuthGrant):
     """An identity provider that both sides trust says who it is."""
 
-    def __init__(self, given: IdentityAssertion) -> None:
-        self._given = given
-        self.scopes, self.issuer, self.secret = given.scopes, given.issuer, True
+    def __init__(self, settings: IdentityAssertion) -> None:
+        self._settings = settings
+        self.scopes, self.issuer, self.sends_secret = settings.scopes, settings.issuer, True
 
-    def provider(self, url: str, storage: Storage) -> Provider:
+    def sdk_provider(self, url: str, storage: SdkTokenStorage) -> SdkAuthProvider:
         """It speaks to the issuer that was named, and to no other."""
-        given = self._given
+        given = self._settings
         method: Any = given.method or "client_secret_post"
         return IdentityAssertionOAuthProvider(
             url,
@@ -244,14 +258,14 @@ class ByAssertion(Grant):
         )
 
 
-def _read(model: Any, kept: Any) -> Any:
+def _parse_stored(model: Any, stored: Any) -> Any:
     try:
-        return None if kept is None else model.model_validate(kept)
+        return None if stored is None else model.model_validate(stored)
     except ValidationError:
         return None  # kept by another version: as if there were none
 
 
-def _found(provider: Provider | None) -> dict[str, Any]:
+def _discovered_metadata(provider: SdkAuthProvider | None) -> dict[str, Any]:
     """Where the authorisation server is: asked for again it could be another, and not asked for it would be a guess."""
     if not isinstance(provider, OAuthClientProvider):
         return {}
@@ -261,9 +275,9 @@ def _found(provider: Provider | None) -> dict[str, Any]:
     return {**texts, "issuer": context.auth_server_url}
 
 
-def recall(provider: OAuthClientProvider, sign_in: SignIn) -> None:
+def restore_metadata(provider: OAuthClientProvider, record: TokenRecord) -> None:
     """Let the library go on where it was before a restart."""
-    context, found = provider.context, sign_in.found
-    context.protected_resource_metadata = _read(ProtectedResourceMetadata, found.get("resource"))
-    context.oauth_metadata = _read(OAuthMetadata, found.get("server"))
+    context, found = provider.context, record.found
+    context.protected_resource_metadata = _parse_stored(ProtectedResourceMetadata, found.get("resource"))
+    context.oauth_metadata = _parse_stored(OAuthMetadata, found.get("server"))
     context.auth_server_url = found.get("issuer")

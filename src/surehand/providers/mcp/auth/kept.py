@@ -11,13 +11,13 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from surehand.core.errors import Unavailable
 
-LOOK = 0.02
+LOCK_POLL_SECONDS = 0.02
 """Seconds between two looks at a lock that somebody else holds."""
-Turn: TypeAlias = Literal["renew", "ask"]
+LockPurpose: TypeAlias = Literal["renew", "ask"]
 
 
 @dataclass(frozen=True, slots=True)
-class SignIn:
+class TokenRecord:
     """What is known of one user's sign-in to one server. Most of it is secret, and none of that is ever shown."""
 
     tokens: Mapping[str, Any] | None = field(default=None, repr=False)
@@ -29,16 +29,16 @@ class SignIn:
     """Where the authorisation server is, and what it said of itself: needed to renew after a restart."""
 
     @property
-    def access(self) -> str | None:
+    def access_token(self) -> str | None:
         """What opens the server."""
         return self.tokens["access_token"] if self.tokens else None
 
     @property
-    def renewable(self) -> bool:
+    def can_refresh(self) -> bool:
         """Whether it can be renewed without a person."""
         return bool(self.tokens and self.tokens.get("refresh_token") and self.client)
 
-    def stale(self) -> bool:
+    def is_expiring(self) -> bool:
         """Whether it is too old to be tried."""
         if self.tokens is None or self.expires_at is None:
             return False
@@ -46,52 +46,52 @@ class SignIn:
         return time.time() >= self.expires_at - early
 
     @classmethod
-    def from_json(cls, found: Any) -> SignIn:
+    def from_json(cls, stored: Any) -> TokenRecord:
         """What was kept; ValueError for anything else."""
-        if not isinstance(found, dict):
+        if not isinstance(stored, dict):
             raise ValueError("it is no sign-in")
-        tokens, expires_at = found.get("tokens"), found.get("expires_at")
+        tokens, expires_at = stored.get("tokens"), stored.get("expires_at")
         if tokens is not None and not (isinstance(tokens, dict) and isinstance(tokens.get("access_token"), str)):
             raise ValueError("its tokens cannot be used")
         if not isinstance(expires_at, float | int | None):
             raise ValueError("its end is no time")
-        return cls(tokens, expires_at, found.get("client"), found.get("found") or {})
+        return cls(tokens, expires_at, stored.get("client"), stored.get("found") or {})
 
 
-class Kept(Protocol):
+class TokenStore(Protocol):
     """Where one sign-in is kept."""
 
-    def read(self) -> SignIn: ...
-    def write(self, sign_in: SignIn) -> None: ...
-    def turn(self, what: Turn, patience: float) -> Any:
+    def read(self) -> TokenRecord: ...
+    def write(self, record: TokenRecord) -> None: ...
+    def lock(self, purpose: LockPurpose, timeout: float) -> Any:
         """An async context in which nobody else, of all tasks and processes, does the same."""
 
 
-class KeptInMemory:
+class MemoryTokenStore:
     """One sign-in that ends with the process."""
 
     def __init__(self) -> None:
-        self._sign_in = SignIn()
-        self._busy = set[Turn]()
+        self._record = TokenRecord()
+        self._locked = set[LockPurpose]()
 
-    def read(self) -> SignIn:
+    def read(self) -> TokenRecord:
         """What is kept."""
-        return self._sign_in
+        return self._record
 
-    def write(self, sign_in: SignIn) -> None:
+    def write(self, record: TokenRecord) -> None:
         """Keep it."""
-        self._sign_in = sign_in
+        self._record = record
 
     @asynccontextmanager
-    async def turn(self, what: Turn, patience: float) -> AsyncIterator[None]:
+    async def lock(self, purpose: LockPurpose, timeout: float) -> AsyncIterator[None]:
         """Alone among all tasks."""
-        until = time.monotonic() + patience
-        while what in self._busy:
+        until = time.monotonic() + timeout
+        while purpose in self._locked:
             if time.monotonic() > until:
                 raise Unavailable("Another call has been signing in for long. Try later.")
-            await asyncio.sleep(LOOK)
-        self._busy.add(what)
+            await asyncio.sleep(LOCK_POLL_SECONDS)
+        self._locked.add(purpose)
         try:
             yield
         finally:
-            self._busy.discard(what)
+            self._locked.discard(purpose)

@@ -12,23 +12,23 @@ from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from surehand.core.errors import DefinitionError
-from surehand.providers.mcp.addresses.address import Who
-from surehand.providers.mcp.auth.kept import KeptInMemory
-from surehand.providers.mcp.auth.tokens import Tokens
+from surehand.providers.mcp.addresses.address import ConnectionOwner
+from surehand.providers.mcp.auth.kept import MemoryTokenStore
+from surehand.providers.mcp.auth.tokens import TokenFolder
 
 if TYPE_CHECKING:
     import httpx2
 
-Method: TypeAlias = Literal["client_secret_basic", "client_secret_post", "none"]
-Show: TypeAlias = Callable[[str], Any]
-Signed: TypeAlias = Callable[[str], Awaitable[str]]
-Asserted: TypeAlias = Callable[[str, str], Awaitable[str]]
-Known: TypeAlias = "WeakValueDictionary[tuple[str, str | None], Any]"
+TokenEndpointAuthMethod: TypeAlias = Literal["client_secret_basic", "client_secret_post", "none"]
+UrlOpener: TypeAlias = Callable[[str], Any]
+ClientAssertionFunction: TypeAlias = Callable[[str], Awaitable[str]]
+IdentityAssertionFunction: TypeAlias = Callable[[str, str], Awaitable[str]]
+AuthByUrlAndUser: TypeAlias = "WeakValueDictionary[tuple[str, str | None], Any]"
 """What signs requests, by URL and user, for as long as some connection uses it."""
 
-STEPS = 20
+MAX_AUTH_STEPS = 20
 """What a client's `max_redirects` has to be: `httpx2` counts each step of a sign-in as one."""
-_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+_SCOPE_PATTERN = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,33 +41,35 @@ class OAuth:
     client_name: str = "surehand"
     client_metadata_url: str | None = None
     issuer: str | None = None
-    method: Method | None = None
+    method: TokenEndpointAuthMethod | None = None
     redirect_port: int = 0
-    tokens: Tokens = field(default_factory=Tokens)
-    open: Show | None = None
+    tokens: TokenFolder = field(default_factory=TokenFolder)
+    open: UrlOpener | None = None
     timeout: float = 300.0
     interactive: bool | None = None
-    _known: Known = field(default_factory=WeakValueDictionary, repr=False, compare=False)
+    _auth_cache: AuthByUrlAndUser = field(default_factory=WeakValueDictionary, repr=False, compare=False)
 
-    def auth_for(self, who: Who, url: str) -> httpx2.Auth:
+    def auth_for(self, owner: ConnectionOwner, url: str) -> httpx2.Auth:
         """What signs a user's requests to the server at a URL; the same for all connections of that user."""
-        from surehand.providers.mcp.auth.grants import ByCode
-        from surehand.providers.mcp.auth.sign_in import SignedIn
+        from surehand.providers.mcp.auth.grants import AuthorizationCodeGrant
+        from surehand.providers.mcp.auth.sign_in import BearerTokenAuth
 
-        found: SignedIn | None = self._known.get((url, who.user))
+        found: BearerTokenAuth | None = self._auth_cache.get((url, owner.user))
         if found is None:
-            found = self._known[url, who.user] = SignedIn(who, url, ByCode(self), self.tokens.of(url, who.user))
+            found = self._auth_cache[url, owner.user] = BearerTokenAuth(
+                owner, url, AuthorizationCodeGrant(self), self.tokens.file_for(url, owner.user)
+            )
         return found
 
-    def may_ask(self, who: Who) -> bool:
+    def can_open_browser(self, owner: ConnectionOwner) -> bool:
         """Whether a browser may be opened for somebody: on a terminal, for the person who sits there and no other."""
         if self.interactive is not None:
             return self.interactive
-        return who.user is None and all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+        return owner.user is None and all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
-    def asking(self, *, open: Show | None = None) -> OAuth:
+    def as_interactive(self, *, open: UrlOpener | None = None) -> OAuth:
         """The same where a person is there to sign in, whoever it is for."""
-        return replace(self, interactive=True, open=open or self.open, _known=WeakValueDictionary())
+        return replace(self, interactive=True, open=open or self.open, _auth_cache=WeakValueDictionary())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,20 +80,22 @@ class ClientCredentials:
     client_secret: str | None = field(default=None, repr=False)
     scopes: tuple[str, ...] = ()
     issuer: str | None = None
-    method: Method | None = None
+    method: TokenEndpointAuthMethod | None = None
     private_key: str | None = field(default=None, repr=False)
     algorithm: str = "RS256"
-    assertion: Signed | None = None
-    _known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    assertion: ClientAssertionFunction | None = None
+    _auth_cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
-    def auth_for(self, who: Who, url: str) -> httpx2.Auth:
+    def auth_for(self, owner: ConnectionOwner, url: str) -> httpx2.Auth:
         """What signs requests to the server at a URL."""
-        from surehand.providers.mcp.auth.grants import ByCredentials
-        from surehand.providers.mcp.auth.sign_in import SignedIn
+        from surehand.providers.mcp.auth.grants import ClientCredentialsGrant
+        from surehand.providers.mcp.auth.sign_in import BearerTokenAuth
 
-        found: SignedIn | None = self._known.get(url)
+        found: BearerTokenAuth | None = self._auth_cache.get(url)
         if found is None:  # in memory: whoever holds the secret can have another token at any time
-            found = self._known[url] = SignedIn(Who(), url, ByCredentials(self), KeptInMemory())
+            found = self._auth_cache[url] = BearerTokenAuth(
+                ConnectionOwner(), url, ClientCredentialsGrant(self), MemoryTokenStore()
+            )
         return found
 
 
@@ -102,19 +106,21 @@ class IdentityAssertion:
     client_id: str
     client_secret: str = field(repr=False)
     issuer: str
-    assertion: Asserted
+    assertion: IdentityAssertionFunction
     scopes: tuple[str, ...] = ()
-    method: Method | None = None
-    _known: Known = field(default_factory=WeakValueDictionary, repr=False, compare=False)
+    method: TokenEndpointAuthMethod | None = None
+    _auth_cache: AuthByUrlAndUser = field(default_factory=WeakValueDictionary, repr=False, compare=False)
 
-    def auth_for(self, who: Who, url: str) -> httpx2.Auth:
+    def auth_for(self, owner: ConnectionOwner, url: str) -> httpx2.Auth:
         """What signs a user's requests to the server at a URL."""
-        from surehand.providers.mcp.auth.grants import ByAssertion
-        from surehand.providers.mcp.auth.sign_in import SignedIn
+        from surehand.providers.mcp.auth.grants import IdentityAssertionGrant
+        from surehand.providers.mcp.auth.sign_in import BearerTokenAuth
 
-        found: SignedIn | None = self._known.get((url, who.user))
+        found: BearerTokenAuth | None = self._auth_cache.get((url, owner.user))
         if found is None:
-            found = self._known[url, who.user] = SignedIn(who, url, ByAssertion(self), KeptInMemory())
+            found = self._auth_cache[url, owner.user] = BearerTokenAuth(
+                owner, url, IdentityAssertionGrant(self), MemoryTokenStore()
+            )
         return found
 
 
@@ -126,10 +132,10 @@ def oauth(
     client_name: str = "surehand",
     client_metadata_url: str | None = None,
     issuer: str | None = None,
-    method: Method | None = None,
+    method: TokenEndpointAuthMethod | None = None,
     redirect_port: int = 0,
-    tokens: Tokens | str | PathLike[str] | None = None,
-    open: Show | None = None,
+    tokens: TokenFolder | str | PathLike[str] | None = None,
+    open: UrlOpener | None = None,
     timeout: float = 300.0,
     interactive: bool | None = None,
 ) -> OAuth:
@@ -151,10 +157,10 @@ def oauth(
         raise DefinitionError(f"redirect_port={redirect_port} is no port.", fix="give 0 for any, or 1024 to 65535.")
     if not timeout > 0:
         raise DefinitionError(f"timeout={timeout} is no time.", fix="give seconds above zero.")
-    _check_url("issuer", issuer, "http", "https")
-    _check_url("client_metadata_url", client_metadata_url, "https", path=True)
+    _validate_url("issuer", issuer, "http", "https")
+    _validate_url("client_metadata_url", client_metadata_url, "https", needs_path=True)
     return OAuth(
-        scopes=_scopes(scopes),
+        scopes=_parse_scopes(scopes),
         client_id=client_id,
         client_secret=client_secret,
         client_name=client_name,
@@ -162,7 +168,7 @@ def oauth(
         issuer=issuer,
         method=method,
         redirect_port=redirect_port,
-        tokens=tokens if isinstance(tokens, Tokens) else Tokens(tokens),
+        tokens=tokens if isinstance(tokens, TokenFolder) else TokenFolder(tokens),
         open=open,
         timeout=timeout,
         interactive=interactive,
@@ -175,10 +181,10 @@ def client_credentials(
     scopes: Iterable[str] = (),
     *,
     issuer: str | None = None,
-    method: Method | None = None,
+    method: TokenEndpointAuthMethod | None = None,
     private_key: str | None = None,
     algorithm: str = "RS256",
-    assertion: Signed | None = None,
+    assertion: ClientAssertionFunction | None = None,
 ) -> ClientCredentials:
     """Sign a program in as itself, with a secret or with a key, and without a person.
 
@@ -190,11 +196,11 @@ def client_credentials(
     if sum(given is not None for given in (client_secret, private_key, assertion)) != 1:
         fix = "give client_secret, private_key or assertion, and only one of them."
         raise DefinitionError(f"How {client_id!r} shows who it is has to be said once.", fix=fix)
-    _check_url("issuer", issuer, "http", "https")
+    _validate_url("issuer", issuer, "http", "https")
     return ClientCredentials(
         client_id=client_id,
         client_secret=client_secret,
-        scopes=_scopes(scopes),
+        scopes=_parse_scopes(scopes),
         issuer=issuer,
         method=method,
         private_key=private_key,
@@ -208,37 +214,37 @@ def identity_assertion(
     client_secret: str,
     *,
     issuer: str,
-    assertion: Asserted,
+    assertion: IdentityAssertionFunction,
     scopes: Iterable[str] = (),
-    method: Method | None = None,
+    method: TokenEndpointAuthMethod | None = None,
 ) -> IdentityAssertion:
     """Sign users in by an identity provider of the enterprise, which servers trust.
 
     Args:
         assertion: an async function of the audience and of the server's URL that gives the provider's signed word.
     """
-    _check_url("issuer", issuer, "http", "https")
+    _validate_url("issuer", issuer, "http", "https")
     return IdentityAssertion(
         client_id=client_id,
         client_secret=client_secret,
         issuer=issuer,
         assertion=assertion,
-        scopes=_scopes(scopes),
+        scopes=_parse_scopes(scopes),
         method=method,
     )
 
 
-def _scopes(given: Iterable[str]) -> tuple[str, ...]:
+def _parse_scopes(given: Iterable[str]) -> tuple[str, ...]:
     scopes = tuple(given.split() if isinstance(given, str) else given)
     for scope in scopes:
-        if not _SCOPE.fullmatch(scope):
+        if not _SCOPE_PATTERN.fullmatch(scope):
             raise DefinitionError(f"{scope!r} is no scope.", fix="give words without spaces, quotes and backslashes.")
     return scopes
 
 
-def _check_url(name: str, url: str | None, *schemes: str, path: bool = False) -> None:
+def _validate_url(name: str, url: str | None, *schemes: str, needs_path: bool = False) -> None:
     if url is None:
         return
     parts = urlsplit(url)
-    if parts.scheme not in schemes or not parts.hostname or (path and parts.path in ("", "/")):
+    if parts.scheme not in schemes or not parts.hostname or (needs_path and parts.path in ("", "/")):
         raise DefinitionError(f"{name}={url!r} cannot be used.", fix=f"give a URL: {schemes[-1]}://host/path.")

@@ -23,20 +23,26 @@ from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrati
 from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth, issuers_match, union_scopes
 
 from surehand.core.errors import Denied, Unavailable
-from surehand.http.failures import unsent
-from surehand.providers.mcp.addresses.address import Who
-from surehand.providers.mcp.auth.grants import Grant, Provider, Storage, known_to, recall
-from surehand.providers.mcp.auth.kept import Kept, SignIn
-from surehand.providers.mcp.auth.tokens import address
+from surehand.http.failures import mark_unsent
+from surehand.providers.mcp.addresses.address import ConnectionOwner
+from surehand.providers.mcp.auth.grants import (
+    OAuthGrant,
+    SdkAuthProvider,
+    SdkTokenStorage,
+    record_for_client,
+    restore_metadata,
+)
+from surehand.providers.mcp.auth.kept import TokenRecord, TokenStore
+from surehand.providers.mcp.auth.tokens import canonical_url
 from surehand.providers.mcp.transports.connection_errors import NotSignedIn
 
-Steps: TypeAlias = AsyncGenerator[httpx2.Request, None]
+OutgoingRequests: TypeAlias = AsyncGenerator[httpx2.Request, None]
 
-PATIENCE = 10.0
+AUTH_REQUEST_TIMEOUT_SECONDS = 10.0
 """Seconds for each request to an authorisation server to be connected, sent, and answered bit by bit."""
-UNBROKEN = 15.0
+REFRESH_SHIELD_SECONDS = 15.0
 """Seconds for which a renewal is not cancelled with the call that needed it."""
-TURN = 60.0
+REFRESH_LOCK_TIMEOUT_SECONDS = 60.0
 """Seconds to wait for somebody else who renews the same sign-in."""
 
 
@@ -44,138 +50,151 @@ TURN = 60.0
 class _Exchange:
     """What came back for the last request."""
 
-    answer: httpx2.Response | None = None
+    response: httpx2.Response | None = None
 
 
-class SignedIn(httpx2.Auth):
+class BearerTokenAuth(httpx2.Auth):
     """One user's sign-in to one server, on every request there.
 
     Requests do not wait for each other, unless a sign-in has to be renewed: then one request sees to it for all.
     """
 
-    def __init__(self, who: Who, url: str, grant: Grant, kept: Kept) -> None:
-        self._who, self._url, self._grant, self._kept = who, url, grant, kept
-        self._failures = 0
+    def __init__(self, owner: ConnectionOwner, url: str, grant: OAuthGrant, store: TokenStore) -> None:
+        self._owner, self._url, self._grant, self._store = owner, url, grant, store
+        self._failed_authorizations = 0
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """The request with what it has to carry; after a refusal, a second time with something better."""
-        exchange, sent = _Exchange(), self._read()
-        if sent.stale():
-            async with aclosing(self._renew(request, sent, exchange)) as steps:
+        exchange, sent = _Exchange(), self._read_record()
+        if sent.is_expiring():
+            async with aclosing(self._refresh(request, sent, exchange)) as steps:
                 async for step in steps:
-                    exchange.answer = yield step
-            sent = self._read()
-        refusal = yield _carrying(request, sent)
-        for remedy in (self._renew, self._ask):
-            if not _refused(refusal):
+                    exchange.response = yield step
+            sent = self._read_record()
+        refusal = yield _with_bearer_token(request, sent)
+        for remedy in (self._refresh, self._authorize):
+            if not _is_refused(refusal):
                 return
-            exchange.answer = refusal
+            exchange.response = refusal
             async with aclosing(remedy(request, sent, exchange)) as steps:
                 async for step in steps:
-                    exchange.answer = yield step
-            if (now := self._read()).access not in (None, sent.access):
+                    exchange.response = yield step
+            if (now := self._read_record()).access_token not in (None, sent.access_token):
                 sent = now
-                refusal = yield _carrying(request, sent)
-        if _refused(refusal):
-            raise self._in_vain(refusal)
+                refusal = yield _with_bearer_token(request, sent)
+        if _is_refused(refusal):
+            raise self._refusal_error(refusal)
 
-    def _read(self) -> SignIn:
-        return known_to(self._grant, self._kept.read())
+    def _read_record(self) -> TokenRecord:
+        return record_for_client(self._grant, self._store.read())
 
-    async def _renew(self, request: httpx2.Request, sent: SignIn, exchange: _Exchange) -> Steps:
+    async def _refresh(
+        self, request: httpx2.Request, sent_record: TokenRecord, exchange: _Exchange
+    ) -> OutgoingRequests:
         """Once for all who hold the same: a refresh token is often good for one use."""
-        if not sent.renewable or (exchange.answer is not None and exchange.answer.status_code == 403):
+        if not sent_record.can_refresh or (exchange.response is not None and exchange.response.status_code == 403):
             return
-        async with self._kept.turn("renew", TURN):
-            now = self._read()
-            if now.access != sent.access or not now.renewable:
+        async with self._store.lock("renew", REFRESH_LOCK_TIMEOUT_SECONDS):
+            now = self._read_record()
+            if now.access_token != sent_record.access_token or not now.can_refresh:
                 return
             # Cut off half-way, the old token would be used up and the new one lost.
-            with _unbroken():
-                provider, flow = self._begin(request, self._grant, expired=True)
+            with _shielded_from_cancellation():
+                provider, flow = self._start_flow(request, self._grant, is_refresh=True)
                 async with aclosing(flow):
-                    outgoing = await self._next(flow, None, exchange)
+                    outgoing = await self._next_request(flow, None, exchange)
                     while outgoing is not request:
-                        yield self._checked(provider, outgoing)
-                        await _check_at_work(exchange.answer, self._url)
-                        outgoing = await self._next(flow, exchange.answer, exchange)
-            if self._read().access == now.access:
-                self._kept.write(_without_tokens(now, exchange.answer))
+                        yield self._check_outgoing(provider, outgoing)
+                        await _check_available(exchange.response, self._url)
+                        outgoing = await self._next_request(flow, exchange.response, exchange)
+            if self._read_record().access_token == now.access_token:
+                self._store.write(_without_tokens(now, exchange.response))
 
-    async def _ask(self, request: httpx2.Request, sent: SignIn, exchange: _Exchange) -> Steps:
+    async def _authorize(
+        self, request: httpx2.Request, sent_record: TokenRecord, exchange: _Exchange
+    ) -> OutgoingRequests:
         """A person, or whoever else can say who we are; once for all who wait for the same."""
-        refusal, failures = exchange.answer, self._failures
+        refusal, failures = exchange.response, self._failed_authorizations
         assert refusal is not None
-        async with self._asking(sent, refusal) as grant:
-            if self._read().access != sent.access:
+        async with self._authorizing(sent_record, refusal) as grant:
+            if self._read_record().access_token != sent_record.access_token:
                 return
-            if failures != self._failures:
-                raise self._needed("Signing in did not work.")
-            challenge = _challenge(refusal, self._grant.scopes)
-            provider, flow = self._begin(request, grant, wanted=extract_scope_from_www_auth(challenge))
+            if failures != self._failed_authorizations:
+                raise self._sign_in_needed_error("Signing in did not work.")
+            challenge = _challenge_with_scopes(refusal, self._grant.scopes)
+            provider, flow = self._start_flow(request, grant, requested_scope=extract_scope_from_www_auth(challenge))
             try:
                 async with aclosing(flow):
-                    await self._next(flow, None, exchange)
-                    outgoing = await self._next(flow, challenge, exchange)
+                    await self._next_request(flow, None, exchange)
+                    outgoing = await self._next_request(flow, challenge, exchange)
                     while outgoing is not request:
-                        yield self._checked(provider, outgoing)
-                        outgoing = await self._next(flow, exchange.answer, exchange)
+                        yield self._check_outgoing(provider, outgoing)
+                        outgoing = await self._next_request(flow, exchange.response, exchange)
             except Exception:
-                self._failures += 1
+                self._failed_authorizations += 1
                 raise
 
     @asynccontextmanager
-    async def _asking(self, sent: SignIn, refusal: httpx2.Response) -> AsyncIterator[Grant]:
+    async def _authorizing(self, sent_record: TokenRecord, refusal: httpx2.Response) -> AsyncIterator[OAuthGrant]:
         try:
-            asking = self._grant.asking(self._who, sent)
+            asking = self._grant.authorizing(self._owner, sent_record)
         except Denied:
-            raise self._in_vain(refusal) from None
-        async with self._kept.turn("ask", self._grant.patience), asking as grant:
+            raise self._refusal_error(refusal) from None
+        async with self._store.lock("ask", self._grant.lock_timeout_seconds), asking as grant:
             yield grant
 
-    def _begin(
-        self, request: httpx2.Request, grant: Grant, *, expired: bool = False, wanted: str | None = None
-    ) -> tuple[Provider, AsyncGenerator[httpx2.Request, httpx2.Response]]:
-        storage = Storage(self._kept, self._grant, wanted)
-        provider = storage.provider = grant.provider(self._url, storage)
+    def _start_flow(
+        self,
+        request: httpx2.Request,
+        grant: OAuthGrant,
+        *,
+        is_refresh: bool = False,
+        requested_scope: str | None = None,
+    ) -> tuple[SdkAuthProvider, AsyncGenerator[httpx2.Request, httpx2.Response]]:
+        storage = SdkTokenStorage(self._store, self._grant, requested_scope)
+        provider = storage.provider = grant.sdk_provider(self._url, storage)
         if isinstance(provider, OAuthClientProvider):
-            recall(provider, storage.sign_in)
-            provider.context.token_expiry_time = 1.0 if expired else None
+            restore_metadata(provider, storage.record)
+            provider.context.token_expiry_time = 1.0 if is_refresh else None
         return provider, provider.async_auth_flow(request)
 
-    async def _next(
+    async def _next_request(
         self,
         flow: AsyncGenerator[httpx2.Request, httpx2.Response],
-        answer: httpx2.Response | None,
+        response: httpx2.Response | None,
         exchange: _Exchange,
     ) -> httpx2.Request:
         """The library's next request. Its errors may hold what a server answered, so none of them goes further."""
-        token = _OURS.set(True)
+        token = _is_our_flow.set(True)
         try:
-            return await (flow.asend(answer) if answer is not None else anext(flow))
+            return await (flow.asend(response) if response is not None else anext(flow))
         except (OAuthRegistrationError, OAuthTokenError):
-            raise self._needed(f"The authorisation server refused to sign us in{_word(exchange.answer)}.") from None
+            raise self._sign_in_needed_error(
+                f"The authorisation server refused to sign us in{_oauth_error_code(exchange.response)}."
+            ) from None
         except OAuthFlowError as error:
-            raise self._failed(f"Signing in to {address(self._url)} failed: {_plain(error)}.") from None
+            raise self._sign_in_failed_error(
+                f"Signing in to {canonical_url(self._url)} failed: {_printable_message(error)}."
+            ) from None
         except (ValueError, StopAsyncIteration) as error:
             why = f"the answers make no sense ({type(error).__name__})"
-            raise self._failed(f"Signing in to {address(self._url)} failed: {why}.") from None
+            raise self._sign_in_failed_error(f"Signing in to {canonical_url(self._url)} failed: {why}.") from None
         finally:
-            _OURS.reset(token)
+            _is_our_flow.reset(token)
 
-    def _checked(self, provider: Provider, outgoing: httpx2.Request) -> httpx2.Request:
+    def _check_outgoing(self, provider: SdkAuthProvider, outgoing: httpx2.Request) -> httpx2.Request:
         """A request to an authorisation server; where it leads is somebody else's word."""
         host = outgoing.url.host
         if self._url.lower().startswith("https:") and outgoing.url.scheme != "https":
-            raise self._failed(f"Signing in would send what is secret to {host} without encryption.")
-        if outgoing.method == "POST" and self._grant.secret and not self._is_meant(provider, host):
-            raise self._failed(
+            raise self._sign_in_failed_error(f"Signing in would send what is secret to {host} without encryption.")
+        if outgoing.method == "POST" and self._grant.sends_secret and not self._may_see_secret(provider, host):
+            raise self._sign_in_failed_error(
                 f"The server leads to the authorisation server {host}. If that is meant, name it with `issuer`."
             )
-        outgoing.extensions["timeout"] = httpx2.Timeout(PATIENCE).as_dict()
+        outgoing.extensions["timeout"] = httpx2.Timeout(AUTH_REQUEST_TIMEOUT_SECONDS).as_dict()
         return outgoing
 
-    def _is_meant(self, provider: Provider, host: str) -> bool:
+    def _may_see_secret(self, provider: SdkAuthProvider, host: str) -> bool:
         """Whether it may see our secret: the one that was named, or else one on the server's own host."""
         if self._grant.issuer is None:
             return host == urlsplit(self._url).hostname
@@ -184,49 +203,53 @@ class SignedIn(httpx2.Auth):
         metadata = provider.context.oauth_metadata
         return metadata is not None and issuers_match(str(metadata.issuer), self._grant.issuer)
 
-    def _in_vain(self, refusal: httpx2.Response) -> Denied:
+    def _refusal_error(self, refusal: httpx2.Response) -> Denied:
         if refusal.status_code == 403:
-            wanted = " ".join(scope for scope in (extract_scope_from_www_auth(refusal) or "").split() if _SCOPE(scope))
+            wanted = " ".join(
+                scope for scope in (extract_scope_from_www_auth(refusal) or "").split() if _match_scope(scope)
+            )
             missing = f" It asks for {wanted[:200]!r}." if wanted else ""
-            return self._needed(f"The sign-in to {address(self._url)} does not cover this.{missing}")
-        return self._needed(f"Nobody is signed in to {address(self._url)}.")
+            return self._sign_in_needed_error(
+                f"The sign-in to {canonical_url(self._url)} does not cover this.{missing}"
+            )
+        return self._sign_in_needed_error(f"Nobody is signed in to {canonical_url(self._url)}.")
 
-    def _needed(self, problem: str) -> Denied:
-        if not self._grant.by_person:
-            return self._failed(f"{problem} Somebody has to look after the credentials of this program.")
-        user = ["--user", self._who.user] if self._who.user is not None else []
-        command = shlex.join(["surehand", "login", address(self._url), *user])
-        return unsent(NotSignedIn(f"{problem} A person has to sign in: {command}"))
+    def _sign_in_needed_error(self, problem: str) -> Denied:
+        if not self._grant.is_interactive:
+            return self._sign_in_failed_error(f"{problem} Somebody has to look after the credentials of this program.")
+        user = ["--user", self._owner.user] if self._owner.user is not None else []
+        command = shlex.join(["surehand", "login", canonical_url(self._url), *user])
+        return mark_unsent(NotSignedIn(f"{problem} A person has to sign in: {command}"))
 
-    def _failed(self, problem: str) -> Denied:
-        return unsent(Denied(problem))
+    def _sign_in_failed_error(self, problem: str) -> Denied:
+        return mark_unsent(Denied(problem))
 
 
-def _carrying(request: httpx2.Request, sign_in: SignIn) -> httpx2.Request:
-    if sign_in.access is not None:
-        request.headers["Authorization"] = f"Bearer {sign_in.access}"
+def _with_bearer_token(request: httpx2.Request, record: TokenRecord) -> httpx2.Request:
+    if record.access_token is not None:
+        request.headers["Authorization"] = f"Bearer {record.access_token}"
     else:
         request.headers.pop("Authorization", None)
     return request
 
 
 @contextmanager
-def _unbroken() -> Iterator[None]:
+def _shielded_from_cancellation() -> Iterator[None]:
     """Nothing is cancelled meanwhile, unless it takes so long that somebody keeps us waiting on purpose."""
     with anyio.CancelScope(shield=True) as scope:
-        end = asyncio.get_running_loop().call_later(UNBROKEN, setattr, scope, "shield", False)
+        end = asyncio.get_running_loop().call_later(REFRESH_SHIELD_SECONDS, setattr, scope, "shield", False)
         try:
             yield
         finally:
             end.cancel()
 
 
-def _refused(response: httpx2.Response) -> bool:
+def _is_refused(response: httpx2.Response) -> bool:
     asks = response.status_code == 403 and extract_field_from_www_auth(response, "error") == "insufficient_scope"
     return response.status_code == 401 or asks
 
 
-def _challenge(refusal: httpx2.Response, scopes: tuple[str, ...]) -> httpx2.Response:
+def _challenge_with_scopes(refusal: httpx2.Response, scopes: tuple[str, ...]) -> httpx2.Response:
     """What the server asks for, and what the developer wants besides: the library takes both from a refusal."""
     if not scopes:
         return refusal
@@ -238,49 +261,51 @@ def _challenge(refusal: httpx2.Response, scopes: tuple[str, ...]) -> httpx2.Resp
     )
 
 
-async def _check_at_work(answer: httpx2.Response | None, url: str) -> None:
+async def _check_available(response: httpx2.Response | None, url: str) -> None:
     """A server in trouble has refused nothing: what we hold is still good, later."""
-    if answer is not None and answer.status_code >= 400:
-        await answer.aread()
-    if answer is not None and (answer.status_code >= 500 or answer.status_code == 429):
-        raise unsent(
-            Unavailable(f"The sign-in to {address(url)} cannot be renewed now: HTTP {answer.status_code}. Try later.")
+    if response is not None and response.status_code >= 400:
+        await response.aread()
+    if response is not None and (response.status_code >= 500 or response.status_code == 429):
+        raise mark_unsent(
+            Unavailable(
+                f"The sign-in to {canonical_url(url)} cannot be renewed now: HTTP {response.status_code}. Try later."
+            )
         )
 
 
-def _without_tokens(refused: SignIn, answer: httpx2.Response | None) -> SignIn:
+def _without_tokens(record: TokenRecord, response: httpx2.Response | None) -> TokenRecord:
     """What is left after a refresh token was refused: the registration, unless it is that which is not known."""
-    forgotten = "invalid_client" in _word(answer)
-    return SignIn(client=None if forgotten else refused.client)
+    forgotten = "invalid_client" in _oauth_error_code(response)
+    return TokenRecord(client=None if forgotten else record.client)
 
 
-def _word(answer: httpx2.Response | None) -> str:
+def _oauth_error_code(response: httpx2.Response | None) -> str:
     """The code of an OAuth error, which is a word; what else an answer holds is nobody's business."""
     found = None
-    if answer is not None and answer.status_code >= 400:
+    if response is not None and response.status_code >= 400:
         try:
-            found = answer.json().get("error")
+            found = response.json().get("error")
         except (ValueError, AttributeError, httpx2.ResponseNotRead, httpx2.StreamError):
-            return f" (HTTP {answer.status_code})"
+            return f" (HTTP {response.status_code})"
     return f" ({found})" if isinstance(found, str) and re.fullmatch(r"[a-z_]{1,40}", found) else ""
 
 
-def _plain(error: Exception) -> str:
+def _printable_message(error: Exception) -> str:
     """The library's own words, which name what was found and what was expected."""
     return re.sub(r"[^ -~]", "?", " ".join(str(error).split()))[:300].rstrip(".")
 
 
-_SCOPE: Callable[[str], Any] = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+").fullmatch
+_match_scope: Callable[[str], Any] = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+").fullmatch
 
 
-_OURS: ContextVar[bool] = ContextVar("ours", default=False)
+_is_our_flow: ContextVar[bool] = ContextVar("ours", default=False)
 
 
-class _Quiet(logging.Filter):
+class _TracebackFilter(logging.Filter):
     """The library logs the traceback of what it raises, in which tokens can stand; ours are told by whom they reach."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return not (record.exc_info and _OURS.get())
+        return not (record.exc_info and _is_our_flow.get())
 
 
-logging.getLogger("mcp.client.auth.oauth2").addFilter(_Quiet())
+logging.getLogger("mcp.client.auth.oauth2").addFilter(_TracebackFilter())

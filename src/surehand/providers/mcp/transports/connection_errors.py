@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from surehand.core.errors import Code, DefinitionError, Denied, NotStarted, ToolError
+from surehand.core.errors import DefinitionError, Denied, FailureCode, NotStarted, ToolError
 from surehand.core.sanitize import clean_line
 
 
-class CannotStart(NotStarted):
+class PermanentConnectionError(NotStarted):
     """The server cannot be reached, and will not be until its configuration changes."""
 
 
@@ -20,7 +20,7 @@ class NotSignedIn(Denied):
     """This user is not signed in; another user may be."""
 
 
-class Nameless(NotStarted):
+class UserRequired(NotStarted):
     """The connection needs a user, and this call has none."""
 
 
@@ -28,31 +28,31 @@ class Nameless(NotStarted):
 class ConnectionFailure:
     """What an error means for the request that met it, and for the connection."""
 
-    sent: bool
+    was_sent: bool
     """Whether the request was sent. If so, its effect is unknown unless the server answered."""
-    gone: bool
+    is_connection_lost: bool
     """Whether the connection, or its session, is lost and has to be made anew."""
     message: str
     """For a person or a model; contains no secret."""
-    answered: bool = False
+    is_server_answer: bool = False
     """Whether it is the server's own answer to the request."""
     status: int | None = None
     """The HTTP status."""
-    hopeless: bool = False
+    is_permanent: bool = False
     """Whether another try fails too until the configuration changes."""
-    stranger: bool = False
+    depends_on_user: bool = False
     """Whether it depends on the user: another user may be let in."""
-    code: Code | None = None
+    code: FailureCode | None = None
     """How the call failed, where the other fields do not say it."""
-    stale: bool = False
+    has_stale_headers: bool = False
     """Whether the server refused the headers of a call because they follow an older list of its tools."""
     cause: BaseException | None = None
     """The exception, where there was one."""
 
     @property
-    def again(self) -> bool:
+    def is_retryable(self) -> bool:
         """Whether the request had no effect and may well succeed if it is sent again."""
-        return not (self.sent or self.answered or self.hopeless)
+        return not (self.was_sent or self.is_server_answer or self.is_permanent)
 
 
 class RequestFailed(Exception):
@@ -63,20 +63,20 @@ class RequestFailed(Exception):
         self.failure = failure
 
 
-MAX_MESSAGE_LENGTH = 1_900
+MAX_ERROR_MESSAGE_LENGTH = 1_900
 """Characters of an error message of a server."""
 _FAILURE_KEY = f"failure-{secrets.token_hex(8)}"
 """The key in an error's `data` under which its failure is found. It is random, so no server can pretend to know it."""
-_failures: OrderedDict[str, ConnectionFailure] = OrderedDict()
-_MAX_FAILURES = 256
+_remembered_failures: OrderedDict[str, ConnectionFailure] = OrderedDict()
+_MAX_REMEMBERED_FAILURES = 256
 
 
-def error_data(failure: ConnectionFailure) -> dict[str, str]:
+def remember_failure(failure: ConnectionFailure) -> dict[str, str]:
     """The `data` of a JSON-RPC error that passes through the MCP SDK, by which `failure_of` finds the failure again."""
     token = secrets.token_hex(8)
-    _failures[token] = replace(failure, cause=None)  # its traceback would keep every frame alive
-    while len(_failures) > _MAX_FAILURES:
-        _failures.popitem(last=False)
+    _remembered_failures[token] = replace(failure, cause=None)  # its traceback would keep every frame alive
+    while len(_remembered_failures) > _MAX_REMEMBERED_FAILURES:
+        _remembered_failures.popitem(last=False)
     return {_FAILURE_KEY: token}
 
 
@@ -85,29 +85,31 @@ INVALID_REQUEST, METHOD_NOT_FOUND, INTERNAL_ERROR, PARSE_ERROR = -32600, -32601,
 """The codes of `mcp_types`, which takes a second to import."""
 
 
-_CLOSED = "Connection closed"
+_CONNECTION_CLOSED_MESSAGE = "Connection closed"
 """What the MCP SDK says under CONNECTION_CLOSED."""
 
 
-def failure_of(error: BaseException) -> ConnectionFailure:
+def failure_from_error(error: BaseException) -> ConnectionFailure:
     """What an error of the MCP SDK or of a transport means."""
-    error = innermost(error)
+    error = innermost_error(error)
     if isinstance(error, RequestFailed):
         return error.failure
     if isinstance(error, ToolError):
-        hopeless = isinstance(error, (CannotStart, Denied))
-        stranger = isinstance(error, (NotSignedIn, Nameless))
-        return ConnectionFailure(error.executed, True, str(error), hopeless=hopeless, stranger=stranger, cause=error)
+        hopeless = isinstance(error, (PermanentConnectionError, Denied))
+        stranger = isinstance(error, (NotSignedIn, UserRequired))
+        return ConnectionFailure(
+            error.executed, True, str(error), is_permanent=hopeless, depends_on_user=stranger, cause=error
+        )
     if isinstance(error, DefinitionError):
-        return ConnectionFailure(False, True, str(error), hopeless=True, cause=error)
+        return ConnectionFailure(False, True, str(error), is_permanent=True, cause=error)
     package = type(error).__module__.partition(".")[0]  # the packages take a second to import, unless they are in use
     if package == "mcp" and _is_protocol_error(error):
-        return _protocol_failure(error)
+        return _failure_from_protocol_error(error)
     if package == "httpx2":
-        return http_failure(error)
+        return failure_from_http_error(error)
     if type(error).__name__ in ("ClosedResourceError", "BrokenResourceError", "EndOfStream"):
         return ConnectionFailure(True, True, "The connection to the server is closed.", cause=error)
-    return ConnectionFailure(True, True, f"The connection to the server failed: {describe(error)}.", cause=error)
+    return ConnectionFailure(True, True, f"The connection to the server failed: {describe_error(error)}.", cause=error)
 
 
 def _is_protocol_error(error: BaseException) -> bool:
@@ -116,23 +118,25 @@ def _is_protocol_error(error: BaseException) -> bool:
     return isinstance(error, MCPError)
 
 
-def _protocol_failure(error: Any) -> ConnectionFailure:
+def _failure_from_protocol_error(error: Any) -> ConnectionFailure:
     """The MCP SDK's own errors and those of a server look the same: what a server says is never more than words."""
     code: int = error.code
     message = str(error)
     data = error.data
-    if isinstance(data, Mapping) and (known := _failures.get(str(data.get(_FAILURE_KEY)))) is not None:
+    if isinstance(data, Mapping) and (known := _remembered_failures.get(str(data.get(_FAILURE_KEY)))) is not None:
         return known
     if code == CONNECTION_CLOSED and message.startswith("SSE stream"):  # over HTTP, other requests are not affected
         return ConnectionFailure(True, False, f"The answer broke off before it was whole ({clean_line(message)}).")
-    if code == CONNECTION_CLOSED and message == _CLOSED:  # many servers use this code for whatever is wrong
-        return ConnectionFailure(True, True, _sentence(message))
+    if (
+        code == CONNECTION_CLOSED and message == _CONNECTION_CLOSED_MESSAGE
+    ):  # many servers use this code for whatever is wrong
+        return ConnectionFailure(True, True, _as_sentence(message))
     if code == REQUEST_TIMEOUT:
-        return ConnectionFailure(True, False, _sentence(message))
-    return ConnectionFailure(True, False, clean_line(message, MAX_MESSAGE_LENGTH), answered=True)
+        return ConnectionFailure(True, False, _as_sentence(message))
+    return ConnectionFailure(True, False, clean_line(message, MAX_ERROR_MESSAGE_LENGTH), is_server_answer=True)
 
 
-def innermost(error: BaseException) -> BaseException:
+def innermost_error(error: BaseException) -> BaseException:
     """The error itself, or the first of a group that is not a cancellation."""
     while isinstance(error, BaseExceptionGroup):
         causes = [each for each in error.exceptions if type(each).__name__ != "CancelledError"]
@@ -140,42 +144,44 @@ def innermost(error: BaseException) -> BaseException:
     return error
 
 
-def describe(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Type and message of an exception of foreign code, on one line."""
     text = clean_line(str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _sentence(message: str) -> str:
+def _as_sentence(message: str) -> str:
     text = clean_line(message, 500).rstrip(".") or "the connection broke off"
     return f"{text[0].upper()}{text[1:]}."
 
 
-def too_large(problem: str) -> ConnectionFailure:
+def too_large_failure(problem: str) -> ConnectionFailure:
     """The failure of a request whose response is refused because of its size."""
     message = f"The answer has {problem} in it, which is not read. Ask for less at once."
-    return ConnectionFailure(True, False, message, answered=True, code="too_large")
+    return ConnectionFailure(True, False, message, is_server_answer=True, code="too_large")
 
 
-def http_failure(error: BaseException) -> ConnectionFailure:
+def failure_from_http_error(error: BaseException) -> ConnectionFailure:
     """What an error of `httpx2` means."""
     import httpx2
 
     if isinstance(error, httpx2.HTTPStatusError):
-        return status_failure(error.request.url.host, error.response.status_code)
+        return failure_from_status(error.request.url.host, error.response.status_code)
     if isinstance(error.__cause__, ToolError):  # raised by the guard or its transport
-        return _guard_failure(error.__cause__, error)
+        return _failure_from_guard_error(error.__cause__, error)
     unsent_kinds = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
     unsent = isinstance(error, unsent_kinds)
     message = "The server could not be reached." if unsent else f"The server broke off ({type(error).__name__})."
     return ConnectionFailure(not unsent, unsent, message, cause=error)
 
 
-def _guard_failure(reason: ToolError, error: BaseException) -> ConnectionFailure:
+def _failure_from_guard_error(reason: ToolError, error: BaseException) -> ConnectionFailure:
     unsent = not reason.executed
     hopeless = isinstance(reason, Denied)
     stranger = isinstance(reason, NotSignedIn)
-    return ConnectionFailure(not unsent, unsent, str(reason), hopeless=hopeless, stranger=stranger, cause=error)
+    return ConnectionFailure(
+        not unsent, unsent, str(reason), is_permanent=hopeless, depends_on_user=stranger, cause=error
+    )
 
 
 _STATUS_MESSAGES = {
@@ -189,16 +195,16 @@ _AMBIGUOUS_STATUSES = frozenset({408, 409, 425, 429, 499})
 """Proxies send these too: how far the request came is unknown."""
 
 
-def status_failure(host: str, status: int, *, session: bool = False) -> ConnectionFailure:
+def failure_from_status(host: str, status: int, *, has_session: bool = False) -> ConnectionFailure:
     """What an HTTP status other than success means, where the body does not say it.
 
     Args:
         session: whether the request belonged to an MCP session.
     """
-    if session and status in (404, 410):
+    if has_session and status in (404, 410):
         return ConnectionFailure(False, True, "The server does not know this session any more.", status=status)
     message = f"{host}: {_STATUS_MESSAGES.get(status, f'It answered with status {status}.')}"
     if status in (401, 403):  # refused before any work is done
-        return ConnectionFailure(False, False, message, status=status, hopeless=True, stranger=True)
+        return ConnectionFailure(False, False, message, status=status, is_permanent=True, depends_on_user=True)
     answered = status < 500 and status not in _AMBIGUOUS_STATUSES
-    return ConnectionFailure(True, False, message, status=status, answered=answered)
+    return ConnectionFailure(True, False, message, status=status, is_server_answer=answered)

@@ -16,47 +16,49 @@ from mcp_types import HEADER_MISMATCH, ErrorData, JSONRPCError
 from surehand.core.sanitize import clean_line
 from surehand.http.transport import GuardedClient
 from surehand.jsonrpc.codec import decode, encode_error
-from surehand.jsonrpc.limits import FROM_SERVER, EventStreamLimit, has_too_many_values
-from surehand.providers.mcp.addresses.address import Ended, Who, resolved
-from surehand.providers.mcp.auth.oauth import STEPS
+from surehand.jsonrpc.limits import SERVER_MESSAGE_LIMITS, EventStreamLimit, has_too_many_values
+from surehand.providers.mcp.addresses.address import ConnectionOwner, OnConnectionEnd, resolve_headers_or_env
+from surehand.providers.mcp.auth.oauth import MAX_AUTH_STEPS
 from surehand.providers.mcp.transports.connection_errors import (
     CONNECTION_CLOSED,
     INTERNAL_ERROR,
     INVALID_REQUEST,
-    MAX_MESSAGE_LENGTH,
+    MAX_ERROR_MESSAGE_LENGTH,
     METHOD_NOT_FOUND,
     ConnectionFailure,
-    error_data,
-    failure_of,
-    status_failure,
-    too_large,
+    failure_from_error,
+    failure_from_status,
+    remember_failure,
+    too_large_failure,
 )
 
 if TYPE_CHECKING:
-    from surehand.providers.mcp.addresses.http import Http
+    from surehand.providers.mcp.addresses.http import HttpAddress
 
 SESSION_ID_HEADER = "mcp-session-id"
 END_SESSION_SECONDS = 2.0
 """How long a server has to take note that a session ends."""
-REST_SECONDS = 1.0
-MAX_REST_CHUNKS = 16
+DRAIN_SECONDS = 1.0
+MAX_DRAIN_CHUNKS = 16
 """In which an event stream ends once its response has come; otherwise its connection is closed."""
 MIN_RECONNECT_SECONDS = 0.1
 """Between two tries to open an event stream. A server may ask for none, and would be asked thousands of times."""
-_TOO_MANY_VALUES = f"more than {FROM_SERVER.max_values:,} values"
+_TOO_MANY_VALUES_PROBLEM = f"more than {SERVER_MESSAGE_LIMITS.max_values:,} values"
 
 
-async def client_options(address: Http, who: Who) -> dict[str, Any]:
+async def build_client_options(address: HttpAddress, owner: ConnectionOwner) -> dict[str, Any]:
     """Options of a `GuardedClient` with the headers and the login of a user."""
-    auth: Any = None if address.auth is None else address.auth.auth_for(who, address.url)
+    auth: Any = None if address.auth is None else address.auth.auth_for(owner, address.url)
     if isawaitable(auth):
         auth = await auth
     connect_timeout = address.settings.connect_timeout
     return {
-        "headers": await resolved(address.headers, who),
+        "headers": await resolve_headers_or_env(address.headers, owner),
         "auth": auth,
         "timeout": httpx2.Timeout(address.settings.read_timeout, connect=connect_timeout, pool=connect_timeout),
-        "max_redirects": max(address.settings.max_redirects, STEPS),  # each step of a sign-in counts as a redirect
+        "max_redirects": max(
+            address.settings.max_redirects, MAX_AUTH_STEPS
+        ),  # each step of a sign-in counts as a redirect
     }
 
 
@@ -96,30 +98,30 @@ class McpHttpClient(GuardedClient):
     the server is gone or has forgotten the session.
     """
 
-    def __init__(self, address: Http, ended: Ended, **options: Any) -> None:
+    def __init__(self, address: HttpAddress, on_end: OnConnectionEnd, **options: Any) -> None:
         super().__init__(address.settings, **options)
         self.session_id: str | None = None
         """The session of the last message; learned from the MCP SDK, which negotiates it."""
-        self._report_end = ended
-        self._is_left = False
-        self._next_event_stream = 0.0
-        self._background: set[asyncio.Task[None]] = set()
+        self._report_end = on_end
+        self._is_leaving = False
+        self._next_event_stream_at = 0.0
+        self._background_tasks: set[asyncio.Task[None]] = set()
 
-    def leave(self) -> None:
+    def mark_leaving(self) -> None:
         """The connection is ended by this side: its end is not reported."""
-        self._is_left = True
+        self._is_leaving = True
 
     async def stop_background(self) -> None:
         """Read no more rests of event streams."""
-        for task in self._background:
+        for task in self._background_tasks:
             task.cancel()
-        if self._background:
-            await asyncio.wait(self._background)
+        if self._background_tasks:
+            await asyncio.wait(self._background_tasks)
 
     def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name="mcp: rest of an event stream")
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_tasks.discard)
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a message (POST), open an event stream (GET) or end the session (DELETE)."""
@@ -131,9 +133,9 @@ class McpHttpClient(GuardedClient):
             _remove_read_timeout(request)
         self.session_id = request.headers.get(SESSION_ID_HEADER)
         try:
-            return await self._checked(request, await self._send_message(request, options))
+            return await self._convert_response(request, await self._send_message(request, options))
         except Exception as error:  # noqa: BLE001 - whatever it is, a failed sign-in for example, only this message fails
-            return _error_response(request, 503, CONNECTION_CLOSED, failure_of(error))
+            return _error_response(request, 503, CONNECTION_CLOSED, failure_from_error(error))
 
     async def _send_message(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         send = super().send
@@ -146,7 +148,7 @@ class McpHttpClient(GuardedClient):
             async with asyncio.timeout(END_SESSION_SECONDS):
                 return await super().send(request, **options)
         except httpx2.TransportError as error:
-            if failure_of(error).sent:
+            if failure_from_error(error).was_sent:
                 raise
             return httpx2.Response(204, request=request)
 
@@ -154,40 +156,42 @@ class McpHttpClient(GuardedClient):
         """The SDK opens the stream again when it breaks, and says nothing when that fails: so it is reported here."""
         _remove_read_timeout(request)
         now = asyncio.get_running_loop().time()
-        delay = self._next_event_stream - now
-        self._next_event_stream = max(now, self._next_event_stream) + MIN_RECONNECT_SECONDS
+        delay = self._next_event_stream_at - now
+        self._next_event_stream_at = max(now, self._next_event_stream_at) + MIN_RECONNECT_SECONDS
         if delay > 0:
             await asyncio.sleep(delay)
         try:
             response = await super().send(request, **options)
         except Exception as error:
-            self._report(failure_of(error))
+            self._report_lost_connection(failure_from_error(error))
             raise
         if response.status_code >= 400:
             has_session = SESSION_ID_HEADER in request.headers
-            self._report(status_failure(request.url.host, response.status_code, session=has_session))
+            self._report_lost_connection(
+                failure_from_status(request.url.host, response.status_code, has_session=has_session)
+            )
         return _with_stream(response, EventStream(response))
 
-    def _report(self, failure: ConnectionFailure) -> None:
-        if failure.gone and not self._is_left:
-            self._is_left = True
+    def _report_lost_connection(self, failure: ConnectionFailure) -> None:
+        if failure.is_connection_lost and not self._is_leaving:
+            self._is_leaving = True
             self._report_end(failure.message)
 
-    async def _checked(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    async def _convert_response(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """The response, or a JSON-RPC error in its place where the MCP SDK could not say what it means."""
         status = response.status_code
         content_type = response.headers.get("content-type", "").lower()
         try:
             if content_type.startswith("application/json"):
                 body = await response.aread()
-                if has_too_many_values(body, FROM_SERVER.max_values):
-                    return _error_response(request, status, INTERNAL_ERROR, too_large(_TOO_MANY_VALUES))
+                if has_too_many_values(body, SERVER_MESSAGE_LIMITS.max_values):
+                    return _error_response(request, status, INTERNAL_ERROR, too_large_failure(_TOO_MANY_VALUES_PROBLEM))
                 if status < 400:
                     return response
-                error = None if _is_lost_session(request, status) else _json_error(body)
+                error = None if _is_lost_session(request, status) else _parse_json_error(body)
                 if error is not None:
                     is_outdated = error.code == HEADER_MISMATCH
-                    return _outdated(request, status, error.message) if is_outdated else response
+                    return _stale_headers_response(request, status, error.message) if is_outdated else response
             elif status < 300:
                 is_event_stream = content_type.startswith("text/event-stream")
                 stream = EventStream(response, self._run_in_background)
@@ -196,7 +200,7 @@ class McpHttpClient(GuardedClient):
             await response.aclose()
             raise
         await response.aclose()
-        return _refusal(request, response)
+        return _refusal_response(request, response)
 
 
 def _remove_read_timeout(request: httpx2.Request) -> None:
@@ -218,35 +222,39 @@ def _is_lost_session(request: httpx2.Request, status: int) -> bool:
     return status in (404, 410) and SESSION_ID_HEADER in request.headers
 
 
-def _refusal(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+def _refusal_response(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
     status = response.status_code
     if response.next_request is not None:
-        return _redirect_refusal(request, response.next_request.url)
-    failure = status_failure(request.url.host, status, session=SESSION_ID_HEADER in request.headers)
+        return _redirect_refusal_response(request, response.next_request.url)
+    failure = failure_from_status(request.url.host, status, has_session=SESSION_ID_HEADER in request.headers)
     if status == 404:
-        return _error_response(request, status, INVALID_REQUEST if failure.gone else METHOD_NOT_FOUND, failure)
+        return _error_response(
+            request, status, INVALID_REQUEST if failure.is_connection_lost else METHOD_NOT_FOUND, failure
+        )
     return _error_response(request, status, INTERNAL_ERROR, failure)
 
 
-def _redirect_refusal(request: httpx2.Request, there: httpx2.URL) -> httpx2.Response:
-    location = clean_line(str(there.copy_with(userinfo=b"", query=None, fragment=None)))
+def _redirect_refusal_response(request: httpx2.Request, location_url: httpx2.URL) -> httpx2.Response:
+    location = clean_line(str(location_url.copy_with(userinfo=b"", query=None, fragment=None)))
     message = f"{request.url.host} redirects to {location}, which is not followed. Use that URL if it is the server."
-    return _error_response(request, 400, INVALID_REQUEST, ConnectionFailure(True, False, message, answered=True))
+    return _error_response(
+        request, 400, INVALID_REQUEST, ConnectionFailure(True, False, message, is_server_answer=True)
+    )
 
 
-def _json_error(body: bytes) -> ErrorData | None:
-    message = decode(body, FROM_SERVER)
+def _parse_json_error(body: bytes) -> ErrorData | None:
+    message = decode(body, SERVER_MESSAGE_LIMITS)
     return message.error if isinstance(message, JSONRPCError) else None
 
 
-def _outdated(request: httpx2.Request, status: int, message: str) -> httpx2.Response:
-    failure = ConnectionFailure(False, False, clean_line(message, MAX_MESSAGE_LENGTH), stale=True)
+def _stale_headers_response(request: httpx2.Request, status: int, message: str) -> httpx2.Response:
+    failure = ConnectionFailure(False, False, clean_line(message, MAX_ERROR_MESSAGE_LENGTH), has_stale_headers=True)
     return _error_response(request, status, HEADER_MISMATCH, failure)
 
 
 def _error_response(request: httpx2.Request, status: int, code: int, failure: ConnectionFailure) -> httpx2.Response:
     """A JSON-RPC error in the place of what JSON-RPC cannot say. Whoever sent the request knows its id."""
-    error = ErrorData(code=code, message=failure.message, data=error_data(failure))
+    error = ErrorData(code=code, message=failure.message, data=remember_failure(failure))
     headers = {"content-type": "application/json"}
     return httpx2.Response(max(status, 400), content=encode_error(None, error), headers=headers, request=request)
 
@@ -266,7 +274,7 @@ class EventStream(httpx2.AsyncByteStream):
     ) -> None:
         self._response = response
         self._run_in_background = run_in_background
-        self._limit = EventStreamLimit(FROM_SERVER.max_values)
+        self._limit = EventStreamLimit(SERVER_MESSAGE_LIMITS.max_values)
         self._chunks: AsyncIterator[bytes] | None = None
         self._is_finished = False
         self._is_closed = False
@@ -280,7 +288,7 @@ class EventStream(httpx2.AsyncByteStream):
             raise StopAsyncIteration
         if self._limit.is_exceeded_by(chunk):
             self._is_finished = True
-            raise httpx2.SSEError(too_large(_TOO_MANY_VALUES).message)
+            raise httpx2.SSEError(too_large_failure(_TOO_MANY_VALUES_PROBLEM).message)
         return chunk
 
     async def _next_chunk(self) -> bytes:
@@ -304,12 +312,12 @@ class EventStream(httpx2.AsyncByteStream):
         if self._is_finished or self._run_in_background is None or self._chunks is None or _is_being_cancelled():
             await self._close()
         else:
-            self._run_in_background(self._read_rest())
+            self._run_in_background(self._drain())
 
-    async def _read_rest(self) -> None:
+    async def _drain(self) -> None:
         try:
-            async with asyncio.timeout(REST_SECONDS):
-                for _ in range(MAX_REST_CHUNKS):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                for _ in range(MAX_DRAIN_CHUNKS):
                     if not await self._next_chunk():
                         break
         except (TimeoutError, httpx2.HTTPError):

@@ -18,17 +18,17 @@ from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCReque
 
 from surehand.core.errors import NotStarted
 from surehand.core.sanitize import MAX_LOG_CHARS, escape_line
-from surehand.jsonrpc.codec import ID_SEARCH_BYTES, Malformed, Message, decode, encode, salvage_id
-from surehand.jsonrpc.limits import FROM_SERVER
+from surehand.jsonrpc.codec import ID_SEARCH_BYTES, JsonRpcMessage, MalformedMessage, decode, encode, salvage_id
+from surehand.jsonrpc.limits import SERVER_MESSAGE_LIMITS
 from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
-from surehand.providers.mcp.addresses.address import Ended
+from surehand.providers.mcp.addresses.address import OnConnectionEnd
 from surehand.providers.mcp.transports.connection_errors import (
     CONNECTION_CLOSED,
     PARSE_ERROR,
     ConnectionFailure,
     RequestFailed,
-    error_data,
-    too_large,
+    remember_failure,
+    too_large_failure,
 )
 
 _MESSAGES_PER_TURN = 64
@@ -63,14 +63,14 @@ class FrameChannel(Protocol):
 class MessagePump:
     """Messages over a frame channel, and the requests that wait for a response."""
 
-    def __init__(self, channel: FrameChannel, *, log: logging.Logger, ended: Ended) -> None:
+    def __init__(self, channel: FrameChannel, *, log: logging.Logger, on_end: OnConnectionEnd) -> None:
         self._channel = channel
         self._log = log
-        self._report_end = ended
+        self._report_end = on_end
         self._pending: dict[str, RequestId] = {}
         """Ids of requests, by their text: servers echo numbers as text."""
         self._end_reason: str | None = None
-        self._is_left = False
+        self._is_leaving = False
         self.is_open = True
         """Whether requests can be written."""
         self.has_ended = False
@@ -82,9 +82,9 @@ class MessagePump:
         """The streams that the MCP SDK's session reads from and writes to."""
         return _PumpReadStream(self), _PumpWriteStream(self)
 
-    def leave(self) -> None:
+    def mark_leaving(self) -> None:
         """The connection is ended by this side: its end is not reported."""
-        self._is_left = True
+        self._is_leaving = True
         self.is_open = False
 
     def add_pending(self, request_id: RequestId) -> None:
@@ -95,9 +95,9 @@ class MessagePump:
         """A request was answered, or is not waited for any more."""
         self._pending.pop(str(request_id), None)
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: JsonRpcMessage) -> None:
         """Write one message, after those before it."""
-        if self._end_reason is not None or self._is_left:
+        if self._end_reason is not None or self._is_leaving:
             self._refuse(message)
         self._note_outgoing(message)
         try:
@@ -111,13 +111,13 @@ class MessagePump:
             self.remove_pending(message.id)
             raise
 
-    def _refuse(self, message: Message) -> NoReturn:
+    def _refuse(self, message: JsonRpcMessage) -> NoReturn:
         if not isinstance(message, JSONRPCRequest):
             raise ClosedResourceError
         self.remove_pending(message.id)
         raise NotStarted(self._end_reason or "The connection to the server is closed.")
 
-    def _note_outgoing(self, message: Message) -> None:
+    def _note_outgoing(self, message: JsonRpcMessage) -> None:
         if isinstance(message, JSONRPCRequest):
             self.add_pending(message.id)
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
@@ -131,24 +131,24 @@ class MessagePump:
             return self._fail_pending(str(error))
         if not frames:
             return self._fail_pending(await self._channel.closing_reason())
-        messages = list(self._decoded(frames[:_MESSAGES_PER_TURN]))
+        messages = list(self._decode_frames(frames[:_MESSAGES_PER_TURN]))
         for start in range(_MESSAGES_PER_TURN, len(frames), _MESSAGES_PER_TURN):
             # One chunk may have a million lines, none of them a message.
             await asyncio.sleep(0)
-            messages += self._decoded(frames[start : start + _MESSAGES_PER_TURN])
+            messages += self._decode_frames(frames[start : start + _MESSAGES_PER_TURN])
         return messages
 
-    def _decoded(self, frames: Sequence[bytes]) -> Iterator[SessionMessage]:
+    def _decode_frames(self, frames: Sequence[bytes]) -> Iterator[SessionMessage]:
         for frame in frames:
-            message = decode(frame, FROM_SERVER)
-            if isinstance(message, Malformed):
+            message = decode(frame, SERVER_MESSAGE_LIMITS)
+            if isinstance(message, MalformedMessage):
                 yield from self._drop(frame, message)
                 continue
             if isinstance(message, (JSONRPCResponse, JSONRPCError)):
                 self._pending.pop(str(message.id), None)
             yield SessionMessage(message)
 
-    def _drop(self, frame: bytes, malformed: Malformed) -> Iterator[SessionMessage]:
+    def _drop(self, frame: bytes, malformed: MalformedMessage) -> Iterator[SessionMessage]:
         """Drop a malformed message. If it was meant as a response, the request that waits for it fails."""
         if not frame.strip():
             return
@@ -161,13 +161,13 @@ class MessagePump:
             )
         request_id = self._pending.pop(_answered_id(frame, malformed), None)
         if request_id is not None:
-            yield _error(request_id, PARSE_ERROR, malformed_failure(malformed))
+            yield _error_message(request_id, PARSE_ERROR, malformed_failure(malformed))
 
     def _end(self, reason: str) -> None:
         if self._end_reason is None:
             self._end_reason = reason
             self.is_open = False
-            if not self._is_left:
+            if not self._is_leaving:
                 self._report_end(reason)
 
     def _fail_pending(self, reason: str) -> list[SessionMessage]:
@@ -176,17 +176,17 @@ class MessagePump:
         pending = list(self._pending.values())
         self._pending.clear()
         failure = ConnectionFailure(True, True, reason)
-        return [_error(request_id, CONNECTION_CLOSED, failure) for request_id in pending]
+        return [_error_message(request_id, CONNECTION_CLOSED, failure) for request_id in pending]
 
 
-def malformed_failure(malformed: Malformed) -> ConnectionFailure:
+def malformed_failure(malformed: MalformedMessage) -> ConnectionFailure:
     """What a malformed response means for its request."""
     if malformed.problem == "too_many_values":
-        return too_large(f"more than {FROM_SERVER.max_values:,} values")
+        return too_large_failure(f"more than {SERVER_MESSAGE_LIMITS.max_values:,} values")
     return ConnectionFailure(True, False, "The server's answer is no message of the protocol.")
 
 
-def _answered_id(frame: bytes, malformed: Malformed) -> str:
+def _answered_id(frame: bytes, malformed: MalformedMessage) -> str:
     """The id, as text, of the request that a malformed message was meant to answer; empty if none is found."""
     if malformed.is_response:
         return str(malformed.id)
@@ -194,8 +194,8 @@ def _answered_id(frame: bytes, malformed: Malformed) -> str:
     return "" if found is None or found.is_request else str(found.id)
 
 
-def _error(request_id: RequestId, code: int, failure: ConnectionFailure) -> SessionMessage:
-    error = ErrorData(code=code, message=failure.message, data=error_data(failure))
+def _error_message(request_id: RequestId, code: int, failure: ConnectionFailure) -> SessionMessage:
+    error = ErrorData(code=code, message=failure.message, data=remember_failure(failure))
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
 
 

@@ -13,44 +13,44 @@ from surehand.core.errors import NotStarted
 from surehand.core.sanitize import clean_line
 from surehand.http.transport import GuardedClient
 from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
-from surehand.providers.mcp.addresses.address import Ended, Who
+from surehand.providers.mcp.addresses.address import ConnectionOwner, OnConnectionEnd
 from surehand.providers.mcp.transports.connection_errors import (
-    CannotStart,
+    PermanentConnectionError,
     RequestFailed,
-    http_failure,
-    status_failure,
+    failure_from_http_error,
+    failure_from_status,
 )
-from surehand.providers.mcp.transports.http_client import client_options, send_within_origin
+from surehand.providers.mcp.transports.http_client import build_client_options, send_within_origin
 from surehand.providers.mcp.transports.message_pump import FrameTooLong, MessagePump
 from surehand.providers.mcp.transports.transport import Transport
 
 if TYPE_CHECKING:
-    from surehand.providers.mcp.addresses.http import Http
+    from surehand.providers.mcp.addresses.http import HttpAddress
 
 
 class SseTransport(Transport):
     """An open event stream, and the URL that messages are posted to."""
 
-    def __init__(self, address: Http, who: Who, ended: Ended) -> None:
+    def __init__(self, address: HttpAddress, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
         self._address = address
-        self._who = who
-        self._report_end = ended
+        self._owner = owner
+        self._report_end = on_end
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> tuple[MessageReadStream, MessageWriteStream]:
         address = self._address
         async with AsyncExitStack() as stack:
-            options = await client_options(address, self._who)
+            options = await build_client_options(address, self._owner)
             client = await stack.enter_async_context(GuardedClient(address.settings, **options))
             channel = _EventChannel(client, address.max_frame)
             stack.push_async_callback(channel.aclose)
             await channel.open(address.url, address.settings.connect_timeout)
-            self._pump = MessagePump(channel, log=address.log, ended=self._report_end)
+            self._pump = MessagePump(channel, log=address.log, on_end=self._report_end)
             self._stack = stack.pop_all()
         return self._pump.streams()
 
     async def __aexit__(self, *error: Any) -> bool | None:
-        self._pump.leave()
+        self._pump.mark_leaving()
         return await self._stack.__aexit__(*error)
 
 
@@ -72,21 +72,23 @@ class _EventChannel:
         self._response = response
         if response.status_code != 200:
             response.raise_for_status()
-            raise CannotStart(f"{response.url.host} leads elsewhere, which is not followed. Is the URL right?")
+            raise PermanentConnectionError(
+                f"{response.url.host} leads elsewhere, which is not followed. Is the URL right?"
+            )
         source = httpx2.EventSource(response, max_event_size=self._max_bytes)
         self._events: AsyncIterator[httpx2.ServerSentEvent] = aiter(source)
         self._endpoint = await self._receive_endpoint(response.url)
 
-    async def _receive_endpoint(self, here: httpx2.URL) -> str:
+    async def _receive_endpoint(self, stream_url: httpx2.URL) -> str:
         async for event in self._events:
             if event.event == "endpoint":
-                there = here.join(event.data)
-                if (there.scheme, there.host, there.port) != (here.scheme, here.host, here.port):
-                    raise CannotStart(
-                        f"{here.host} wants messages to be sent to {clean_line(there.host)}, which is another server."
+                there = stream_url.join(event.data)
+                if (there.scheme, there.host, there.port) != (stream_url.scheme, stream_url.host, stream_url.port):
+                    raise PermanentConnectionError(
+                        f"{stream_url.host} wants messages to be sent to {clean_line(there.host)}, which is another server."
                     )
                 return str(there)
-        raise NotStarted(f"{here.host} ended the stream before it had begun.")
+        raise NotStarted(f"{stream_url.host} ended the stream before it had begun.")
 
     async def aclose(self) -> None:
         if self._response is not None:
@@ -100,7 +102,7 @@ class _EventChannel:
         except httpx2.SSEError as error:
             raise FrameTooLong(self._max_bytes) from error
         except httpx2.RequestError as error:
-            self._end_reason = http_failure(error).message
+            self._end_reason = failure_from_http_error(error).message
         return []
 
     async def send(self, frame: bytes) -> None:
@@ -114,9 +116,9 @@ class _EventChannel:
             finally:
                 await response.aclose()
         except httpx2.RequestError as error:
-            raise RequestFailed(http_failure(error)) from error
+            raise RequestFailed(failure_from_http_error(error)) from error
         if response.status_code >= 300:
-            raise RequestFailed(status_failure(response.url.host, response.status_code, session=True))
+            raise RequestFailed(failure_from_status(response.url.host, response.status_code, has_session=True))
 
     async def closing_reason(self) -> str:
         return self._end_reason

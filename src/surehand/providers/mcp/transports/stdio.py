@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope
 
-from surehand.jsonrpc.codec import Malformed, OverlongFrame, encode_request, parse, plain_response
-from surehand.jsonrpc.limits import FROM_SERVER
+from surehand.jsonrpc.codec import MalformedMessage, OverlongFrame, encode_request, parse_frame, simple_response
+from surehand.jsonrpc.limits import SERVER_MESSAGE_LIMITS
 from surehand.jsonrpc.lines import LineSplitter
 from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
-from surehand.providers.mcp.addresses.address import Ended, Who
-from surehand.providers.mcp.addresses.label import masked_line
+from surehand.providers.mcp.addresses.address import ConnectionOwner, OnConnectionEnd
+from surehand.providers.mcp.addresses.label import mask_secrets_in_line
 from surehand.providers.mcp.plain_result import MAX_DIRECT_BYTES
 from surehand.providers.mcp.transports.message_pump import FrameTooLong, MessagePump
 from surehand.providers.mcp.transports.stderr_log import StderrLog
 from surehand.providers.mcp.transports.transport import TOOLS_CALL, Headers, ResultReceiver, Transport
-from surehand.sandbox.child import Child
+from surehand.sandbox.child import ChildProcess
 from surehand.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from surehand.providers.mcp.addresses.stdio import Stdio
+    from surehand.providers.mcp.addresses.stdio import StdioAddress
 
 CHUNK_BYTES = 1 << 16
 EXIT_SECONDS = 1.5
@@ -41,41 +41,41 @@ _MAX_CHUNKS_AT_EXIT = 512
 class StdioTransport(Transport):
     """The process of a server, and its standard streams."""
 
-    def __init__(self, address: Stdio, who: Who, ended: Ended) -> None:
+    def __init__(self, address: StdioAddress, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
         self._address = address
-        self._who = who
-        self._report_end = ended
-        self._child: Child | None = None
+        self._owner = owner
+        self._report_end = on_end
+        self._child: ChildProcess | None = None
         self._stderr = StderrLog(address.log)
         self._exit_code: int | None = None
-        self._closed_its_output = False
+        self._has_closed_output = False
 
     async def __aenter__(self) -> tuple[MessageReadStream, MessageWriteStream]:
         address = self._address
-        surroundings = await address.surroundings(self._who)
-        folder = address.check(surroundings)
+        surroundings = await address.sandbox_for(self._owner)
+        folder = address.validate_start(surroundings)
         readable = [folder] if isinstance(surroundings, Sandbox) and address.cwd else []
-        self._child = await Child.start(
+        self._child = await ChildProcess.start(
             address.argv, cwd=folder, sandbox=surroundings, read=readable, stdin=True, limit=CHUNK_BYTES
         )
         self._stderr_reader = asyncio.create_task(self._stderr.read(self._child.stderr), name="mcp: stderr")
-        self._lines = LineChannel(self._child, address.max_frame, self.closing_reason)
-        self._pump = MessagePump(self._lines, log=address.log, ended=self._report_end)
+        self._line_channel = LineChannel(self._child, address.max_frame, self.closing_reason)
+        self._pump = MessagePump(self._line_channel, log=address.log, on_end=self._report_end)
         return self._pump.streams()
 
     async def __aexit__(self, *_: object) -> None:
         child = self._child
         assert child is not None
-        self._pump.leave()
+        self._pump.mark_leaving()
         with CancelScope(shield=True):
             try:
-                await self._let_exit(child)
+                await self._wait_for_exit(child)
             finally:
                 await self._stop(child)
 
-    async def _let_exit(self, child: Child) -> None:
+    async def _wait_for_exit(self, child: ChildProcess) -> None:
         """Close its input and read what it still writes: blocked on a full pipe, it would not see the end of input."""
-        child.stdin.finish()
+        child.stdin.close_when_drained()
         with suppress(TimeoutError, RuntimeError):  # another task is still reading
             async with asyncio.timeout(EXIT_SECONDS):
                 for _ in range(_MAX_CHUNKS_AT_EXIT):
@@ -85,7 +85,7 @@ class StdioTransport(Transport):
                     return
                 await child.wait()
 
-    async def _stop(self, child: Child) -> None:
+    async def _stop(self, child: ChildProcess) -> None:
         try:
             await child.stop(TERMINATE_SECONDS)
             await self._wait_for_exit_code(0.1)
@@ -96,12 +96,12 @@ class StdioTransport(Transport):
     def deliver_results_to(self, receiver: ResultReceiver) -> None:
         """Parse short lines at once while no line before them is unhandled."""
         self._receive_result = receiver
-        self._lines.deliver_lines_to(self._receive_line)
+        self._line_channel.deliver_lines_to(self._receive_line)
 
     def _receive_line(self, line: bytes) -> bool:
         """Whether the line was a plain result that the receiver took; any other line is read as a message."""
-        value = parse(line, FROM_SERVER)
-        response = None if isinstance(value, Malformed) else plain_response(value)
+        value = parse_frame(line, SERVER_MESSAGE_LIMITS)
+        response = None if isinstance(value, MalformedMessage) else simple_response(value)
         if response is None or not self._receive_result(*response):
             return False
         self._pump.remove_pending(response[0])
@@ -113,7 +113,7 @@ class StdioTransport(Transport):
             return False
         frame = encode_request(request_id, TOOLS_CALL, params)
         try:
-            is_written = self._lines.send_now(frame)
+            is_written = self._line_channel.send_now(frame)
         except OSError:  # found out, and explained, when it is sent as an ordinary message
             return False
         if is_written:
@@ -127,11 +127,15 @@ class StdioTransport(Transport):
 
     async def closing_reason(self) -> str:
         """Why the server has ended, as far as it can be known within a moment."""
-        self._closed_its_output = True
+        self._has_closed_output = True
         await self._wait_for_exit_code(_EXIT_CODE_SECONDS)
         if self._exit_code is not None:
             await self._read_rest_of_stderr()
-        how = "closed its output" if self._exit_code is None else f"ended by itself, with {_exit_text(self._exit_code)}"
+        how = (
+            "closed its output"
+            if self._exit_code is None
+            else f"ended by itself, with {_describe_exit(self._exit_code)}"
+        )
         return f"The server {how}. {self._last_line}".rstrip()
 
     async def _wait_for_exit_code(self, seconds: float) -> None:
@@ -145,32 +149,34 @@ class StdioTransport(Transport):
 
     @property
     def _last_line(self) -> str:
-        return f"It last wrote: {masked_line(self._stderr.lines[-1])}" if self._stderr.lines else ""
+        return f"It last wrote: {mask_secrets_in_line(self._stderr.last_lines[-1])}" if self._stderr.last_lines else ""
 
     @property
     def _exit_sentence(self) -> str:
-        return "" if self._exit_code is None else f"It ended with {_exit_text(self._exit_code)}."
+        return "" if self._exit_code is None else f"It ended with {_describe_exit(self._exit_code)}."
 
     def exit_summary(self) -> list[str]:
         """How it ended, if by itself, and its last line, each in a sentence."""
-        sentences = [self._exit_sentence if self._closed_its_output else "", self._last_line]
+        sentences = [self._exit_sentence if self._has_closed_output else "", self._last_line]
         return [sentence for sentence in sentences if sentence]
 
     def exit_report(self) -> str:
         """How it ended, and the last lines of its stderr."""
-        stderr = "\n".join(f"  {line}" for line in self._stderr.lines)
+        stderr = "\n".join(f"  {line}" for line in self._stderr.last_lines)
         parts = [self._exit_sentence, f"The last lines of its stderr:\n{stderr}" if stderr else ""]
         return "\n".join(part for part in parts if part)
 
 
-def _exit_text(code: int) -> str:
+def _describe_exit(code: int) -> str:
     return f"exit code {code}" if code <= 128 else f"signal {code - 128}"
 
 
 class LineChannel:
     """Lines of a process's output, read in large chunks, and lines to its input."""
 
-    def __init__(self, child: Child, max_bytes: int, closing_reason: Callable[[], Coroutine[Any, Any, str]]) -> None:
+    def __init__(
+        self, child: ChildProcess, max_bytes: int, closing_reason: Callable[[], Coroutine[Any, Any, str]]
+    ) -> None:
         self._child = child
         self._max_bytes = max_bytes
         self._splitter = LineSplitter(max_bytes)
@@ -182,7 +188,7 @@ class LineChannel:
         """Give lines to the receiver the moment they arrive, in order; those that it does not take are read later."""
         self._receive_line = receiver
         self._max_direct_bytes = min(self._max_bytes, MAX_DIRECT_BYTES)
-        self._child.stdout.tap = self._deliver
+        self._child.stdout.interceptor = self._deliver
 
     def _deliver(self, chunk: bytes) -> bytes:
         """Deliver complete lines for as long as they are taken, and return the rest of the chunk."""
@@ -220,7 +226,7 @@ class LineChannel:
 
     def send_now(self, frame: bytes) -> bool:
         """Write a line if none before it waits to be written."""
-        return self._child.stdin.write_now(frame + b"\n")
+        return self._child.stdin.try_write(frame + b"\n")
 
     async def send(self, frame: bytes) -> None:
         """Write a line after those before it are written: however slow the server is, at most one is buffered."""

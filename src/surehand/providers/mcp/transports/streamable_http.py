@@ -21,29 +21,36 @@ from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCResponse
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from surehand.jsonrpc.codec import Malformed, Message, as_message, encode_request, parse, plain_response
-from surehand.jsonrpc.limits import FROM_SERVER
+from surehand.jsonrpc.codec import (
+    JsonRpcMessage,
+    MalformedMessage,
+    encode_request,
+    message_from_dict,
+    parse_frame,
+    simple_response,
+)
+from surehand.jsonrpc.limits import SERVER_MESSAGE_LIMITS
 from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
-from surehand.providers.mcp.addresses.address import Ended, Who
+from surehand.providers.mcp.addresses.address import ConnectionOwner, OnConnectionEnd
 from surehand.providers.mcp.plain_result import MAX_DIRECT_BYTES
 from surehand.providers.mcp.transports.connection_errors import (
     CONNECTION_CLOSED,
     INVALID_REQUEST,
     PARSE_ERROR,
-    error_data,
-    failure_of,
+    failure_from_error,
+    remember_failure,
 )
-from surehand.providers.mcp.transports.http_client import SESSION_ID_HEADER, McpHttpClient, client_options
+from surehand.providers.mcp.transports.http_client import SESSION_ID_HEADER, McpHttpClient, build_client_options
 from surehand.providers.mcp.transports.transport import TOOLS_CALL, Headers, ResultReceiver, Transport
 
 if TYPE_CHECKING:
-    from surehand.providers.mcp.addresses.http import Http
+    from surehand.providers.mcp.addresses.http import HttpAddress
 
 RESUME_SECONDS = 1.0
 """How long to wait before a broken event stream is resumed, unless the server says otherwise."""
 MAX_RESUME_ATTEMPTS = 2
 """Attempts in a row to resume an event stream that may fail. Both are the numbers of the MCP SDK."""
-_HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+_MESSAGE_HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
 
 class StreamableHttpTransport(Transport):
@@ -51,27 +58,27 @@ class StreamableHttpTransport(Transport):
 
     uses_headers = True
 
-    def __init__(self, address: Http, who: Who, ended: Ended) -> None:
+    def __init__(self, address: HttpAddress, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
         self._address = address
         self._url = httpx2.URL(address.url)
-        self._who = who
-        self._report_end = ended
-        self._calls: dict[int, _Call] = {}
+        self._owner = owner
+        self._report_end = on_end
+        self._calls: dict[int, _PostedCall] = {}
         # A server may ask something in the middle of a call, and the answer needs a connection of its own: calls
         # beyond this number go through the MCP SDK, and share the other half of the connections with all messages.
         self._max_calls = address.settings.max_connections // 2
-        self._receive_result: ResultReceiver = _take_none
+        self._receive_result: ResultReceiver = _accept_no_result
         self._is_leaving = False
-        self._is_read = True
+        self._is_reading = True
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> tuple[MessageReadStream, MessageWriteStream]:
         address = self._address
-        options = await client_options(address, self._who)
+        options = await build_client_options(address, self._owner)
         async with AsyncExitStack() as stack:
             self._client = await stack.enter_async_context(McpHttpClient(address, self._report_end, **options))
             stack.push_async_callback(self._client.stop_background)
-            self._template = self._client.build_request("POST", self._url, headers=_HEADERS)
+            self._request_template = self._client.build_request("POST", self._url, headers=_MESSAGE_HEADERS)
             sdk_transport = streamable_http_client(
                 address.url, http_client=self._client, max_sse_event_size=address.max_frame
             )
@@ -79,18 +86,20 @@ class StreamableHttpTransport(Transport):
             self._messages, receiver = create_memory_object_stream[SessionMessage | Exception](0)
             stack.callback(receiver.close)
             stack.callback(self._messages.close)
-            self._forwarding = asyncio.create_task(self._forward(sdk_read), name="mcp: messages of the SDK's transport")
+            self._forward_task = asyncio.create_task(
+                self._forward(sdk_read), name="mcp: messages of the SDK's transport"
+            )
             stack.push_async_callback(self._cancel_tasks)
             self._stack = stack.pop_all()
         return _ReadStream(receiver), _WriteStream(self, sdk_write)
 
     async def __aexit__(self, *error: Any) -> bool | None:
         self._is_leaving = True
-        self._client.leave()
+        self._client.mark_leaving()
         return await self._stack.__aexit__(*error)
 
     async def _cancel_tasks(self) -> None:
-        tasks = {self._forwarding, *(call.task for call in self._calls.values())}
+        tasks = {self._forward_task, *(call.task for call in self._calls.values())}
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
@@ -106,13 +115,13 @@ class StreamableHttpTransport(Transport):
             self._messages.close()
 
     async def _hand_over(self, item: SessionMessage | Exception) -> None:
-        if self._is_read:
+        if self._is_reading:
             with suppress(BrokenResourceError, ClosedResourceError):
                 await self._messages.send(item)
 
     def stop_reading(self) -> None:
         """Drop all further messages."""
-        self._is_read = False
+        self._is_reading = False
 
     def deliver_results_to(self, receiver: ResultReceiver) -> None:
         """Give plain results to the receiver when they are the first message of their response."""
@@ -122,12 +131,12 @@ class StreamableHttpTransport(Transport):
         """Post a call in a task of its own, unless too many are in flight."""
         if self._is_leaving or len(self._calls) >= self._max_calls:
             return False
-        call = _Call(request_id, encode_request(request_id, TOOLS_CALL, params), headers)
+        call = _PostedCall(request_id, encode_request(request_id, TOOLS_CALL, params), headers)
         self._calls[request_id] = call
-        call.task = asyncio.get_running_loop().create_task(self._run(call), name="mcp: tools/call")
+        call.task = asyncio.get_running_loop().create_task(self._post(call), name="mcp: tools/call")
         return True
 
-    def cancel_call(self, message: Message) -> bool:
+    def cancel_call(self, message: JsonRpcMessage) -> bool:
         """Whether a message only says that a call is cancelled, and the server learns of that without it.
 
         In the protocol from 2026 on, closing the connection says it; before, the message does.
@@ -140,53 +149,53 @@ class StreamableHttpTransport(Transport):
         call.task.cancel()
         return True
 
-    async def _run(self, call: _Call) -> None:
+    async def _post(self, call: _PostedCall) -> None:
         try:
-            response = await self._client.send(self._request(call), stream=True)
+            response = await self._client.send(self._build_request(call), stream=True)
             try:
-                await self._read(call, response)
+                await self._read_response(call, response)
             finally:
                 await response.aclose()
         except Exception as error:  # noqa: BLE001 - whatever it is, only this call fails
-            failure = failure_of(error)
-            await self._fail(call, CONNECTION_CLOSED, failure.message, error_data(failure))
+            failure = failure_from_error(error)
+            await self._fail(call, CONNECTION_CLOSED, failure.message, remember_failure(failure))
         finally:
             del self._calls[call.request_id]
 
-    def _request(self, call: _Call) -> httpx2.Request:
+    def _build_request(self, call: _PostedCall) -> httpx2.Request:
         """Equal to `build_request` of the client, which would merge and encode the same headers for each call again."""
         headers = {**call.headers, "content-length": str(len(call.body.data))}
         if self._client.session_id:
             headers[SESSION_ID_HEADER] = self._client.session_id
         names = {name.lower().encode() for name in headers}
-        common = [header for header in self._template.headers.raw if header[0].lower() not in names]
+        common = [header for header in self._request_template.headers.raw if header[0].lower() not in names]
         own = [(name.encode(), value.encode("ascii")) for name, value in headers.items()]
-        template = self._template
+        template = self._request_template
         return httpx2.Request(
             "POST", template.url, headers=[*common, *own], stream=call.body, extensions=template.extensions
         )
 
-    async def _read(self, call: _Call, response: httpx2.Response) -> None:
+    async def _read_response(self, call: _PostedCall, response: httpx2.Response) -> None:
         content_type = response.headers.get("content-type", "").lower()
         if response.status_code == 202:
             await self._fail(call, INVALID_REQUEST, "server answered a request with 202 Accepted")
         elif content_type.startswith("application/json"):
-            if not await self._receive(call, await response.aread()):
+            if not await self._deliver_message(call, await response.aread()):
                 await self._fail(call, PARSE_ERROR, "Failed to parse the response: it is no response.")
         elif content_type.startswith("text/event-stream"):
             await self._read_events(call, response)
         else:
             await self._fail(call, INVALID_REQUEST, f"Unexpected content type: {content_type}")
 
-    async def _read_events(self, call: _Call, response: httpx2.Response) -> None:
+    async def _read_events(self, call: _PostedCall, response: httpx2.Response) -> None:
         """Read events until the response comes; if the stream breaks before, resume it where the server can."""
         try:
-            if await self._has_response(call, response):
+            if await self._read_until_response(call, response):
                 return
             attempts = 0
             while call.last_event_id and attempts < MAX_RESUME_ATTEMPTS:
                 await asyncio.sleep(call.resume_seconds)
-                resumed = await self._resume(call)
+                resumed = await self._resume_stream(call)
                 attempts = attempts + 1 if resumed is None else 0
                 if resumed:
                     return
@@ -196,20 +205,20 @@ class StreamableHttpTransport(Transport):
         exhausted = "and reconnection attempts were exhausted" if call.last_event_id else "without a response"
         await self._fail(call, CONNECTION_CLOSED, f"SSE stream ended {exhausted}")
 
-    async def _has_response(self, call: _Call, response: httpx2.Response) -> bool:
+    async def _read_until_response(self, call: _PostedCall, response: httpx2.Response) -> bool:
         """Whether the response came before the stream ended or broke."""
         with suppress(httpx2.NetworkError, httpx2.TimeoutException, httpx2.ProtocolError):
             async for event in httpx2.EventSource(response, max_event_size=self._address.max_frame):
                 call.last_event_id = event.id or call.last_event_id
                 if event.retry is not None:
                     call.resume_seconds = event.retry / 1000
-                if event.event == "message" and event.data and await self._receive(call, event.data.encode()):
+                if event.event == "message" and event.data and await self._deliver_message(call, event.data.encode()):
                     return True
         return False
 
-    async def _resume(self, call: _Call) -> bool | None:
+    async def _resume_stream(self, call: _PostedCall) -> bool | None:
         """Whether the response came on a new stream; None if there is no such stream."""
-        headers = {**_HEADERS, "last-event-id": call.last_event_id, "cache-control": "no-store"}
+        headers = {**_MESSAGE_HEADERS, "last-event-id": call.last_event_id, "cache-control": "no-store"}
         headers[MCP_PROTOCOL_VERSION_HEADER] = call.headers[MCP_PROTOCOL_VERSION_HEADER]
         if self._client.session_id:
             headers[SESSION_ID_HEADER] = self._client.session_id
@@ -222,17 +231,17 @@ class StreamableHttpTransport(Transport):
             is_event_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
             if response.status_code != 200 or not is_event_stream:
                 return None
-            return await self._has_response(call, response)
+            return await self._read_until_response(call, response)
         finally:
             await response.aclose()
 
-    async def _receive(self, call: _Call, frame: bytes) -> bool:
+    async def _deliver_message(self, call: _PostedCall, frame: bytes) -> bool:
         """Deliver one message. Whether it was the response."""
-        value = parse(frame, FROM_SERVER)
-        message = value if isinstance(value, Malformed) else self._as_message(call, value, len(frame))
+        value = parse_frame(frame, SERVER_MESSAGE_LIMITS)
+        message = value if isinstance(value, MalformedMessage) else self._to_message(call, value, len(frame))
         if message is None:
             return True
-        if isinstance(message, Malformed):
+        if isinstance(message, MalformedMessage):
             await self._fail(call, PARSE_ERROR, f"Failed to parse the response: {message.description}")
             return True
         is_response = isinstance(message, (JSONRPCResponse, JSONRPCError))
@@ -242,21 +251,23 @@ class StreamableHttpTransport(Transport):
         await self._hand_over(SessionMessage(message))
         return is_response
 
-    def _as_message(self, call: _Call, value: dict[str, Any], size: int) -> Message | Malformed | None:
+    def _to_message(
+        self, call: _PostedCall, value: dict[str, Any], size: int
+    ) -> JsonRpcMessage | MalformedMessage | None:
         """The message; None if it was a plain result that is delivered already."""
         # A result must not overtake what came before it on the same stream, and a large one is not for the event loop.
         if not call.has_other_messages and size <= MAX_DIRECT_BYTES:
-            response = plain_response(value)
+            response = simple_response(value)
             if response is not None and response[0] == call.request_id and self._receive_result(*response):
                 return None
-        return as_message(value)
+        return message_from_dict(value)
 
-    async def _fail(self, call: _Call, code: int, message: str, data: Any = None) -> None:
+    async def _fail(self, call: _PostedCall, code: int, message: str, data: Any = None) -> None:
         error = ErrorData(code=code, message=message, data=data)
         await self._hand_over(SessionMessage(JSONRPCError(jsonrpc="2.0", id=call.request_id, error=error)))
 
 
-class _Call:
+class _PostedCall:
     """A call that is posted by this file."""
 
     task: asyncio.Task[None]
@@ -264,14 +275,14 @@ class _Call:
     def __init__(self, request_id: int, data: bytes, headers: Headers) -> None:
         self.request_id = request_id
         self.headers = headers
-        self.body = _Body(data)
+        self.body = _CallBody(data)
         self.is_modern = headers.get(MCP_PROTOCOL_VERSION_HEADER) in MODERN_PROTOCOL_VERSIONS
         self.has_other_messages = False
         self.last_event_id = ""
         self.resume_seconds = RESUME_SECONDS
 
 
-class _Body(httpx2.AsyncByteStream):
+class _CallBody(httpx2.AsyncByteStream):
     """The body of a request, which knows whether any of it was sent."""
 
     def __init__(self, data: bytes) -> None:
@@ -313,5 +324,5 @@ class _WriteStream(MessageWriteStream):
             await self._sdk_write.send(item)
 
 
-def _take_none(request_id: int, result: dict[str, Any]) -> bool:
+def _accept_no_result(request_id: int, result: dict[str, Any]) -> bool:
     return False

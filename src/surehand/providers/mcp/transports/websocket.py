@@ -13,10 +13,10 @@ from anyio import CancelScope
 from surehand.core.errors import NotStarted, ToolError
 from surehand.core.sanitize import clean_line
 from surehand.http.connector import Connector
-from surehand.http.failures import unsent, why
+from surehand.http.failures import connect_failure_reason, mark_unsent
 from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
-from surehand.providers.mcp.addresses.address import Ended, Who, resolved
-from surehand.providers.mcp.transports.connection_errors import CannotStart, status_failure
+from surehand.providers.mcp.addresses.address import ConnectionOwner, OnConnectionEnd, resolve_headers_or_env
+from surehand.providers.mcp.transports.connection_errors import PermanentConnectionError, failure_from_status
 from surehand.providers.mcp.transports.message_pump import FrameTooLong, MessagePump
 from surehand.providers.mcp.transports.transport import Transport
 
@@ -25,33 +25,33 @@ try:
     from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
     from websockets.typing import Subprotocol
 except ImportError:
-    raise CannotStart("WebSockets need the package websockets: pip install 'surehand[mcp]'") from None
+    raise PermanentConnectionError("WebSockets need the package websockets: pip install 'surehand[mcp]'") from None
 
 if TYPE_CHECKING:
-    from surehand.providers.mcp.addresses.websocket import WebSocket
+    from surehand.providers.mcp.addresses.websocket import WebSocketAddress
 
 CLOSE_SECONDS = 2.0
 """How long the server has to answer the closing handshake."""
-_TOO_LARGE_CODE = 1009
+_TOO_LARGE_CLOSE_CODE = 1009
 
 
 class WebSocketTransport(Transport):
     """An open WebSocket; each message is one text frame."""
 
-    def __init__(self, address: WebSocket, who: Who, ended: Ended) -> None:
+    def __init__(self, address: WebSocketAddress, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
         self._address = address
-        self._who = who
-        self._report_end = ended
+        self._owner = owner
+        self._report_end = on_end
 
     async def __aenter__(self) -> tuple[MessageReadStream, MessageWriteStream]:
         address = self._address
-        self._socket = await _open(address, await resolved(address.headers, self._who))
+        self._socket = await _open_websocket(address, await resolve_headers_or_env(address.headers, self._owner))
         channel = _SocketChannel(self._socket, address.max_frame)
-        self._pump = MessagePump(channel, log=address.log, ended=self._report_end)
+        self._pump = MessagePump(channel, log=address.log, on_end=self._report_end)
         return self._pump.streams()
 
     async def __aexit__(self, *_: object) -> None:
-        self._pump.leave()
+        self._pump.mark_leaving()
         try:
             with CancelScope(shield=True):
                 await self._socket.close()
@@ -59,7 +59,7 @@ class WebSocketTransport(Transport):
             self._socket.transport.abort()
 
 
-async def _open(address: WebSocket, headers: dict[str, str]) -> ClientConnection:
+async def _open_websocket(address: WebSocketAddress, headers: dict[str, str]) -> ClientConnection:
     settings = address.settings
     host = address.target.host
     sock = await _connect_socket(address)
@@ -73,35 +73,37 @@ async def _open(address: WebSocket, headers: dict[str, str]) -> ClientConnection
             user_agent_header=settings.user_agent,
             compression=None,
             open_timeout=settings.connect_timeout,
-            ping_interval=address.ping,
-            ping_timeout=address.ping,
+            ping_interval=address.ping_interval,
+            ping_timeout=address.ping_interval,
             close_timeout=CLOSE_SECONDS,
             max_size=address.max_frame,
         )
     except InvalidStatus as error:
-        failure = status_failure(host, error.response.status_code)
-        raise (CannotStart if failure.hopeless else NotStarted)(failure.message) from error
+        failure = failure_from_status(host, error.response.status_code)
+        raise (PermanentConnectionError if failure.is_permanent else NotStarted)(failure.message) from error
     except ssl.SSLError as error:
-        raise unsent(ToolError(f"No secure connection to {host}: {error.reason or error}.")) from error
+        raise mark_unsent(ToolError(f"No secure connection to {host}: {error.reason or error}.")) from error
     except (InvalidHandshake, OSError, TimeoutError, EOFError, ValueError) as error:
         raise NotStarted(f"{host} did not open a WebSocket ({type(error).__name__}).") from error
 
 
-async def _connect_socket(address: WebSocket) -> socket.socket:
+async def _connect_socket(address: WebSocketAddress) -> socket.socket:
     """A socket to an address that the guard permits."""
     settings = address.settings
     target = address.target
-    connector = Connector(settings.guard(), resolver=settings.resolver, dialer=cast(Any, _dial))
+    connector = Connector(settings.build_guard(), resolver=settings.resolver, dialer=cast(Any, _dial_socket))
     try:
         opened: Any = await connector.connect_tcp(target.host, target.port, settings.connect_timeout)
         return cast(socket.socket, opened)
     except OSError as error:
-        raise NotStarted(f"{target.host} could not be reached{why(error)}. Try again later.") from error
+        raise NotStarted(
+            f"{target.host} could not be reached{connect_failure_reason(error)}. Try again later."
+        ) from error
     finally:
         connector.close()
 
 
-async def _dial(address: str, port: int, timeout: float | None) -> socket.socket:
+async def _dial_socket(address: str, port: int, timeout: float | None) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setblocking(False)
@@ -123,7 +125,7 @@ class _SocketChannel:
         try:
             return [await self._socket.recv(decode=False)]
         except ConnectionClosed as error:
-            if error.sent is not None and error.sent.code == _TOO_LARGE_CODE:
+            if error.sent is not None and error.sent.code == _TOO_LARGE_CLOSE_CODE:
                 raise FrameTooLong(self._max_bytes) from error
             return []
 

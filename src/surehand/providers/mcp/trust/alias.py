@@ -8,33 +8,35 @@ from collections.abc import Iterator
 from hashlib import sha256
 from itertools import count
 
-from surehand.core.names import SEPARATOR, is_legal, sanitised
+from surehand.core.names import NAMESPACE_SEPARATOR, is_legal_name, sanitize_name
 
-MOST_NAME, MOST_WIRE_NAME = 128, 1_000
+MAX_LOCAL_NAME_LENGTH, MAX_WIRE_TOOL_NAME_LENGTH = 128, 1_000
 """Characters of a name of ours, and of one that a server may send."""
 _UNDERSCORES = re.compile("__+")
 
 
-def alias(wire: str) -> str:
+def local_name_for(wire_name: str) -> str:
     """The same for a name at all times, whatever else its server lists: see `names_of`, which tells equals apart."""
-    return next(aliases(wire))
+    return next(local_name_candidates(wire_name))
 
 
-def aliases(wire: str) -> Iterator[str]:
+def local_name_candidates(wire_name: str) -> Iterator[str]:
     """A legal name as it is; any other with a hash, so that it never takes a legal one's place; then with others."""
-    if is_ours(wire):
-        yield wire
+    if is_valid_local_name(wire_name):
+        yield wire_name
     for time in count():
-        mark = sha256(f"{time or ''}{wire}".encode(errors="surrogatepass")).hexdigest()[:8]
-        yield f"{nearest(wire)[: MOST_NAME - 9].rstrip('_')}_{mark}"
+        mark = sha256(f"{time or ''}{wire_name}".encode(errors="surrogatepass")).hexdigest()[:8]
+        yield f"{nearest_local_name(wire_name)[: MAX_LOCAL_NAME_LENGTH - 9].rstrip('_')}_{mark}"
 
 
-def is_ours(name: str) -> bool:
+def is_valid_local_name(name: str) -> bool:
     """Whether a name can stay as it is: `__` is ours, and parts a namespace from a name."""
-    return is_legal(name) and SEPARATOR not in name and len(name) <= MOST_NAME
+    return is_legal_name(name) and NAMESPACE_SEPARATOR not in name and len(name) <= MAX_LOCAL_NAME_LENGTH
 
 
-def nearest(wire: str) -> str:
+def nearest_local_name(wire_name: str) -> str:
     """The legal name that looks most like it."""
-    ascii_only = sanitised(unicodedata.normalize("NFKC", wire[:MOST_WIRE_NAME])[:MOST_WIRE_NAME])
+    ascii_only = sanitize_name(
+        unicodedata.normalize("NFKC", wire_name[:MAX_WIRE_TOOL_NAME_LENGTH])[:MAX_WIRE_TOOL_NAME_LENGTH]
+    )
     return _UNDERSCORES.sub("_", ascii_only).strip("_-") or "tool"

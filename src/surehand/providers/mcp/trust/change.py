@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from surehand.core.sanitize import escape_as_json
-from surehand.providers.mcp.trust.fingerprint import PARTS, canonical_json
-from surehand.providers.mcp.trust.said import INSTRUCTIONS, PROMPTS
+from surehand.providers.mcp.trust.fingerprint import PINNED_FIELDS, canonical_json
+from surehand.providers.mcp.trust.said import INSTRUCTIONS_NAME, PROMPTS_NAME
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class DefinitionChange:
     """What was pinned, and what the server says now."""
 
-    server: str
+    namespace: str
     tool: str | None
     """None where the server itself is another one: then it is a change of all its tools at once."""
     old: Mapping[str, Any]
@@ -26,48 +26,50 @@ class Change:
     """Of what is new: whoever accepts it names it, so that nobody accepts what one has not seen."""
     summary: str
     """One line: which parts have changed."""
-    seen: str | None = None
+    first_seen: str | None = None
     """The day on which it was first seen."""
 
     @property
     def name(self) -> str:
         """`server/tool`, or the server alone."""
-        return named(self.server, self.tool)
+        return display_name(self.namespace, self.tool)
 
 
-def named(server: str, tool: str | None) -> str:
+def display_name(namespace: str, tool: str | None) -> str:
     """What people call a tool of a server, or the server."""
-    return server if tool is None else f"{server}/{tool}"
+    return namespace if tool is None else f"{namespace}/{tool}"
 
 
-def shown_name(server: str, tool: str | None) -> str:
+def escaped_display_name(namespace: str, tool: str | None) -> str:
     """The same for a log or an error: the server chose its tools' names, and they may hold anything."""
-    shown = escape_as_json(named(server, tool))
+    shown = escape_as_json(display_name(namespace, tool))
     return shown if len(shown) <= 200 else f"{shown[:200]}..."
 
 
-def told(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Which parts of a definition have changed."""
     if not old:
         return "not pinned"
     groups = {
-        "changed": [part for part in PARTS if part in old and part in new and _differ(old[part], new[part])],
-        "added": [part for part in PARTS if part in new and part not in old],
-        "removed": [part for part in PARTS if part in old and part not in new],
+        "changed": [
+            part for part in PINNED_FIELDS if part in old and part in new and _differ_as_json(old[part], new[part])
+        ],
+        "added": [part for part in PINNED_FIELDS if part in new and part not in old],
+        "removed": [part for part in PINNED_FIELDS if part in old and part not in new],
     }
-    spelled = {how: [_spelled(part, new) for part in parts] for how, parts in groups.items()}
-    return ", ".join(f"{_listed(parts)} {how}" for how, parts in spelled.items() if parts)
+    spelled = {how: [_field_label(part, new) for part in parts] for how, parts in groups.items()}
+    return ", ".join(f"{_join_names(parts)} {how}" for how, parts in spelled.items() if parts)
 
 
-def _spelled(part: str, new: Mapping[str, Any]) -> str:
-    return {INSTRUCTIONS: "instructions", PROMPTS: "prompts"}.get(str(new.get("name")), part)
+def _field_label(field_name: str, new: Mapping[str, Any]) -> str:
+    return {INSTRUCTIONS_NAME: "instructions", PROMPTS_NAME: "prompts"}.get(str(new.get("name")), field_name)
 
 
-def _differ(old: Any, new: Any) -> bool:
+def _differ_as_json(old: Any, new: Any) -> bool:
     """As JSON: to Python, true is 1."""
     return canonical_json(old) != canonical_json(new)
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last

@@ -5,40 +5,40 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-INSTRUCTIONS, PROMPTS = "(instructions)", "(prompts)"
-SAID = (INSTRUCTIONS, PROMPTS)
+INSTRUCTIONS_NAME, PROMPTS_NAME = "(instructions)", "(prompts)"
+RESERVED_DEFINITION_NAMES = (INSTRUCTIONS_NAME, PROMPTS_NAME)
 
 
-def said(instructions: str, prompts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def instruction_definitions(instructions: str, prompts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """One for the instructions and one for the prompts; that there are none is pinned as well."""
-    named = {str(prompt["name"]): _kept(prompt) for prompt in reversed([*prompts]) if prompt.get("name")}
+    named = {str(prompt["name"]): _pinned_prompt(prompt) for prompt in reversed([*prompts]) if prompt.get("name")}
     return [
-        {"name": INSTRUCTIONS, **({"description": instructions} if instructions else {})},
-        {"name": PROMPTS, **({"annotations": dict(sorted(named.items()))} if named else {})},
+        {"name": INSTRUCTIONS_NAME, **({"description": instructions} if instructions else {})},
+        {"name": PROMPTS_NAME, **({"annotations": dict(sorted(named.items()))} if named else {})},
     ]
 
 
-def _kept(prompt: Mapping[str, Any]) -> dict[str, Any]:
+def _pinned_prompt(prompt: Mapping[str, Any]) -> dict[str, Any]:
     """What a prompt says; of two of a name the first counts."""
     kept = {part: prompt[part] for part in ("title", "description") if prompt.get(part) is not None}
     arguments = prompt.get("arguments")
     if isinstance(arguments, list | tuple) and arguments:
-        kept["arguments"] = [_argument(each) for each in arguments if isinstance(each, Mapping)]
+        kept["arguments"] = [_pinned_argument(each) for each in arguments if isinstance(each, Mapping)]
     return kept
 
 
-def _argument(given: Mapping[str, Any]) -> dict[str, Any]:
+def _pinned_argument(argument: Mapping[str, Any]) -> dict[str, Any]:
     parts = ("name", "title", "description", "required")
-    return {part: given[part] for part in parts if given.get(part) is not None}
+    return {part: argument[part] for part in parts if argument.get(part) is not None}
 
 
-def instructions_in(definition: Mapping[str, Any]) -> str:
+def instructions_from(definition: Mapping[str, Any]) -> str:
     """The instructions that were kept."""
     found = definition.get("description")
     return found if isinstance(found, str) else ""
 
 
-def prompts_in(definition: Mapping[str, Any]) -> list[dict[str, Any]]:
+def prompts_from(definition: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The prompts that were kept."""
     found = definition.get("annotations")
     named = found if isinstance(found, Mapping) else {}
@@ -47,4 +47,4 @@ def prompts_in(definition: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def is_withdrawn(definition: Mapping[str, Any]) -> bool:
     """Whether it only says that there is nothing: who says no more is no danger, and may have been out of order."""
-    return definition.keys() == {"name"} and definition["name"] in SAID
+    return definition.keys() == {"name"} and definition["name"] in RESERVED_DEFINITION_NAMES

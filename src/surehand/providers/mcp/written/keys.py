@@ -7,106 +7,106 @@ from typing import Any
 
 from surehand.core.facets import EFFECTS
 from surehand.providers.mcp.written.written import (
-    Reader,
-    Written,
-    bytes_of,
-    duration,
-    flag,
-    number,
-    one_of,
-    text,
-    texts,
-    whole,
-    words,
+    FileNode,
+    NodeParser,
+    choice_parser,
+    read_duration,
+    read_flag,
+    read_non_negative_integer,
+    read_positive_integer,
+    read_size,
+    read_text,
+    read_text_mapping,
+    read_texts,
 )
 
 
-def _effects(given: Written) -> dict[str, list[str]]:
+def _parse_effects(node: FileNode) -> dict[str, list[str]]:
     """What tools do, by glob; one list is said of all of them."""
-    if not isinstance(given.value, Mapping):
-        return {"*": _of_effects(given)}
-    return {glob: _of_effects(inside) for glob, inside in given.entries().items()}
+    if not isinstance(node.value, Mapping):
+        return {"*": _parse_effect_names(node)}
+    return {glob: _parse_effect_names(inside) for glob, inside in node.entries().items()}
 
 
-def _of_effects(given: Written) -> list[str]:
-    found = texts(given)
+def _parse_effect_names(node: FileNode) -> list[str]:
+    found = read_texts(node)
     if set(found) - EFFECTS:
-        raise given.mistake("effects names something unknown.", f"use some of {', '.join(sorted(EFFECTS))}.")
+        raise node.error("effects names something unknown.", f"use some of {', '.join(sorted(EFFECTS))}.")
     return found
 
 
-def _cache(given: Written) -> float | None:
+def _parse_cache_seconds(node: FileNode) -> float | None:
     """In the files of other programs, a bare number is milliseconds whatever the key looks like."""
-    return duration(given, ms="mcp_servers" not in given.at)
+    return read_duration(node, is_milliseconds="mcp_servers" not in node.key_path)
 
 
-def _caches(given: Written) -> dict[str, float | None]:
-    return {glob: _cache(inside) for glob, inside in given.entries().items()}
+def _parse_tools_cache(node: FileNode) -> dict[str, float | None]:
+    return {glob: _parse_cache_seconds(inside) for glob, inside in node.entries().items()}
 
 
-def _file(given: Written) -> str | None:
-    return None if given.value is False else text(given)
+def _parse_lock_path(node: FileNode) -> str | None:
+    return None if node.value is False else read_text(node)
 
 
-def _folder(given: Written) -> bool | str:
-    return given.value if isinstance(given.value, bool) else text(given)
+def _parse_manifest_folder(node: FileNode) -> bool | str:
+    return node.value if isinstance(node.value, bool) else read_text(node)
 
 
-_LIMITS: Mapping[str, Reader] = {
-    "network": flag, "env": words, "read": texts, "write": texts, "cpu": duration, "memory": bytes_of,
-    "processes": whole,
+_SANDBOX_PARSERS: Mapping[str, NodeParser] = {
+    "network": read_flag, "env": read_text_mapping, "read": read_texts, "write": read_texts, "cpu": read_duration, "memory": read_size,
+    "processes": read_positive_integer,
 }  # fmt: skip
 
 
-def _sandbox(given: Written) -> bool | dict[str, Any]:
-    if isinstance(given.value, bool):
-        return given.value
-    return {name: _LIMITS[name](inside) for name, inside in given.known(_LIMITS).items()}
+def _parse_sandbox(node: FileNode) -> bool | dict[str, Any]:
+    if isinstance(node.value, bool):
+        return node.value
+    return {name: _SANDBOX_PARSERS[name](inside) for name, inside in node.known_entries(_SANDBOX_PARSERS).items()}
 
 
-def is_editors(sandbox: Written) -> bool:
+def is_editor_sandbox(node: FileNode) -> bool:
     """Whether a sandbox is told in VS Code's words, of which ours knows none."""
-    rules = sandbox.value
+    rules = node.value
     return isinstance(rules, Mapping) and ("filesystem" in rules or isinstance(rules.get("network"), Mapping))
 
 
-OPTIONS: Mapping[str, Reader] = {
-    "namespace": text,
-    "tools_allowed": texts,
-    "tools_denied": texts,
-    "timeout": duration,
-    "total": duration,
-    "start_timeout": duration,
-    "required": flag,
-    "per": one_of(user="user", session="session", everyone="everyone"),
-    "idle": duration,
-    "queue": text,
-    "retries": number,
-    "cache": _cache,
-    "tools_cache": _caches,
-    "probe": one_of(list="list", ping="ping", list_tools="list"),
-    "probe_every": duration,
-    "effects": _effects,
-    "protocol": one_of(**{"auto": "auto", "legacy": "legacy", "2026-07-28": "2026-07-28"}),
-    "lock": _file,
-    "frozen": flag,
-    "manifest": _folder,
-    "sessions": whole,
+OPTION_PARSERS: Mapping[str, NodeParser] = {
+    "namespace": read_text,
+    "tools_allowed": read_texts,
+    "tools_denied": read_texts,
+    "timeout": read_duration,
+    "total": read_duration,
+    "start_timeout": read_duration,
+    "required": read_flag,
+    "per": choice_parser(user="user", session="session", everyone="everyone"),
+    "idle": read_duration,
+    "queue": read_text,
+    "retries": read_non_negative_integer,
+    "cache": _parse_cache_seconds,
+    "tools_cache": _parse_tools_cache,
+    "probe": choice_parser(list="list", ping="ping", list_tools="list"),
+    "probe_every": read_duration,
+    "effects": _parse_effects,
+    "protocol": choice_parser(**{"auto": "auto", "legacy": "legacy", "2026-07-28": "2026-07-28"}),
+    "lock": _parse_lock_path,
+    "frozen": read_flag,
+    "manifest": _parse_manifest_folder,
+    "sessions": read_positive_integer,
 }
 """What may be said of any server, and how it is read."""
-IN_PYTHON = {"tools_allowed": "allow", "tools_denied": "deny"}
+PYTHON_OPTION_NAMES = {"tools_allowed": "allow", "tools_denied": "deny"}
 """What an option is called there, where that is another word."""
-LIMITS: Mapping[str, Reader] = {"sandbox": _sandbox, "max_frame": bytes_of}
+CONNECTION_OPTION_PARSERS: Mapping[str, NodeParser] = {"sandbox": _parse_sandbox, "max_frame": read_size}
 """What may be said of a way to a server."""
-COMMAND = ("command", "args", "env", "env_file", "cwd", "sandbox")
+COMMAND_KEYS = ("command", "args", "env", "env_file", "cwd", "sandbox")
 """Said of servers that are started here."""
-URL = ("url", "headers", "auth")
+URL_KEYS = ("url", "headers", "auth")
 """Said of servers that are reached over the network."""
-KEYS = ("type", *COMMAND, *URL, "max_frame", *OPTIONS, "enabled", "shared")
+DOCUMENTED_KEYS = ("type", *COMMAND_KEYS, *URL_KEYS, "max_frame", *OPTION_PARSERS, "enabled", "shared")
 """All that our own files say."""
-SWITCHES = ("disabled", "tool_prefix", "name", "bearer_token_env_var")
+FOREIGN_KEYS = ("disabled", "tool_prefix", "name", "bearer_token_env_var")
 """Further keys of other programs, which mean something here."""
-NOTED = {
+REPORTED_IGNORED_KEYS = {
     "auto_approve": "what may run without being asked about is decided by policy",
     "tool_schemas": "schemas are the server's own",
     "sandbox_enabled": "it is run without a sandbox, unless `sandbox` says `true`, or in our words what it may reach",
@@ -116,14 +116,16 @@ NOTED = {
     "auth_provider_type": "`auth` says how to sign in",
 }
 """Keys that are left out, and why."""
-NOTED_OF_AUTH = {"auth_server_metadata_url": "where to sign in is asked of the server; `issuer` says who it must be"}
+REPORTED_IGNORED_AUTH_KEYS = {
+    "auth_server_metadata_url": "where to sign in is asked of the server; `issuer` says who it must be"
+}
 """The same of `auth`."""
-SILENT = (
+SILENTLY_IGNORED_KEYS = (
     "description", "version", "gallery", "dev", "source", "icon", "always_load", "watch_paths", "settings",
     "target_audience", "target_service_account",
 )  # fmt: skip
 """Keys that are left out: an editor's own affairs."""
-OTHERS = {
+KEY_ALIASES = {
     "transport": "type", "transport_type": "type", "environment": "env", "working_directory": "cwd",
     "server_url": "url", "http_url": "url", "http_headers": "headers", "oauth": "auth",
     "allow": "tools_allowed", "allowed_tools": "tools_allowed", "enabled_tools": "tools_allowed",
@@ -137,4 +139,4 @@ OTHERS = {
     "always_allow": "auto_approve", "trust": "auto_approve",
 }  # fmt: skip
 """Other words for the same."""
-FURTHER = (*SWITCHES, *NOTED, *SILENT)
+UNDOCUMENTED_KEYS = (*FOREIGN_KEYS, *REPORTED_IGNORED_KEYS, *SILENTLY_IGNORED_KEYS)

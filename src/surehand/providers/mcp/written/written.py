@@ -8,173 +8,179 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, TypeAlias
 
-from surehand.core.durations import seconds, size
-from surehand.core.jsonc import Way
-from surehand.core.names import nearest
+from surehand.core.durations import parse_duration, parse_size
+from surehand.core.jsonc import JsonPath
+from surehand.core.names import nearest_names
 
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_CAMEL_CASE_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-class Mistake(Exception):
+class FileNodeError(Exception):
     """Something in a file that means nothing. It never quotes values: they may be secrets."""
 
-    def __init__(self, at: Way, problem: str, fix: str = "") -> None:
-        self.at, self.problem, self.fix = at, problem, fix
+    def __init__(self, key_path: JsonPath, problem: str, fix: str = "") -> None:
+        self.key_path, self.problem, self.fix = key_path, problem, fix
         super().__init__(f"{problem}{' Fix: ' + fix if fix else ''}")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class FileNode:
     """One value, and the keys and numbers that lead to it from the top of its file."""
 
     value: Any
-    at: Way = ()
+    key_path: JsonPath = ()
 
     @property
     def key(self) -> str:
         """What it is called there."""
-        return str(self.at[-1]) if self.at else "the file"
+        return str(self.key_path[-1]) if self.key_path else "the file"
 
-    def mistake(self, problem: str, fix: str = "") -> Mistake:
+    def error(self, problem: str, fix: str = "") -> FileNodeError:
         """What is wrong here."""
-        return Mistake(self.at, problem, fix)
+        return FileNodeError(self.key_path, problem, fix)
 
-    def entries(self, fix: str = "") -> dict[str, Written]:
+    def entries(self, fix: str = "") -> dict[str, FileNode]:
         """The values of a mapping."""
         if not isinstance(self.value, Mapping):
-            raise self.mistake(f"{self.key} must hold keys and values.", fix)
+            raise self.error(f"{self.key} must hold keys and values.", fix)
         if any(not isinstance(key, str) for key in self.value):
-            raise self.mistake(f"A key in {self.key} is no text.", "put it in quotes.")
-        return {key: Written(value, (*self.at, key)) for key, value in self.value.items()}
+            raise self.error(f"A key in {self.key} is no text.", "put it in quotes.")
+        return {key: FileNode(value, (*self.key_path, key)) for key, value in self.value.items()}
 
-    def items(self, fix: str = "") -> list[Written]:
+    def items(self, fix: str = "") -> list[FileNode]:
         """The values of a list."""
         if not isinstance(self.value, (list, tuple)):
-            raise self.mistake(f"{self.key} must be a list.", fix)
-        return [Written(value, (*self.at, number)) for number, value in enumerate(self.value)]
+            raise self.error(f"{self.key} must be a list.", fix)
+        return [FileNode(value, (*self.key_path, number)) for number, value in enumerate(self.value)]
 
-    def known(
-        self, names: Iterable[str], others: Mapping[str, str] | None = None, further: Iterable[str] = ()
-    ) -> dict[str, Written]:
+    def known_entries(
+        self, names: Iterable[str], aliases: Mapping[str, str] | None = None, undocumented: Iterable[str] = ()
+    ) -> dict[str, FileNode]:
         """The entries by their proper names; a key that means nothing is a mistake that says what was meant.
 
         Args:
             others: other words for some of them.
             further: names that are taken too, but that nobody is told of.
         """
-        names, others, found = list(names), others or {}, dict[str, Written]()
-        taken = {*names, *further}
+        names, aliases, found = list(names), aliases or {}, dict[str, FileNode]()
+        taken = {*names, *undocumented}
         for key, inside in self.entries().items():
-            name = others.get(snake(key), snake(key))
+            name = aliases.get(to_snake_case(key), to_snake_case(key))
             if name not in taken:
-                near = nearest(snake(key), [*names, *others], 1)
+                near = nearest_names(to_snake_case(key), [*names, *aliases], 1)
                 meant = f"did you mean {near[0]!r}? " if near else ""
-                raise inside.mistake(f"Unknown key {key!r}.", f"{meant}Known here: {', '.join(names)}.")
+                raise inside.error(f"Unknown key {key!r}.", f"{meant}Known here: {', '.join(names)}.")
             if name in found:
-                raise inside.mistake(f"{key} says the same as {found[name].key}.", "keep one of them.")
+                raise inside.error(f"{key} says the same as {found[name].key}.", "keep one of them.")
             found[name] = inside
         return found
 
 
-Reader: TypeAlias = Callable[[Written], Any]
+NodeParser: TypeAlias = Callable[[FileNode], Any]
 
 
-def snake(key: str) -> str:
+def to_snake_case(key: str) -> str:
     """`toolsAllowed` and `tools-allowed` as `tools_allowed`."""
-    return _HUMP.sub("_", key).replace("-", "_").lower()
+    return _CAMEL_CASE_BOUNDARY.sub("_", key).replace("-", "_").lower()
 
 
-def text(given: Written) -> str:
+def read_text(node: FileNode) -> str:
     """Words that are there."""
-    if not isinstance(given.value, str) or not given.value.strip() or "\0" in given.value:
-        raise given.mistake(f"{given.key} must be text.")
-    return given.value
+    if not isinstance(node.value, str) or not node.value.strip() or "\0" in node.value:
+        raise node.error(f"{node.key} must be text.")
+    return node.value
 
 
-def texts(given: Written) -> list[str]:
+def read_texts(node: FileNode) -> list[str]:
     """One text, or a list of them."""
-    return [text(given)] if isinstance(given.value, str) else [text(item) for item in given.items()]
+    return [read_text(node)] if isinstance(node.value, str) else [read_text(item) for item in node.items()]
 
 
-def word(given: Written) -> str:
+def read_scalar_text(node: FileNode) -> str:
     """Text for another program, which may be empty; numbers and truth are written out as JSON has them."""
-    value = given.value
+    value = node.value
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, (str, int, float)) or "\0" in str(value):
-        raise given.mistake(f"{given.key} must be text.")
+        raise node.error(f"{node.key} must be text.")
     return str(value)
 
 
-def words(given: Written) -> dict[str, str]:
+def read_text_mapping(node: FileNode) -> dict[str, str]:
     """Text by name; nothing is said by null."""
-    return {name: word(inside) for name, inside in given.entries().items() if inside.value is not None}
+    return {name: read_scalar_text(inside) for name, inside in node.entries().items() if inside.value is not None}
 
 
-def flag(given: Written) -> bool:
+def read_flag(node: FileNode) -> bool:
     """True or false."""
-    if not isinstance(given.value, bool):
-        raise given.mistake(f"{given.key} must be true or false.")
-    return given.value
+    if not isinstance(node.value, bool):
+        raise node.error(f"{node.key} must be true or false.")
+    return node.value
 
 
-def whole(given: Written) -> int:
+def read_positive_integer(node: FileNode) -> int:
     """A whole number from one on."""
-    if isinstance(given.value, bool) or not isinstance(given.value, int) or given.value < 1:
-        raise given.mistake(f"{given.key} must be a whole number, one at least.")
-    return given.value
+    if isinstance(node.value, bool) or not isinstance(node.value, int) or node.value < 1:
+        raise node.error(f"{node.key} must be a whole number, one at least.")
+    return node.value
 
 
-def number(given: Written) -> int:
+def read_non_negative_integer(node: FileNode) -> int:
     """A whole number, zero too."""
-    return 0 if given.value == 0 and given.value is not False else whole(given)
+    return 0 if node.value == 0 and node.value is not False else read_positive_integer(node)
 
 
-def bytes_of(given: Written) -> int:
+def read_size(node: FileNode) -> int:
     """A number of bytes, or `4MiB`."""
     try:
-        found = size(given.value) if isinstance(given.value, (int, str)) else 0
+        found = parse_size(node.value) if isinstance(node.value, (int, str)) else 0
     except (ValueError, OverflowError):
         found = 0
-    if found < 1 or isinstance(given.value, bool):
-        raise given.mistake(f"{given.key} must be a size.", "write 4194304, 500kB or 4MiB.")
+    if found < 1 or isinstance(node.value, bool):
+        raise node.error(f"{node.key} must be a size.", "write 4194304, 500kB or 4MiB.")
     return found
 
 
-def duration(given: Written, *, ms: bool | None = None) -> float | None:
+def read_duration(node: FileNode, *, is_milliseconds: bool | None = None) -> float | None:
     """Seconds, or None for `off`; a bare number is seconds, and under a key in camelCase, or in `_ms`, milliseconds."""
-    value = given.value
+    value = node.value
     if value is False:  # as YAML reads `off`
         return None
     if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value.strip()):
         value = float(value)
     try:
-        found = seconds(value) if isinstance(value, str) else _scaled(value, _in_ms(given.key) if ms is None else ms)
+        found = (
+            parse_duration(value)
+            if isinstance(value, str)
+            else _number_to_seconds(
+                value, _is_in_milliseconds(node.key) if is_milliseconds is None else is_milliseconds
+            )
+        )
     except (ValueError, TypeError, OverflowError):
-        raise given.mistake(f"{given.key} must be a duration.", "write 500ms, 30s, 5m or off.") from None
+        raise node.error(f"{node.key} must be a duration.", "write 500ms, 30s, 5m or off.") from None
     if found is not None and not (isfinite(found) and found > 0):
-        raise given.mistake(f"{given.key} must be a duration above zero.", "write 500ms, 30s, 5m or off.")
+        raise node.error(f"{node.key} must be a duration above zero.", "write 500ms, 30s, 5m or off.")
     return found
 
 
-def _scaled(value: Any, ms: bool) -> float:
+def _number_to_seconds(value: Any, is_milliseconds: bool) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError
-    return float(value) * (0.001 if ms else 1.0)
+    return float(value) * (0.001 if is_milliseconds else 1.0)
 
 
-def _in_ms(key: str) -> bool:
+def _is_in_milliseconds(key: str) -> bool:
     return key != key.lower() or key.endswith("_ms")
 
 
-def one_of(**choices: str) -> Reader:
+def choice_parser(**choices: str) -> NodeParser:
     """One of some words, each with what it means here."""
-    known = {snake(choice): meant for choice, meant in choices.items()}
+    known = {to_snake_case(choice): meant for choice, meant in choices.items()}
 
-    def read(given: Written) -> str:
-        found = known.get(snake(str(given.value)))  # YAML takes 2026-07-28 for a date
+    def read(given: FileNode) -> str:
+        found = known.get(to_snake_case(str(given.value)))  # YAML takes 2026-07-28 for a date
         if found is None:
-            raise given.mistake(f"{given.key} is none that is known.", f"use {', '.join(choices)}.")
+            raise given.error(f"{given.key} is none that is known.", f"use {', '.join(choices)}.")
         return found
 
     return read
