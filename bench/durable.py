@@ -18,8 +18,8 @@ from bench.table import Row
 from surehand import Runtime, Store, Tool, tool
 from surehand.core.ids import new_id
 from surehand.store.database import Statement
-from surehand.store.postgres import postgres_sql as native_postgres
-from surehand.store.sqlite_dialect import execute_many, number_parameters, sqlite_sql
+from surehand.store.postgres.database import postgres_sql as native_postgres
+from surehand.store.sqlite.dialect import execute_many, number_parameters, sqlite_sql
 
 Write: TypeAlias = list[tuple[str, Mapping[str, Any]]]
 Run: TypeAlias = Callable[[sqlite3.Connection, Write, Sequence[str]], None]

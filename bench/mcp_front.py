@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from surehand import Runtime, gateway, mcp
-from surehand.cli.run import fastest_loop_factory, run_coroutine
+from surehand.cli.lifecycle import fastest_loop_factory, run_coroutine
 
 
 def runtime(target: str, *arguments: str) -> Runtime:

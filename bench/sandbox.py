@@ -9,9 +9,9 @@ from pathlib import Path
 from bench.measure import ratio, repeated
 from bench.table import Row
 from surehand import Runtime, Unavailable
-from surehand.builtin.shell import shell
+from surehand.builtin.shell.tools import shell
 from surehand.sandbox import bubblewrap
-from surehand.sandbox.child import ChildProcess
+from surehand.sandbox.child_process import ChildProcess
 from surehand.sandbox.sandbox import UNPROTECTED
 
 _TOLD = "for information"

@@ -13,9 +13,9 @@ from typing import Any
 from bench.measure import Timed, ratio
 from bench.table import Row
 from surehand import Runtime, Workspace
-from surehand.builtin import ripgrep
-from surehand.builtin.scope import MAX_FILE_BYTES
-from surehand.builtin.search import search_tools
+from surehand.builtin.search import ripgrep
+from surehand.builtin.search.search_scope import MAX_FILE_BYTES
+from surehand.builtin.search.tools import search_tools
 
 NEEDLE = "the one line in a thousand files"
 _WORDS = ("alpha", "beta", "gamma", "delta", "import", "return", "class", "value", "stream", "future", "(x)", "=")

@@ -13,7 +13,7 @@ from bench.table import Row
 from surehand import Queue, Runtime, Store, tool
 from surehand.core.ids import new_id
 from surehand.store.database import Statement
-from surehand.store.slots import SharedQueueLimit
+from surehand.store.tables.slots import SharedQueueLimit
 
 CALLERS = 32
 _ONE_ROW = "INSERT INTO streams (stream, last) VALUES (:stream, 0)"

@@ -19,9 +19,9 @@ from bench.table import Row
 from surehand import Store
 from surehand.core.ids import new_id
 from surehand.store.database import Statement
-from surehand.store.postgres import postgres_sql as native_postgres
-from surehand.store.sqlite_dialect import number_parameters
-from surehand.store.streams import space_stream
+from surehand.store.postgres.database import postgres_sql as native_postgres
+from surehand.store.sqlite.dialect import number_parameters
+from surehand.store.tables.streams import space_stream
 
 Write: TypeAlias = list[tuple[str, Mapping[str, Any]]]
 POSTERS = 32

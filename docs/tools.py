@@ -10,8 +10,8 @@ from typing import Any
 
 from docs.generate import _bare as bare
 from surehand import Tool, builtin
-from surehand.builtin import search_engines
-from surehand.core.docstring import parse_docstring
+from surehand.builtin.web import search_engines
+from surehand.core.description import parse_docstring
 
 PAGE = Path(__file__).parent / "reference" / "tools.md"
 HEAD = """# Built-in tools

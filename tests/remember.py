@@ -13,9 +13,9 @@ from time import monotonic
 from typing import Any
 
 import surehand.testing
-import surehand.testing.clock
+import surehand.testing.manual_clock
 from surehand.runtime.runtime import Runtime
-from surehand.store.sqlite_threads import ThreadedExecutor
+from surehand.store.sqlite.executors import ThreadedExecutor
 from tests.room import ROOM
 
 
@@ -29,7 +29,7 @@ def everywhere() -> None:
 
     Runtime.__init__ = remembering  # type: ignore[method-assign]
     ThreadedExecutor.write, ThreadedExecutor.read = _counted(ThreadedExecutor.write), _counted(ThreadedExecutor.read)  # type: ignore[method-assign]
-    surehand.testing.settle = surehand.testing.clock.settle = _settle  # type: ignore[attr-defined]
+    surehand.testing.settle = surehand.testing.manual_clock.settle = _settle  # type: ignore[attr-defined]
 
 
 _UNDER_WAY: set[object] = set()

@@ -10,12 +10,11 @@ if TYPE_CHECKING:
     from surehand.builtin.clock import clock as clock
     from surehand.builtin.data import data as data
     from surehand.builtin.env import env as env
-    from surehand.builtin.files import files as files
+    from surehand.builtin.files.tools import files as files
     from surehand.builtin.memory import memory as memory
-    from surehand.builtin.shell import shell as shell
+    from surehand.builtin.shell.tools import shell as shell
     from surehand.builtin.todo import todo as todo
-    from surehand.builtin.web import web as web
-    from surehand.builtin.workspace import Workspace as Workspace
+    from surehand.builtin.web.tools import web as web
     from surehand.catalogue.catalogue import Catalogue as Catalogue
     from surehand.catalogue.wrap import filtered as filtered
     from surehand.catalogue.wrap import prefixed as prefixed
@@ -48,20 +47,21 @@ if TYPE_CHECKING:
     from surehand.core.tool import Tool as Tool
     from surehand.providers import mcp as mcp
     from surehand.runtime import middleware as middleware
-    from surehand.runtime.approval import Approval as Approval
+    from surehand.runtime.limits.queues import Queue as Queue
+    from surehand.runtime.pending.approval import Approval as Approval
     from surehand.runtime.policy import Policy as Policy
-    from surehand.runtime.queues import Queue as Queue
     from surehand.runtime.runtime import Runtime as Runtime
     from surehand.sandbox.sandbox import UNPROTECTED as UNPROTECTED
     from surehand.sandbox.sandbox import Sandbox as Sandbox
     from surehand.store.retention import Retention as Retention
     from surehand.store.store import Store as Store
+    from surehand.workspace.workspace import Workspace as Workspace
 
 __version__ = "0.1.0"
 
 # Loaded when first asked for, so that importing one name costs no more than that name.
 _MODULE_BY_NAME = {
-    "Approval": "runtime.approval",
+    "Approval": "runtime.pending.approval",
     "Audio": "core.content",
     "Cache": "core.facets",
     "Call": "core.call",
@@ -80,7 +80,7 @@ _MODULE_BY_NAME = {
     "Pending": "core.outcome",
     "Policy": "runtime.policy",
     "Provider": "core.provider",
-    "Queue": "runtime.queues",
+    "Queue": "runtime.limits.queues",
     "RateLimited": "core.errors",
     "Resource": "core.content",
     "Retention": "store.retention",
@@ -93,20 +93,20 @@ _MODULE_BY_NAME = {
     "ToolError": "core.errors",
     "UNPROTECTED": "sandbox.sandbox",
     "Unavailable": "core.errors",
-    "Workspace": "builtin.workspace",
+    "Workspace": "workspace.workspace",
     "clock": "builtin.clock",
     "data": "builtin.data",
     "env": "builtin.env",
-    "files": "builtin.files",
+    "files": "builtin.files.tools",
     "filtered": "catalogue.wrap",
     "memory": "builtin.memory",
     "prefixed": "catalogue.wrap",
     "renamed": "catalogue.wrap",
-    "shell": "builtin.shell",
+    "shell": "builtin.shell.tools",
     "todo": "builtin.todo",
     "tool": "core.define",
     "use": "core.signature",
-    "web": "builtin.web",
+    "web": "builtin.web.tools",
 }
 _PUBLIC_MODULES = {
     "events": "core.events",

@@ -15,11 +15,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from surehand import Workspace
-from surehand.builtin import places, walker
-from surehand.builtin.found import ResultFormat
-from surehand.builtin.needle import SearchPattern
-from surehand.builtin.newest import newest_by_ripgrep, newest_by_walking
-from surehand.builtin.scope import SearchScope, build_search_scope
+from surehand.builtin.search import python_search, ripgrep_search
+from surehand.builtin.search.newest_files import newest_by_ripgrep, newest_by_walking
+from surehand.builtin.search.results import ResultFormat
+from surehand.builtin.search.search_pattern import SearchPattern
+from surehand.builtin.search.search_scope import SearchScope, build_search_scope
 from surehand.core.errors import ToolError
 
 NAMES = [
@@ -121,7 +121,7 @@ def _found(chance: random.Random, where: SearchScope, seed: int) -> Iterator[str
     regex, case = chance.random() < 0.6, chance.random() < 0.7
     needle = SearchPattern(chance.choice(REGEX if regex else PLAIN), regex, case, regex and chance.random() < 0.15)
     want = ResultFormat(chance.choice(["content", "content", "files", "count"]), 10_000, chance.choice([0, 0, 1, 3]))
-    one, other = (_answer(way, where, needle, want) for way in (places, walker))
+    one, other = (_answer(way, where, needle, want) for way in (ripgrep_search, python_search))
     if one != other:
         yield f"{seed}: {needle} {want} {where.glob.pattern!r} in {where.base_path.parts}\n  {one}\n  {other}"
 

@@ -17,7 +17,7 @@ from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from surehand.builtin import ripgrep
+from surehand.builtin.search import ripgrep
 from tests.builtin.searching import grow, searching
 
 OUTSIDE = "canary-outside-41c7"

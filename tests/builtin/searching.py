@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from surehand import Done, Failed, Outcome, Runtime, Workspace
-from surehand.builtin import ripgrep
-from surehand.builtin.search import search_tools
+from surehand.builtin.search import ripgrep
+from surehand.builtin.search.tools import search_tools
 from tests.needs import needs
 
 WAYS = [pytest.param("ripgrep", marks=needs("bubblewrap")), "walker"]

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from surehand import DefinitionError, Runtime
-from surehand.builtin import clock
+from surehand.builtin.clock import clock
 from surehand.testing import ManualClock
 
 MOMENT = 1_806_508_800.125  # 2027-03-31 16:00:00.125 UTC

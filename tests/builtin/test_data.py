@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surehand import Runtime
-from surehand.builtin import data
-from surehand.builtin.data import dump_json, parse_json
+from surehand.builtin.data import data, dump_json, parse_json
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -90,8 +89,8 @@ async def test_a_text_of_very_many_values_is_refused_before_it_is_built(part):
 
 BOMBS = """
 import asyncio, resource, sys
-from surehand.builtin import data
-from surehand.builtin.data import parsed, written
+from surehand.builtin.data import data
+from surehand.builtin.data import parse_json as parsed, dump_json as written
 parse = data()[0]
 asyncio.run(parse.run({"text": "[1]"}))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

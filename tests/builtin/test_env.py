@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from surehand import DefinitionError, Runtime
-from surehand.builtin import env
-from surehand.builtin.secrecy import is_secret_name, is_secret_value
+from surehand.builtin.env import env, is_secret_name, is_secret_value
 
 
 def environment(**more: str) -> dict[str, str]:

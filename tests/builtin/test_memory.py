@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from surehand import Call, DefinitionError, Runtime
-from surehand.builtin import memory
+from surehand.builtin.memory import memory
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -204,7 +204,7 @@ def memory_of_another(folder: Path):
 
 ADD = """
 import asyncio, sys
-from surehand.builtin import memory
+from surehand.builtin.memory import memory
 append = memory(sys.argv[1])[4]
 async def main():
     for n in range(20):
@@ -225,7 +225,7 @@ async def test_no_entry_is_lost_between_processes(folder):
 DIES = """
 import asyncio, json, os, sys
 from surehand import Runtime
-from surehand.builtin import memory
+from surehand.builtin.memory import memory
 folder, tool, arguments, when = sys.argv[1:]
 async def afterwards(invocation, proceed):
     await proceed(invocation)

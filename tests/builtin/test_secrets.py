@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from surehand import Runtime, builtin, clock, data, env, files, memory, shell, todo, web
-from surehand.builtin.search_engines import tavily
+from surehand.builtin.web.search_engines import tavily
 from tests.http.server import only_loopback, reply, serving
 from tests.needs import needs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from surehand import Runtime
-from surehand.builtin import todo
+from surehand.builtin.todo import todo
 
 TODOS = [
     {"content": "Read the code", "status": "completed"},

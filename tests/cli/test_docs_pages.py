@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from surehand.cli.group import COMMANDS
+from surehand.cli.command_group import COMMANDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 EVERY_PAGE = [DOCS.parent / "README.md", *sorted(DOCS.glob("**/*.md"))]

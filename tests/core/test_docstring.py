@@ -2,7 +2,7 @@
 
 import pytest
 
-from surehand.core.docstring import parse_docstring
+from surehand.core.description import parse_docstring
 
 GOOGLE = """Search the archive.
 

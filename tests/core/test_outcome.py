@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from surehand import Done, Failed, Outcome, Pending, Runtime, ToolError, tool
 from surehand.core.content import Audio, File, Image, Json, Resource, Text
 from surehand.core.errors import FAILURE_CODES, StillPending
-from surehand.core.meta import CallMeta
+from surehand.core.outcome import CallMeta
 
 
 class Book(BaseModel):

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from surehand.runtime.ledger import Ledger
-from surehand.store import owners
+from surehand.runtime.durability.ledger import Ledger
 from surehand.store.database import Statement
-from surehand.store.inbox import InboxTable
+from surehand.store.tables import owners
+from surehand.store.tables.inbox import InboxTable
 
 
 def intent_after_effect() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from surehand import Outcome, Pending
-from surehand.store.outcomes import serialize_outcome
+from surehand.store.serialization import serialize_outcome
 from tests.crash.points import Points
 
 END = " ;"

@@ -11,19 +11,12 @@ import pytest
 
 from surehand import mcp
 from surehand.core import sanitize
-from surehand.providers.mcp import (
-    backoff,
-    connection,
-    forms,
-    health,
-    listed,
-    manifest,
-    talk,
-)
 from surehand.providers.mcp.addresses import http
 from surehand.providers.mcp.addresses.address import DEFAULT_MAX_FRAME_BYTES, ServerAddress
+from surehand.providers.mcp.connection import backoff, connection, elicitation, health, tool_call, tools_list
 from surehand.providers.mcp.options import ServerOptions
 from surehand.providers.mcp.provider import ServerReport
+from surehand.providers.mcp.tools import manifest
 from surehand.providers.mcp.transports import stderr_log, stdio
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -82,8 +75,8 @@ def test_every_reason_of_a_server_that_is_down_is_told():
         ("an answer to a probe", [health.PROBE_TIMEOUT_SECONDS]),
         ("pauses", [*backoff.BACKOFF_DELAYS_SECONDS, backoff.STABLE_AFTER_SECONDS]),
         ("ending", [stdio.EXIT_SECONDS, stdio.TERMINATE_SECONDS]),
-        ("questions", [talk.MAX_QUESTION_ROUNDS, forms.MAX_REQUESTS_AT_ONCE, forms.MAX_FORM_FIELDS]),
-        ("tools", [listed.MAX_LIST_ITEMS, sanitize.MAX_TEXT_CHARS]),
+        ("questions", [tool_call.MAX_QUESTION_ROUNDS, elicitation.MAX_REQUESTS_AT_ONCE, elicitation.MAX_FORM_FIELDS]),
+        ("tools", [tools_list.MAX_LIST_ITEMS, sanitize.MAX_TEXT_CHARS]),
         ("lines", [stderr_log.MAX_KEPT_LINES, stderr_log._MAX_LINES_PER_SECOND]),
     ],
 )

@@ -9,12 +9,20 @@ from pathlib import Path
 import pytest
 
 from surehand import Runtime, gateway
-from surehand.gateway.mcp import calls, news, outputs, progress, request_limits, runtime_server, shown
-from surehand.gateway.mcp.http import authentication, requests, sessions
+from surehand.gateway.mcp import (
+    display_text,
+    notifications,
+    progress,
+    request_limits,
+    resources,
+    runtime_server,
+    tool_calls,
+)
+from surehand.gateway.mcp.http import authentication, request_monitor, sessions
 from surehand.gateway.mcp.http.connection import ConnectionLimits
 from surehand.gateway.mcp.options import ServeOptions
 from surehand.gateway.mcp.stdio import limits as stdio_limits
-from surehand.gateway.mcp.tasks import listening, promises, runs, task, tasks
+from surehand.gateway.mcp.tasks import retention, running_tasks, subscriptions, task_handlers, wire_format
 from surehand.jsonrpc.limits import BYTES_PER_VALUE, CLIENT_MESSAGE_LIMITS
 
 HTTP = ConnectionLimits()
@@ -72,7 +80,7 @@ def test_every_method_that_is_served_is_in_the_table():
 def test_the_statuses_of_a_task_are_those_of_the_code():
     told = [cells[0].strip("`") for cells in rows("`status`")]
 
-    assert set(re.findall(r'"status": "(\w+)"', inspect.getsource(task))) == set(told)
+    assert set(re.findall(r'"status": "(\w+)"', inspect.getsource(wire_format))) == set(told)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +92,7 @@ def test_the_statuses_of_a_task_are_those_of_the_code():
         ),
         ("values of a message", [CLIENT_MESSAGE_LIMITS.max_values]),
         ("characters of an id", [CLIENT_MESSAGE_LIMITS.max_id_length]),
-        ("bytes of an output", [outputs.MAX_READ_BYTES >> 20]),
+        ("bytes of an output", [resources.MAX_READ_BYTES >> 20]),
         ("requests of a connection", [request_limits.MAX_IN_FLIGHT_REQUESTS, request_limits.MAX_IN_FLIGHT_BYTES >> 20]),
         ("bytes of one user's requests", [request_limits.MAX_IN_FLIGHT_BYTES >> 20]),
         (
@@ -93,15 +101,19 @@ def test_the_statuses_of_a_task_are_those_of_the_code():
         ),
         (
             "streams",
-            [runtime_server.MAX_SUBSCRIPTION_STREAMS, listening.MAX_STREAMS_PER_USER, listening.MAX_TASKS_PER_STREAM],
+            [
+                runtime_server.MAX_SUBSCRIPTION_STREAMS,
+                subscriptions.MAX_STREAMS_PER_USER,
+                subscriptions.MAX_TASKS_PER_STREAM,
+            ],
         ),
-        ("tasks that run", [runs.MAX_RUNNING_TASKS, runs.MAX_RUNNING_TASKS_PER_USER]),
+        ("tasks that run", [running_tasks.MAX_RUNNING_TASKS, running_tasks.MAX_RUNNING_TASKS_PER_USER]),
         (
             "tasks that are remembered",
             [
-                promises.MAX_RETAINED_TASKS,
-                promises.MAX_RETAINED_TASKS_PER_USER,
-                promises.MAX_RETAINED_BYTES_PER_USER >> 20,
+                retention.MAX_RETAINED_TASKS,
+                retention.MAX_RETAINED_TASKS_PER_USER,
+                retention.MAX_RETAINED_BYTES_PER_USER >> 20,
             ],
         ),
         (
@@ -109,16 +121,20 @@ def test_the_statuses_of_a_task_are_those_of_the_code():
             [runtime_server.MAX_PENDING_CALLS_PER_USER, runtime_server.MAX_PENDING_BYTES_PER_USER >> 20],
         ),
         ("reports", [progress.MAX_QUEUED_REPORTS]),
-        ("questions", [calls.MAX_QUESTION_ROUNDS]),
-        ("characters of a message", [shown.MAX_MESSAGE_LENGTH]),
+        ("questions", [tool_calls.MAX_QUESTION_ROUNDS]),
+        ("characters of a message", [display_text.MAX_MESSAGE_LENGTH]),
         (
             "characters of one argument",
-            [shown.MAX_ARGUMENT_LENGTH, shown.MAX_ALL_ARGUMENTS_LENGTH, shown.MAX_OMITTED_ARGUMENTS_LENGTH],
+            [
+                display_text.MAX_ARGUMENT_LENGTH,
+                display_text.MAX_ALL_ARGUMENTS_LENGTH,
+                display_text.MAX_OMITTED_ARGUMENTS_LENGTH,
+            ],
         ),
         ("seconds in which a client", [stdio_limits.WRITE_TIMEOUT_SECONDS]),
         ("seconds in which an async", [authentication.TOKEN_CHECK_TIMEOUT_SECONDS]),
         ("connections over HTTP", [HTTP.max_connections]),
-        ("bytes of the head", [HTTP.max_head_bytes >> 10, requests.MAX_HEADERS]),
+        ("bytes of the head", [HTTP.max_head_bytes >> 10, request_monitor.MAX_HEADERS]),
         ("seconds for the head", [HTTP.head_timeout, HTTP.body_timeout, HTTP.write_timeout, HTTP.keep_alive_timeout]),
     ],
 )
@@ -127,10 +143,10 @@ def test_the_limits_are_those_of_the_code(start, numbers):
 
 
 def test_times_are_those_of_the_code():
-    assert f"within {tasks.IMMEDIATE_RESULT_SECONDS * 1000:g} ms" in PAGE
-    assert f"within {news.CHANGE_BATCH_SECONDS * 1000:g} ms" in PAGE
-    assert f"else {promises.MAX_RETENTION_SECONDS / 60:g} minutes" in PAGE
-    assert f"{promises.MIN_RETENTION_SECONDS:g} seconds at least" in " ".join(PAGE.split())
+    assert f"within {task_handlers.IMMEDIATE_RESULT_SECONDS * 1000:g} ms" in PAGE
+    assert f"within {notifications.CHANGE_BATCH_SECONDS * 1000:g} ms" in PAGE
+    assert f"else {retention.MAX_RETENTION_SECONDS / 60:g} minutes" in PAGE
+    assert f"{retention.MIN_RETENTION_SECONDS:g} seconds at least" in " ".join(PAGE.split())
     assert f"and {BYTES_PER_VALUE} for each value" in " ".join(PAGE.split())
     assert f"{stdio_limits.MAX_WAITING_BYTES >> 20} MiB of them" in " ".join(PAGE.split())
-    assert outputs.OUTPUT_CACHE_MILLISECONDS == 24 * 3_600_000
+    assert resources.OUTPUT_CACHE_MILLISECONDS == 24 * 3_600_000

@@ -28,22 +28,22 @@ from surehand import (
 )
 from surehand.catalogue import describe, wrap
 from surehand.catalogue.listing import Listing
-from surehand.core import content, errors, events, wire
+from surehand.core import content, errors, event_formats, events
 from surehand.core.facets import CATEGORIES, EFFECTS, HOOK_NAMES
-from surehand.core.meta import CallMeta
-from surehand.core.options import ToolOptions
+from surehand.core.outcome import CallMeta
+from surehand.core.tool_options import ToolOptions
 from surehand.runtime import policy
 from surehand.runtime.defaults import Defaults
-from surehand.runtime.queues import QueueStatus
+from surehand.runtime.limits.queues import QueueStatus
+from surehand.runtime.pending.pending_call import PendingCall
+from surehand.runtime.pipeline.stages import STAGES
 from surehand.runtime.scope import Scope
-from surehand.runtime.stages import STAGES
 from surehand.runtime.stats import Stats
-from surehand.runtime.waiting import PendingCall
-from surehand.store import audit
-from surehand.store.audit import AuditVerification
-from surehand.store.grants import Grant
-from surehand.store.ledger import LedgerState
 from surehand.store.store import TABLES
+from surehand.store.tables import audit
+from surehand.store.tables.audit import AuditVerification
+from surehand.store.tables.grants import Grant
+from surehand.store.tables.ledger import LedgerState
 from surehand.testing import ManualClock
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -197,7 +197,7 @@ def test_every_event_stands_with_its_fields():
 
 
 def test_the_wire_names_are_those_of_the_code():
-    lines = [line for line in wire.__doc__.splitlines() if line.startswith("|") and not line.startswith("|--")]
+    lines = [line for line in event_formats.__doc__.splitlines() if line.startswith("|") and not line.startswith("|--")]
     heading, *known = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
     assert "| " + " | ".join(heading) + " |" in PAGES["events"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from surehand.cli.init import TOOLS_TEMPLATE
+from surehand.cli.commands.init import TOOLS_TEMPLATE
 
 ROOT = Path(__file__).parents[2]
 LOOP = "docs/how-to/run-an-agent-loop.md"

@@ -11,8 +11,8 @@ import sys
 from typing import Any
 
 from surehand import Context, Done, Failed, Runtime, ToolError, tool
-from surehand.runtime import keeper, unwritten
-from surehand.store import owners
+from surehand.runtime.durability import maintenance, write_retry
+from surehand.store.tables import owners
 
 
 def say(**what: Any) -> None:
@@ -61,19 +61,19 @@ async def call(address: str, name: str, call_id: str, amount: str) -> None:
 
 def looks_once() -> asyncio.Event:
     """Set when a keeper has looked after its store for the first time, and holds no lock on it any more."""
-    beat, looked = keeper.StoreMaintenance._run_once, asyncio.Event()
+    beat, looked = maintenance.StoreMaintenance._run_once, asyncio.Event()
 
-    async def beaten(self: keeper.StoreMaintenance) -> None:
+    async def beaten(self: maintenance.StoreMaintenance) -> None:
         await beat(self)
         looked.set()
 
-    keeper.StoreMaintenance._run_once = beaten  # type: ignore[method-assign]
+    maintenance.StoreMaintenance._run_once = beaten  # type: ignore[method-assign]
     return looked
 
 
 async def pause(address: str, call_id: str, amount: str) -> None:
     """The same, in a process that sees nothing but its own call until it is done: it will be stopped for a while."""
-    owners.LEASE_SECONDS, keeper.MAINTENANCE_INTERVAL_SECONDS = 0.4, 1_000.0
+    owners.LEASE_SECONDS, maintenance.MAINTENANCE_INTERVAL_SECONDS = 0.4, 1_000.0
     looked = looks_once()
     async with Runtime(pay, store=address) as runtime:
         await looked.wait()
@@ -121,7 +121,7 @@ def limit(size: int) -> None:
 
 async def full(address: str) -> None:
     """Calls on a disk that is full before they begin, and one that is full when they end."""
-    unwritten.RETRY_DELAYS_SECONDS, keeper.SEAL_INTERVAL_SECONDS = (0.01, 0.01), 0.1
+    write_retry.RETRY_DELAYS_SECONDS, maintenance.SEAL_INTERVAL_SECONDS = (0.01, 0.01), 0.1
     ran: list[str] = []
     fills: set[str] = set()
 

@@ -18,8 +18,8 @@ from uuid import uuid4
 
 import pytest
 
-from surehand.store import postgres as driver
-from surehand.store import postgres_pool
+from surehand.store.postgres import database as driver
+from surehand.store.postgres import pool
 from tests.postgres import Schemas
 from tests.room import tmp_path as tmp_path
 
@@ -73,7 +73,7 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine the last of a thousand who ask at once waits for long."""
-    monkeypatch.setattr(postgres_pool, "CONNECTION_TIMEOUT_SECONDS", 60.0)
+    monkeypatch.setattr(pool, "CONNECTION_TIMEOUT_SECONDS", 60.0)
 
 
 class Child:

@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock, patch
 import pytest
 
 from surehand import Context, Done, Failed, Pending, Runtime, tool
-from surehand.runtime.keeper import StoreMaintenance
+from surehand.runtime.durability.maintenance import StoreMaintenance
 from tests.durable.bank import Bank, died, done, failed, pending, read, seen_dead, state, until
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
@@ -339,9 +339,9 @@ async def test_an_approved_call_that_has_not_happened_runs_again_exactly_once(ad
 async def test_a_verify_that_takes_its_time_keeps_nobody_from_starting(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from surehand.runtime import keeper
+    from surehand.runtime.durability import maintenance
 
-    monkeypatch.setattr(keeper, "VERIFY_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "VERIFY_TIMEOUT_SECONDS", 0.05)
     answer = asyncio.Event()
 
     async def says() -> str:

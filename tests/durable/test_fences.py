@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from surehand import Done, Runtime, Store
-from surehand.runtime import keeper
-from surehand.store import owners
+from surehand.runtime.durability import maintenance
 from surehand.store.database import Statement
+from surehand.store.tables import owners
 from surehand.testing import ManualClock
 from tests.durable.bank import Bank, done, failed, pending, read, state, until
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the 
 async def test_a_process_that_was_paused_beyond_its_lease_cannot_overwrite(
     address: str, child: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
     bank = Bank()
     async with child("pause", address, "c1", "5") as process, Runtime(bank, store=address) as runtime:
         await process.says()
@@ -53,8 +53,8 @@ async def _is(runtime: Runtime, call_id: str, expected: str) -> bool:
 
 async def test_an_owner_who_gives_signs_of_life_keeps_its_calls(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owners, "LEASE_SECONDS", 1.5)
-    monkeypatch.setattr(keeper, "SEAL_INTERVAL_SECONDS", 0.05)
-    monkeypatch.setattr(keeper, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
     bank = Bank()
     bank.gate.clear()
     async with Runtime(bank, store=address) as here, Runtime(bank, store=address) as other:
@@ -94,8 +94,8 @@ async def test_whoever_holds_its_lock_is_given_up_only_when_it_stays_late(
 async def test_a_clock_that_jumps_takes_nobodys_call_away(
     file: str, days: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "SEAL_INTERVAL_SECONDS", 0.05)
-    monkeypatch.setattr(keeper, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
     bank, clock = Bank(), ManualClock()
     bank.gate.clear()
     options: dict[str, Any] = {"store": file, "clock": clock, "defaults": {"pending_ttl": 3600.0, "tool_timeout": None}}

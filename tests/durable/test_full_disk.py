@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from surehand import Context, Pending, Queue, Runtime, tool
-from surehand.runtime import keeper, unwritten
+from surehand.runtime.durability import maintenance, write_retry
 from surehand.store.database import Statement, StoreUnavailable
 from tests.durable.bank import Bank, ask, done, failed, id_of, read, seen_dead, state, until
 
@@ -71,9 +71,9 @@ class Broken:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unwritten, "RETRY_DELAYS_SECONDS", (0.01, 0.01))
-    monkeypatch.setattr(keeper, "SEAL_INTERVAL_SECONDS", 0.05)
-    monkeypatch.setattr(keeper, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(write_retry, "RETRY_DELAYS_SECONDS", (0.01, 0.01))
+    monkeypatch.setattr(maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["lost", "in doubt"])
@@ -200,7 +200,7 @@ async def test_one_outcome_that_cannot_be_written_keeps_no_other_from_being_writ
 async def test_a_yes_that_is_said_again_is_not_put_back_by_what_was_left_of_the_first(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "MAINTENANCE_INTERVAL_SECONDS", 1_000.0)
+    monkeypatch.setattr(maintenance, "MAINTENANCE_INTERVAL_SECONDS", 1_000.0)
     bank = Bank()
     bank.gate.clear()
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from surehand import Retention, Runtime, tool
-from surehand.runtime import ledger
+from surehand.runtime.durability import ledger
 from surehand.testing import ManualClock
 from tests.durable.bank import Bank, ask, died, done, failed, id_of, pending, read, state, until, write
 
@@ -111,9 +111,9 @@ async def test_a_forgotten_call_leaves_the_chain_of_the_audit_whole(address: str
 
 
 async def test_a_keeper_makes_room_by_itself(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from surehand.runtime import keeper
+    from surehand.runtime.durability import maintenance
 
-    monkeypatch.setattr(keeper, "PRUNE_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "PRUNE_INTERVAL_SECONDS", 0.05)
     bank, clock = Bank(), ManualClock()
     async with Runtime(bank, store=file, clock=clock) as runtime:
         await runtime.call("pay", {"amount": 5}, call_id="c1")

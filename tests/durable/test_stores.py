@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from surehand import Runtime, Store, tool
-from surehand.runtime import keeper
-from surehand.store import owners
+from surehand.runtime.durability import maintenance
 from surehand.store.database import StoreError, StoreUnavailable
+from surehand.store.tables import owners
 from tests.durable.bank import Bank, ask, done, failed, id_of, pending, read, until
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
@@ -169,7 +169,7 @@ async def test_the_journal_of_a_store_tells_each_call_once(address: str) -> None
 async def test_what_others_have_answered_is_not_held_in_memory_for_ever(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "CLEANUP_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "CLEANUP_INTERVAL_SECONDS", 0.05)
     async with Runtime(ask(), store=address) as here, Runtime(store=address) as elsewhere:
         ids = [id_of(await here.call("ask")) for _ in range(5)]
         for call_id in ids[1:]:
@@ -183,8 +183,8 @@ async def test_what_others_have_answered_is_not_held_in_memory_for_ever(
 
 async def test_looking_after_a_store_does_not_read_through_the_calls_that_are_over(file: str) -> None:
     looks = {
-        keeper._SELECT_READY_CALLS: {"after": "", "most": 1},
-        keeper._SELECT_UNKNOWN_CALLS: {},
+        maintenance._SELECT_READY_CALLS: {"after": "", "most": 1},
+        maintenance._SELECT_UNKNOWN_CALLS: {},
         owners._OTHERS: {"owner": "a"},
         owners._READY: {"owner": "a"},
         owners._UNKNOWN: {"owner": "a"},

@@ -9,7 +9,7 @@ import pytest
 
 from surehand import Context, Failed, Outcome, Pending, Provider, Queue, Runtime, Tool, tool
 from surehand.core.events import CallEnded, CallSettled
-from surehand.runtime.answer import claim_ready_call
+from surehand.runtime.pending.resumption import claim_ready_call
 from surehand.store.database import StoreUnavailable
 from surehand.store.store import Store
 from tests.durable.bank import Bank, done, failed, id_of, pending, read, state, until, write

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from surehand import Runtime, Store, tool
-from surehand.store.messages import Message
-from surehand.store.streams import run_stream, space_stream
+from surehand.store.tables.messages import Message
+from surehand.store.tables.streams import run_stream, space_stream
 from tests.durable.bank import Bank, ask, died, done, failed, id_of, pending, read, until
 from tests.durable.child import refund
 

@@ -10,8 +10,7 @@ import httpcore2
 import pytest
 import trustme
 
-from surehand.http.keepalive import connect_with_keepalive
-from surehand.http.low_latency import MAX_JOINED_BYTES, MAX_UNREAD_BYTES
+from surehand.http.low_latency import MAX_JOINED_BYTES, MAX_UNREAD_BYTES, connect_with_keepalive
 from tests.http.server import port_of_nobody
 
 pytestmark = pytest.mark.timeout(30, func_only=True)

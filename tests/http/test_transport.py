@@ -11,8 +11,8 @@ from surehand.core.errors import DefinitionError, Denied
 from surehand.http.settings import HttpSettings
 from surehand.http.transport import GuardedClient
 from tests.http.server import PUBLIC, Dials, Names, online, redirect, reply
-from tests.http.test_addresses import FORMS
 from tests.http.test_bombs import MIB, bomb
+from tests.http.test_ip_addresses import FORMS
 
 
 def using(answer, options=None, **settings):

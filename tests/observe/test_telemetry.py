@@ -17,7 +17,7 @@ from opentelemetry.semconv.attributes import error_attributes
 from opentelemetry.trace import SpanKind, StatusCode
 
 from surehand import Call, Context, Pending, Provider, Queue, Runtime, ToolError, tool
-from surehand.observe import telemetry
+from surehand.observe import spans as telemetry
 from surehand.testing import ManualClock, settle
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from surehand.builtin.workspace import Workspace
+from surehand.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True)

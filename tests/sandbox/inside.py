@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from surehand.sandbox.child import ChildProcess
+from surehand.sandbox.child_process import ChildProcess
 from tests.sandbox.conftest import Place
 
 

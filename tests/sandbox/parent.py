@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from surehand.sandbox import bubblewrap
-from surehand.sandbox.child import ChildProcess
+from surehand.sandbox.child_process import ChildProcess
 from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from tests.sandbox.remains import HOSTILE
 

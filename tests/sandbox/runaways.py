@@ -10,7 +10,7 @@ from pathlib import Path
 from time import perf_counter
 
 from surehand import Failed, Runtime
-from surehand.builtin.shell import shell
+from surehand.builtin.shell.tools import shell
 from surehand.sandbox.sandbox import Sandbox, Unprotected
 from tests.sandbox.remains import HOSTILE, descriptors, gone, marker, still_open
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from surehand import DefinitionError, Unavailable
-from surehand.builtin.workspace import Workspace
 from surehand.sandbox.bubblewrap import PathMount, build_command_line, start_sandboxed
-from surehand.sandbox.child import ChildProcess
+from surehand.sandbox.child_process import ChildProcess
 from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
+from surehand.workspace.workspace import Workspace
 from tests.needs import needs
 from tests.sandbox.inside import inside
 
@@ -248,7 +248,7 @@ async def test_the_users_own_processes_do_not_count(place):
 
 @needs("root")
 async def test_too_many_processes_are_found_where_nothing_else_bounds_them(place, monkeypatch):
-    from surehand.sandbox import child as module
+    from surehand.sandbox import child_process as module
 
     monkeypatch.setattr(module.ControlGroup, "try_create", lambda processes: None)
     async with await ChildProcess.start(

@@ -10,8 +10,9 @@ import time
 from typing import Any
 
 from surehand import Context, Queue, Runtime, tool
-from surehand.runtime import keeper
-from surehand.store import owners, postgres
+from surehand.runtime.durability import maintenance
+from surehand.store.postgres import database
+from surehand.store.tables import owners
 from tests.durable.child import looks_once
 
 
@@ -27,7 +28,7 @@ async def heard() -> str:
 
 async def work(address: str, log: str, numbers: str, endless: str = "") -> None:
     """Make many calls at once, and write down when each starts and ends; one may never end."""
-    keeper.SEAL_INTERVAL_SECONDS, postgres.RECOVERY_GRACE_SECONDS = 0.1, 0.0
+    maintenance.SEAL_INTERVAL_SECONDS, database.RECOVERY_GRACE_SECONDS = 0.1, 0.0
     notes = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def note(what: str, number: int) -> None:
@@ -51,7 +52,7 @@ async def work(address: str, log: str, numbers: str, endless: str = "") -> None:
 
 async def pause(address: str, call_id: str) -> None:
     """One call in a process that sees nothing but that call until it is done: it will be stopped for a while."""
-    owners.LEASE_SECONDS, keeper.MAINTENANCE_INTERVAL_SECONDS, postgres.RECOVERY_GRACE_SECONDS = 0.4, 1_000.0, 0.0
+    owners.LEASE_SECONDS, maintenance.MAINTENANCE_INTERVAL_SECONDS, database.RECOVERY_GRACE_SECONDS = 0.4, 1_000.0, 0.0
 
     @tool(queue="narrow", effects={"write"})
     async def pay(ctx: Context, amount: int) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from surehand.store import postgres as driver
-from surehand.store import postgres_pool
+from surehand.store.postgres import database as driver
+from surehand.store.postgres import pool
 from tests.durable.conftest import POSTGRES, fresh, started
 from tests.room import tmp_path as tmp_path
 
@@ -30,7 +30,7 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine the last of a thousand who ask at once waits for long."""
-    monkeypatch.setattr(postgres_pool, "CONNECTION_TIMEOUT_SECONDS", 60.0)
+    monkeypatch.setattr(pool, "CONNECTION_TIMEOUT_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -15,8 +15,9 @@ import pytest
 from psycopg import Error as Lost
 
 from surehand import Context, Done, Queue, Runtime, Store, tool
-from surehand.runtime import keeper
-from surehand.store import owners, postgres_pool
+from surehand.runtime.durability import maintenance
+from surehand.store.postgres import pool as postgres_pool
+from surehand.store.tables import owners
 from tests.durable.bank import failed, read, state, until
 from tests.durable.conftest import fresh
 
@@ -112,7 +113,7 @@ async def _is_empty(store: Store) -> bool:
 async def test_a_process_that_is_stopped_beyond_its_lease_loses_its_slot_and_cannot_overwrite(
     address: str, child: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
 
     @tool(queue="narrow", effects={"write"})
     async def pay(ctx: Context, amount: int) -> str:
@@ -155,8 +156,8 @@ async def test_whoever_works_for_longer_than_a_lease_keeps_its_slot(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owners, "LEASE_SECONDS", 1.5)
-    monkeypatch.setattr(keeper, "SEAL_INTERVAL_SECONDS", 0.05)
-    monkeypatch.setattr(keeper, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
     started, gate = asyncio.Event(), asyncio.Event()
 
     @tool(queue="narrow", effects={"read"})

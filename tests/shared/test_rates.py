@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from surehand import Runtime, tool
-from surehand.store import slots
+from surehand.store.tables import slots
 from tests.durable.bank import read, until
 from tests.shared.narrow import Gate, free, narrow
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from surehand import Context, Done, Runtime, Store, tool
-from surehand.runtime import shared_line
+from surehand.runtime.limits import shared_queue
 from surehand.store.database import Statement, StoreUnavailable
 from tests.durable.bank import until
 from tests.shared.narrow import free, narrow
@@ -59,7 +59,7 @@ async def test_calls_that_come_and_leave_at_any_moment_keep_the_limit(
 ) -> None:
     chance = random.Random(seed)
     limit, inside = chance.choice([1, 2, 4]), Inside(chance)
-    monkeypatch.setattr(shared_line, "MAX_HANDOVER_SECONDS", chance.choice([0.0, 0.01, 0.25]))
+    monkeypatch.setattr(shared_queue, "MAX_HANDOVER_SECONDS", chance.choice([0.0, 0.01, 0.25]))
     options = narrow(address, limit, chance.choice([None, "100/100ms"]))
     async with Runtime(inside, **options) as a, Runtime(inside, **options) as b, Runtime(inside, **options) as c:
         outcomes = await asyncio.gather(*(one(chance.choice([a, b, c]), chance) for _ in range(200)))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from surehand import Store
-from surehand.store import postgres_pool
-from surehand.store.streams import space_stream
+from surehand.store.postgres import pool
+from surehand.store.tables.streams import space_stream
 
 
 class Reader:
@@ -88,7 +88,7 @@ async def _started(address: str, sender: str, count: int) -> asyncio.subprocess.
 
 async def post(address: str, sender: str, count: int) -> None:
     """The story of a writer."""
-    postgres_pool.CONNECTION_TIMEOUT_SECONDS = 60.0
+    pool.CONNECTION_TIMEOUT_SECONDS = 60.0
     async with Store.open(address) as store:
         sys.stdout.write("ready\n")
         sys.stdout.flush()

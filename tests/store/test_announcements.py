@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from surehand.store.database import Statement, UnexpectedRowCount
-from surehand.store.opening import AnyDatabase, open_database
+from surehand.store.migrations import AnyDatabase, open_database
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 ANNOUNCE = Statement("{announce}")

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from surehand import Store
-from surehand.store import opening
+from surehand.store import migrations
 from surehand.store.database import Statement, StoreError, StoreUnavailable, UnexpectedRowCount, UnstorableValue
-from surehand.store.opening import MIGRATION_FILES, AnyDatabase, apply_migrations, open_database, schema_version
+from surehand.store.migrations import MIGRATION_FILES, AnyDatabase, apply_migrations, open_database, schema_version
 from tests.durable.conftest import fresh
 from tests.postgres import Schemas
 
@@ -177,7 +177,7 @@ async def test_a_second_opening_finds_everything_and_migrates_nothing(shared_add
 
 async def test_a_store_of_an_older_version_is_brought_up_to_date_with_all_that_is_in_it(shared_address, monkeypatch):
     with monkeypatch.context() as older:
-        older.setattr(opening, "MIGRATION_FILES", MIGRATION_FILES[:1])
+        older.setattr(migrations, "MIGRATION_FILES", MIGRATION_FILES[:1])
         async with Store.open(shared_address) as store:
             await store.spaces.create("team")
             assert await schema_version(store.database) == 1

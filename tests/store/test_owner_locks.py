@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from surehand.store import postgres
 from surehand.store.database import StoreUnavailable
-from surehand.store.opening import AnyDatabase, open_database
+from surehand.store.migrations import AnyDatabase, open_database
+from surehand.store.postgres import database as postgres
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 ALICE, BOB = "a11ce", "b0b"
 RUNTIME = """
 import asyncio, sys
-from surehand.store.opening import open_database
+from surehand.store.migrations import open_database
 
 async def main():
     database = await open_database(sys.argv[1])
@@ -34,7 +34,7 @@ asyncio.run(main())
 # Without the threads of a store: a fork beside threads may hang for reasons of its own.
 FORKING = """
 import os, sys, time
-from surehand.store.locks import OwnerFiles
+from surehand.store.sqlite.owner_locks import OwnerFiles
 
 files = OwnerFiles(sys.argv[1])
 files.hold(sys.argv[2])

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from surehand.builtin import beneath
+from surehand.workspace import beneath
 from tests.traversal.attempts import TOOLS, attempts
 from tests.traversal.grounds import Grounds
 from tests.traversal.racing import opens, race

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from surehand import Outcome, Runtime, Workspace
-from surehand.builtin.files import files
+from surehand.builtin.files.tools import files
 from tests.traversal.grounds import CANARY, MARK, SIZE, Grounds
 from tests.traversal.strings import strings
 

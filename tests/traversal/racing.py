@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from surehand import Runtime, ToolError, Workspace
-from surehand.builtin.files import files
-from surehand.builtin.spot import WorkspacePath
+from surehand.builtin.files.tools import files
+from surehand.workspace.path import WorkspacePath
 from tests.traversal.attempts import leaked, outcome_of, yes
 from tests.traversal.grounds import CANARY, Grounds
 

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from surehand.assemble.builtin import build_builtin_tools
-from surehand.assemble.sources import SourceItem, ToolSourceError, load_tool_source
+from surehand.assemble.builtin_tools import build_builtin_tools
+from surehand.assemble.tool_sources import SourceItem, ToolSourceError, load_tool_source
 from surehand.config.config import Config
-from surehand.runtime.parts import Approver
 from surehand.runtime.policy import Policy
 from surehand.runtime.runtime import Runtime
+from surehand.runtime.services import Approver
 from surehand.runtime.sources import flatten_sources
 
 
@@ -51,7 +51,7 @@ def assemble(
 def _load_mcp_servers(config: Config, environment: Mapping[str, str]) -> Iterable[SourceItem]:
     if config.mcp_servers is None:
         return []
-    from surehand.assemble.mcp import build_mcp_servers  # loaded by those alone who have any
+    from surehand.assemble.mcp_servers import build_mcp_servers  # loaded by those alone who have any
 
     return build_mcp_servers(config, environment)
 

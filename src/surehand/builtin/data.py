@@ -11,7 +11,7 @@ from pydantic import Field
 
 from surehand.core.define import tool
 from surehand.core.errors import InvalidArguments, ToolError
-from surehand.core.jsontext import MAX_JSON_DEPTH, validate_json_value, validate_unique_keys
+from surehand.core.strict_json import MAX_JSON_DEPTH, validate_json_value, validate_unique_keys
 from surehand.core.tool import Tool
 
 MAX_TEXT_LENGTH = 1_000_000

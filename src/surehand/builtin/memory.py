@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from surehand.builtin.memory_folder import MemoryFolder
-from surehand.builtin.summary import SUMMARY_PREFIX, set_summary
+from surehand.builtin.memory_folder import SUMMARY_PREFIX, MemoryFolder, set_summary
 from surehand.core.context import Context
 from surehand.core.define import tool
 from surehand.core.errors import InvalidArguments, NotFound

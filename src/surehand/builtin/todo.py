@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from surehand.builtin.kept import runtime_store
+from surehand.builtin.runtime_store import runtime_store
 from surehand.core.content import Text
 from surehand.core.context import Context
 from surehand.core.define import tool

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from surehand.catalogue.gemini import to_gemini_schema
+from surehand.catalogue.gemini_schema import to_gemini_schema
 from surehand.catalogue.listing import Listing
-from surehand.catalogue.projections import (
+from surehand.catalogue.model_schemas import (
     UndescribableTool,
     copy_json,
     to_anthropic_schema,
@@ -17,7 +17,7 @@ from surehand.catalogue.projections import (
     to_openai_schema,
 )
 from surehand.core.names import nearest_names
-from surehand.core.rawschema import RawParameters
+from surehand.core.raw_schema import RawParameters
 from surehand.core.schema import JSON
 from surehand.core.tool import Tool
 

@@ -96,8 +96,8 @@ class WrappedProvider(Provider):
 
 
 _COPIED_SETTINGS = (
-    "kind", "namespace", "timeout", "queue", "cache", "required", "comes_back", "keeps_health", "knows_users",
-    "lets_go", "on_conflict",
+    "kind", "namespace", "timeout", "queue", "cache", "required", "retries_start", "tracks_own_health", "is_per_user",
+    "cancels_promptly", "on_conflict",
 )  # fmt: skip
 
 
@@ -176,9 +176,9 @@ def _with_renamed_requirements(tool: AnyTool, names: Mapping[str, str]) -> AnyTo
     return (
         tool
         if requires == tool.presentation.requires
-        else tool.evolve(face=replace(tool.presentation, requires=requires))
+        else tool.evolve(presentation=replace(tool.presentation, requires=requires))
     )
 
 
 def _with_aliases(tool: AnyTool, aliases: tuple[str, ...]) -> AnyTool:
-    return tool if aliases == tool.aliases else tool.evolve(face=replace(tool.presentation, aliases=aliases))
+    return tool if aliases == tool.aliases else tool.evolve(presentation=replace(tool.presentation, aliases=aliases))

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from surehand.cli.exits import EXIT_USAGE, print_problem
+from surehand.cli.exit_codes import EXIT_USAGE, print_problem
 
 CLI_PACKAGES = {"click", "rich", "yaml"}
 
@@ -14,7 +14,7 @@ CLI_PACKAGES = {"click", "rich", "yaml"}
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     try:
-        code = import_module("surehand.cli.group").run(list(sys.argv[1:] if arguments is None else arguments))
+        code = import_module("surehand.cli.command_group").run(list(sys.argv[1:] if arguments is None else arguments))
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in CLI_PACKAGES:

@@ -14,13 +14,53 @@ from typing import Any
 import click
 
 from surehand.assemble import ToolSourceError, assemble, load_tool_source
-from surehand.cli.exits import EXIT_USAGE, CommandExit
-from surehand.config.address import hide_password, is_server_address, resolve_store_address
+from surehand.catalogue.catalogue import Catalogue
+from surehand.catalogue.listing import Listing
+from surehand.cli.exit_codes import EXIT_USAGE, CommandExit
 from surehand.config.config import Config, find_config, read_config
 from surehand.config.errors import ConfigError
+from surehand.config.store_address import hide_password, is_server_address, resolve_store_address
+from surehand.core.durations import parse_duration
 from surehand.core.errors import DefinitionError
-from surehand.runtime.parts import Approver
 from surehand.runtime.runtime import Runtime
+from surehand.runtime.services import Approver
+
+toolset_option = click.option(
+    "--toolset",
+    "toolsets",
+    multiple=True,
+    metavar="NAME",
+    help="Only tools of this toolset, or whose names match a glob, as in 'git__*'.",
+)
+
+
+def listings_in_toolset(catalogue: Catalogue, name: str) -> list[Listing]:
+    """The tools of the toolset, and those whose names match."""
+    try:
+        named = catalogue.toolset(name)
+    except KeyError:  # then it can only be a glob
+        named = []
+    return list(dict.fromkeys([*named, *catalogue.select(name)]))
+
+
+class DurationParam(click.ParamType[float | None]):
+    """30, 30s, 5m or off."""
+
+    name = "duration"
+
+    def __init__(self, *, allow_zero: bool = False) -> None:
+        self._allow_zero = allow_zero
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
+        """Seconds, or None for `off`."""
+        try:
+            found = parse_duration(value)
+        except ValueError:
+            self.fail(f"{value!r} is no duration: write 30s, 5m or off.", param, ctx)
+        if found is not None and found <= 0 and not self._allow_zero:
+            self.fail("the time limit must be above zero.", param, ctx)
+        return found
+
 
 NO_TOOLS_MESSAGE = (
     "There are no tools here. Name them with --tools tools.py, or write a surehand.yaml: `surehand init` makes one."

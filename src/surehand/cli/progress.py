@@ -12,9 +12,9 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.table import Column, Table
 from rich.text import Text
 
-from surehand.cli.screen import create_console, to_one_line
+from surehand.cli.formatting import create_console, to_one_line
 from surehand.core.events import CallEnded, CallProgress, CallQueued, CallResumed, CallStarted, Event
-from surehand.runtime.invocation import Invocation
+from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.runtime import Runtime
 
 DISPLAY_DELAY_SECONDS = 0.2

@@ -11,15 +11,14 @@ from typing import Any
 from rich.text import Text
 
 from surehand.catalogue.catalogue import Catalogue
-from surehand.cli.form import render_form
-from surehand.cli.preview import render_preview
-from surehand.cli.screen import create_console, pretty_json
+from surehand.cli.elicitation_form import render_form
+from surehand.cli.formatting import create_console, pretty_json, render_preview
 from surehand.core.errors import InvalidArguments
-from surehand.core.jsontext import MalformedJson, parse_json
 from surehand.core.sanitize import escape_unprintable
-from surehand.runtime.approval import Approval
+from surehand.core.strict_json import MalformedJson, parse_json
+from surehand.runtime.pending.approval import Approval
+from surehand.runtime.pending.pending_call import PendingCall
 from surehand.runtime.policy import Policy
-from surehand.runtime.waiting import PendingCall
 
 try:
     import readline

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from surehand.config import mcp, sections
-from surehand.config.builtin import ToolFamily, parse_builtin
-from surehand.config.document import read_config_file
+from surehand.config import mcp_section, sections
+from surehand.config.builtin_section import ToolFamily, parse_builtin
 from surehand.config.errors import ConfigError
-from surehand.config.mcp import McpSection
-from surehand.config.place import ConfigNode
+from surehand.config.file_formats import read_config_file
+from surehand.config.mcp_section import McpSection
+from surehand.config.node import ConfigNode
+from surehand.config.parsers import known_entries
 from surehand.config.sections import StoreSetting, ToolSource, WorkspaceSettings
-from surehand.config.values import known_entries
 from surehand.runtime.defaults import Defaults
+from surehand.runtime.limits.queues import Queue
 from surehand.runtime.policy import Policy
-from surehand.runtime.queues import Queue
 
 CONFIG_FILE_NAMES = ("surehand.yaml", "surehand.yml", "surehand.json", "surehand.toml")
 """What a configuration file is called when nobody names one."""
@@ -30,8 +30,8 @@ SECTION_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "queues": sections.parse_queues,
     "store": sections.parse_store,
     "tools": sections.parse_tool_sources,
-    "mcp_servers": mcp.parse_mcp_servers,
-    "inputs": mcp.parse_inputs,
+    "mcp_servers": mcp_section.parse_mcp_servers,
+    "inputs": mcp_section.parse_inputs,
 }
 _SECTION_ALIASES = {"servers": "mcp_servers", "mcp": "mcp_servers"}
 """As VS Code and others call them in files of their own."""

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from surehand.config.address import resolve_store_address
 from surehand.config.errors import ConfigError
-from surehand.config.place import ConfigNode
-from surehand.config.values import (
+from surehand.config.node import ConfigNode
+from surehand.config.parsers import (
     NOT_AVAILABLE,
     expand_variables,
     known_entries,
@@ -22,11 +21,12 @@ from surehand.config.values import (
     read_text,
     read_texts,
 )
+from surehand.config.store_address import resolve_store_address
 from surehand.core.durations import parse_rate
 from surehand.core.facets import EFFECTS
 from surehand.runtime.defaults import Defaults
+from surehand.runtime.limits.queues import Queue
 from surehand.runtime.policy import Decision, Policy, Rule
-from surehand.runtime.queues import Queue
 
 DEFAULTS_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "tool_timeout": or_off(read_duration),

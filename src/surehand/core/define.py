@@ -18,12 +18,11 @@ from surehand.core.errors import DefinitionError
 from surehand.core.facets import ToolKind
 from surehand.core.handler import FunctionHandler, takes_single_argument
 from surehand.core.names import is_legal_name, sanitize_name
-from surehand.core.options import ToolOptions, build_facets
-from surehand.core.rawschema import RawParameters
-from surehand.core.schema import Parameters, TypedParameters
+from surehand.core.raw_schema import RawParameters
+from surehand.core.schema import Parameters, TypedParameters, to_pydantic_typed_dict
 from surehand.core.signature import Signature, source_location
 from surehand.core.tool import Tool
-from surehand.core.typeddicts import to_pydantic_typed_dict
+from surehand.core.tool_options import ToolOptions, build_facets
 
 P = ParamSpec("P")
 R = TypeVar("R")

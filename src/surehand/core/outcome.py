@@ -5,13 +5,40 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import dataclass
 from reprlib import Repr
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NoReturn, Self, TypeAlias, cast
+from typing import Any, ClassVar, Literal, NoReturn, Protocol, Self, TypeAlias, cast
 
 from surehand.core.content import Block, Json, Text, block_text, to_json, to_text
 from surehand.core.errors import FAILURE_CODES, FailureCode, StillPending, error_class_for
-from surehand.core.meta import CallMeta, OutcomeOrigin
+
+
+@dataclass(frozen=True, slots=True)
+class CallMeta:
+    """What is known about how a call went."""
+
+    call_id: str = ""
+    tool: str = ""
+    kind: str = ""
+    namespace: str = ""
+    started_at: float = 0.0
+    """Seconds since the epoch."""
+    latency_ms: float = 0.0
+    queued_ms: float = 0.0
+    attempts: int = 0
+    cached: bool = False
+    characters_in: int = 0
+    characters_out: int = 0
+    tokens: int = 0
+    """An estimate of what the text costs a model: four characters each."""
+
+
+class OutcomeOrigin(Protocol):
+    """Whatever took an outcome's measure: the call that it came from."""
+
+    def measure(self, outcome: Outcome) -> CallMeta: ...
+
 
 WaitingFor: TypeAlias = Literal["approval", "result", "input"]
 """What a pending call waits for: a yes, an answer, or more input."""
@@ -245,7 +272,7 @@ class Pending(_Outcome):
             request=request,
             expires_at=expires_at,
             state=state,
-            patience=reply_timeout,
+            reply_timeout=reply_timeout,
         )
 
     waiting_for: WaitingFor

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, get_type_hints
 
 from surehand.core.errors import DefinitionError, InvalidArguments
-from surehand.core.jsontext import count_key_colons, validate_json_value, validate_unique_keys
-from surehand.core.shape import (
+from surehand.core.pydantic_schema import (
     KeyCounter,
     accepts_any_value,
     accepts_strings,
@@ -15,6 +14,33 @@ from surehand.core.shape import (
     make_lenient,
     make_strict,
 )
+from surehand.core.strict_json import count_key_colons, validate_json_value, validate_unique_keys
+
+
+def to_pydantic_typed_dict(source: Any) -> Any:
+    """The same TypedDict, as `typing_extensions` makes it."""
+    from typing import NotRequired, Required
+
+    from typing_extensions import TypedDict
+
+    hints = get_type_hints(source, include_extras=True)
+    required = source.__required_keys__
+    keys = {
+        name: (Required if name in required else NotRequired)[_strip_required_marker(hint)]
+        for name, hint in hints.items()
+    }
+    make: Any = TypedDict  # type checkers want a literal name, and there is none here
+    made = make(source.__name__, keys)
+    made.__doc__ = source.__doc__
+    made.__pydantic_config__ = getattr(source, "__pydantic_config__", {"extra": "forbid"})
+    return made
+
+
+def _strip_required_marker(hint: Any) -> Any:
+    from typing import NotRequired, Required, get_args, get_origin
+
+    return get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
+
 
 JSON = Any
 
@@ -165,7 +191,7 @@ class TypedParameters:
         return whole
 
     def _explain_error(self, error: Any) -> InvalidArguments:
-        from surehand.core.explain import explain_validation_error
+        from surehand.core.argument_errors import explain_validation_error
 
         return explain_validation_error(error, self.schema)
 

@@ -10,7 +10,7 @@ from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from surehand.core.context import Context
-from surehand.core.docstring import parse_docstring
+from surehand.core.description import parse_docstring
 from surehand.core.errors import DefinitionError
 
 T = TypeVar("T")

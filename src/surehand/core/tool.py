@@ -9,16 +9,16 @@ from os import PathLike
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from surehand.core.call import Arguments, Principal
-from surehand.core.canonical import json_digest
+from surehand.core.canonical_json import json_digest
 from surehand.core.description import DescriptionSource
 from surehand.core.errors import DefinitionError, InvalidArguments, Unavailable
 from surehand.core.facets import CallLimits, Lifecycle, Presentation, Safety, ToolKind
 from surehand.core.handler import Handler, StartHandler
 from surehand.core.ids import new_id
 from surehand.core.invoke import build_invoker, failed_from_error
-from surehand.core.jsontext import decode_utf8
 from surehand.core.outcome import Outcome
 from surehand.core.schema import Parameters
+from surehand.core.strict_json import decode_utf8
 from surehand.core.threads import HandlerThreads
 
 P = ParamSpec("P")

@@ -9,7 +9,8 @@ from ipaddress import ip_network
 from typing import Any, Literal, TypeAlias
 
 from surehand.core.errors import DefinitionError, Denied
-from surehand.http.addresses import (
+from surehand.http.errors import mark_unsent
+from surehand.http.ip_addresses import (
     PRIVATE_KINDS,
     IpAddress,
     IpNetwork,
@@ -17,7 +18,6 @@ from surehand.http.addresses import (
     special_address_kind,
     unmapped_address,
 )
-from surehand.http.failures import mark_unsent
 
 AllowedPorts: TypeAlias = Collection[int] | Literal["any"]
 PrivateAccess: TypeAlias = bool | Collection[str]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from surehand.core.errors import InvalidArguments
-from surehand.http.failures import mark_unsent
+from surehand.http.errors import mark_unsent
 
 HeaderPairs: TypeAlias = tuple[tuple[str, str], ...]
 """Names and values in order; a name may occur more than once."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from surehand.core.errors import InvalidArguments
 from surehand.http.decoding import ACCEPT_ENCODING
-from surehand.http.failures import mark_unsent
+from surehand.http.errors import mark_unsent
 from surehand.http.headers import HeaderPairs, has_header, validate_headers
 from surehand.http.settings import HttpSettings
 from surehand.http.target import HttpTarget, parse_target

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from surehand.core.errors import ToolError
 from surehand.http.decoding import MAX_PIECE_BYTES, Decoder, decoder_for
-from surehand.http.failures import http_errors_as_tool_errors
+from surehand.http.errors import http_errors_as_tool_errors
 from surehand.http.headers import HeaderPairs
 from surehand.http.target import HttpTarget
 

@@ -9,9 +9,8 @@ from typing import TypedDict
 
 from surehand.core.durations import parse_duration, parse_size
 from surehand.core.errors import DefinitionError
-from surehand.http.connector import Dialer
+from surehand.http.connector import Dialer, Resolver
 from surehand.http.guard import AddressGuard, AllowedPorts, PrivateAccess, build_guard
-from surehand.http.resolver import Resolver
 
 USER_AGENT = "surehand (+https://pypi.org/project/surehand)"
 

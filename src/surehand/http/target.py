@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from urllib.parse import quote, urljoin
 
 from surehand.core.errors import Denied, InvalidArguments
-from surehand.http.failures import mark_unsent
+from surehand.http.errors import mark_unsent
 
 Scheme: TypeAlias = Literal["http", "https"]
 Origin: TypeAlias = tuple[str, str, int]

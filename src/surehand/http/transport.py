@@ -7,23 +7,57 @@ translated. Imported on first use: `httpx2` is an extra and takes a while to loa
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from functools import partial
+from functools import cache, partial
 from http.cookiejar import CookieJar
 from typing import Any, cast
 
 import httpcore2
 import httpx2
+from httpcore2 import AsyncConnectionPool, AsyncNetworkStream, default_ssl_context
 
 from surehand.core.errors import DefinitionError, Denied, TimedOut, ToolError
+from surehand.http.connector import Connector
 from surehand.http.decoding import ACCEPT_ENCODING
-from surehand.http.failures import http_errors_as_tool_errors
+from surehand.http.errors import http_errors_as_tool_errors
 from surehand.http.headers import headers_for_another_origin
-from surehand.http.pool import PoolConnector, build_connection_pool
 from surehand.http.response import IncomingResponse, build_response_head
 from surehand.http.settings import HttpSettings
+from surehand.http.surplus_bytes import SurplusDetectingStream
 from surehand.http.target import HttpTarget, parse_target
+
+MAX_IDLE_CONNECTIONS = 16
+MAX_IDLE_SECONDS = 3.0
+"""An idle connection is not used after that: many servers close theirs after five seconds, and a request that is sent
+at the same moment would be lost."""
+
+
+class PoolConnector(Connector):
+    """A connector whose connections are not used again after a server has sent too much."""
+
+    async def connect_tcp(self, *args: Any, **options: Any) -> AsyncNetworkStream:
+        """Connect as `Connector` does; `httpcore2` calls this for each new connection."""
+        return SurplusDetectingStream(await super().connect_tcp(*args, **options))
+
+
+def build_connection_pool(connector: PoolConnector, settings: HttpSettings) -> AsyncConnectionPool:
+    """Create a pool for HTTP/1.1 without proxies and socket files."""
+    return AsyncConnectionPool(
+        ssl_context=settings.verify or _system_certificates(),
+        network_backend=cast(Any, connector),  # has all methods of a network backend, but not its base class
+        max_connections=settings.max_connections,
+        max_keepalive_connections=MAX_IDLE_CONNECTIONS,
+        keepalive_expiry=MAX_IDLE_SECONDS,
+    )
+
+
+@cache
+def _system_certificates() -> ssl.SSLContext:
+    """Loaded once: reading them takes a while."""
+    return default_ssl_context()
+
 
 _EVENT_STREAM = "text/event-stream"
 _WIRE_HEADERS = frozenset({b"content-encoding", b"content-length"})

@@ -2,7 +2,7 @@
 
 from surehand.observe.metrics import metrics
 from surehand.observe.node import Node, Total
-from surehand.observe.telemetry import telemetry
+from surehand.observe.spans import telemetry
 from surehand.observe.tree import Tree, tree, watch
 
 __all__ = ["Node", "Total", "Tree", "metrics", "telemetry", "tree", "watch"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from surehand.core.events import CallEnded, Event
-from surehand.observe.measure import call_meta, status_label, tool_label
+from surehand.observe.ended_call import call_meta, status_label, tool_label
 from surehand.runtime.scope import Scope
 
 if TYPE_CHECKING:

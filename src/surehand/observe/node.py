@@ -10,8 +10,7 @@ from math import isfinite
 from numbers import Real
 from typing import Any, Literal, TypeAlias
 
-from surehand.core.meta import CallMeta
-from surehand.core.outcome import WaitingFor
+from surehand.core.outcome import CallMeta, WaitingFor
 
 NodeStatus: TypeAlias = Literal["running", "pending", "ok", "failed"]
 _COST_DECIMALS = 12

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from surehand.core.events import CallEnded, CallProgress, CallResumed, CallStarted, Event
 from surehand.core.outcome import Done, Failed, Pending
-from surehand.observe.measure import call_meta, tool_label
+from surehand.observe.ended_call import call_meta, tool_label
 from surehand.observe.node import Node, Total, parse_cost
 from surehand.observe.printing import print_tree
 from surehand.runtime.scope import Scope

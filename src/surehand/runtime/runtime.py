@@ -17,18 +17,18 @@ from surehand.core.provider import Provider
 from surehand.core.spaces import SpaceWriter
 from surehand.core.tool import Tool
 from surehand.runtime.defaults import Defaults
-from surehand.runtime.parts import Approver, RuntimeServices
+from surehand.runtime.limits.queues import Queue
 from surehand.runtime.policy import Policy
-from surehand.runtime.queues import Queue
-from surehand.runtime.roster import ProviderTable
+from surehand.runtime.providers import ProviderTable
 from surehand.runtime.scope import Scope
+from surehand.runtime.services import Approver, RuntimeServices
 from surehand.runtime.sources import flatten_sources
 from surehand.runtime.stats import MemoryJournalEntry
 
 if TYPE_CHECKING:
     from surehand.core.invoke import Redactor
-    from surehand.runtime.keeper import StoreMaintenance
-    from surehand.runtime.stages.middleware import Middleware
+    from surehand.runtime.durability.maintenance import StoreMaintenance
+    from surehand.runtime.pipeline.stages.middleware import Middleware
     from surehand.store.store import Store
 
 
@@ -109,7 +109,7 @@ class Runtime(Scope):
             await self._maintenance.start_loop()
 
     async def _open_store(self, configured: str | Store) -> None:
-        from surehand.runtime.keeper import StoreMaintenance  # loaded by those alone who have a store
+        from surehand.runtime.durability.maintenance import StoreMaintenance  # loaded by those alone who have a store
         from surehand.store.store import Store
 
         if not isinstance(configured, (str, Store)):
@@ -183,7 +183,7 @@ class Runtime(Scope):
         return self.services.memory_journal.entries() if self.services.memory_journal is not None else []
 
     def _expire_overdue_calls(self) -> None:
-        from surehand.runtime.keeper import expire_overdue_calls
+        from surehand.runtime.durability.maintenance import expire_overdue_calls
 
         if self.services.is_open:
             _ = self.services.reaper.spawn(expire_overdue_calls(self))

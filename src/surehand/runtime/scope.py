@@ -15,19 +15,19 @@ from surehand.core.events import CallEnded, Event, Listener
 from surehand.core.outcome import Failed, Outcome
 from surehand.core.provider import Provider
 from surehand.core.tool import Tool
-from surehand.runtime.budget import Budget
-from surehand.runtime.invocation import Invocation
+from surehand.runtime.limits.budget import Budget
+from surehand.runtime.limits.queues import QueueStatus
 from surehand.runtime.listeners import EventBuffer, stream_events
-from surehand.runtime.parts import RuntimeServices
-from surehand.runtime.queues import QueueStatus
+from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.services import RuntimeServices
 from surehand.runtime.stats import Stats
 
 if TYPE_CHECKING:
     from surehand.catalogue.describe import ToolDescriptions
-    from surehand.runtime.form import RecordTemplate
-    from surehand.runtime.standing import CallStatus
-    from surehand.runtime.waiting import PendingCall
-    from surehand.store.grants import Grant
+    from surehand.runtime.durability.call_record import RecordTemplate
+    from surehand.runtime.pending.pending_call import PendingCall
+    from surehand.runtime.pending.status import CallStatus
+    from surehand.store.tables.grants import Grant
 
 T = TypeVar("T")
 _new_object = object.__new__
@@ -172,7 +172,7 @@ class Scope:
 
     async def status(self, call_id: str) -> CallStatus | None:
         """How a call that is remembered stands: those with an id of their own, and those that have waited."""
-        from surehand.runtime.standing import find_call_status  # loaded by those alone who ask
+        from surehand.runtime.pending.status import find_call_status  # loaded by those alone who ask
 
         return await find_call_status(self.services, call_id, self.principal)
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from surehand.core.errors import DefinitionError, NotStarted
-from surehand.sandbox import seccomp, system
-from surehand.sandbox.jail import BindMount, SandboxCommandLine
-from surehand.sandbox.jail import PathMount as PathMount
+from surehand.sandbox import seccomp, system_mounts
+from surehand.sandbox.command_line import BindMount, SandboxCommandLine
+from surehand.sandbox.command_line import PathMount as PathMount
 from surehand.sandbox.pidfd import child_pids
 from surehand.sandbox.sandbox import Sandbox
 
@@ -139,7 +139,7 @@ def _path_mounts(program: str, read: Sequence[str | os.PathLike[str]], sandbox: 
     given = [Path(path).absolute() for path in read]
     seen = [*given, *map(Path, sandbox.read), *map(Path, sandbox.write)]
     # A program in a folder that is shown is there already; if it is a link, it could not be put there a second time.
-    there = system.is_system_path(Path(program)) or any(map(Path(program).is_relative_to, seen))
+    there = system_mounts.is_system_path(Path(program)) or any(map(Path(program).is_relative_to, seen))
     if program.startswith("/") and not there:
         given.append(Path(program))
     return [PathMount(path) for path in given]
@@ -148,15 +148,15 @@ def _path_mounts(program: str, read: Sequence[str | os.PathLike[str]], sandbox: 
 def _bubblewrap_arguments(
     command_line: SandboxCommandLine, sandbox: Sandbox, folders: Sequence[BindMount], cwd: str
 ) -> list[str]:
-    uid = str(system.SANDBOX_UID)
+    uid = str(system_mounts.SANDBOX_UID)
     words = ["--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"]
     words += [] if sandbox.network else ["--unshare-net"]
     words += ["--disable-userns", "--uid", uid, "--gid", uid, "--hostname", "sandbox", "--cap-drop", "ALL"]
     words += ["--die-with-parent", "--new-session", "--clearenv"]
     for name, value in sandbox.environment.items():
         words += ["--setenv", name, value]
-    words += system.system_mount_arguments(sandbox)
-    for path, content in system.SYNTHETIC_FILES.items():
+    words += system_mounts.system_mount_arguments(sandbox)
+    for path, content in system_mounts.SYNTHETIC_FILES.items():
         words += ["--perms", "0444", "--file", str(command_line.descriptor_with(content)), path]
     words += _bind_arguments(command_line, [*folders, *_sandbox_mounts(sandbox)])
     words += ["--seccomp", str(command_line.descriptor_with(_seccomp_filter(sandbox)))]

@@ -8,22 +8,22 @@ from os import PathLike, fspath
 from types import TracebackType
 from typing import Any
 
-from surehand.store.artifacts import ArtifactTable
-from surehand.store.audit import AuditTable
-from surehand.store.breakers import BreakerTable
 from surehand.store.database import Row, Statement
-from surehand.store.grants import GrantTable
-from surehand.store.inbox import InboxTable
-from surehand.store.journal import JournalTable
-from surehand.store.notes import NoteTable
-from surehand.store.opening import MIGRATION_FILES, AnyDatabase, open_database, schema_version
-from surehand.store.owners import OwnerTable
-from surehand.store.pending import PendingTable
+from surehand.store.migrations import MIGRATION_FILES, AnyDatabase, open_database, schema_version
 from surehand.store.retention import Retention, prune
-from surehand.store.runs import RunTable
-from surehand.store.slots import SlotTable
-from surehand.store.spaces import SpaceTable
-from surehand.store.streams import StreamTable
+from surehand.store.tables.artifacts import ArtifactTable
+from surehand.store.tables.audit import AuditTable
+from surehand.store.tables.breakers import BreakerTable
+from surehand.store.tables.grants import GrantTable
+from surehand.store.tables.inbox import InboxTable
+from surehand.store.tables.journal import JournalTable
+from surehand.store.tables.notes import NoteTable
+from surehand.store.tables.owners import OwnerTable
+from surehand.store.tables.pending import PendingTable
+from surehand.store.tables.runs import RunTable
+from surehand.store.tables.slots import SlotTable
+from surehand.store.tables.spaces import SpaceTable
+from surehand.store.tables.streams import StreamTable
 
 TABLES = (
     "ledger", "pending", "grants", "inbox", "journal", "audit", "seals", "runs", "artifacts", "notes", "owners",

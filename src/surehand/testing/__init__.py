@@ -1,14 +1,13 @@
 """For tests of tools and agents: time that stands still, scripted parts, recorded calls and faults on purpose."""
 
 from surehand.testing.approver import ScriptedApprover, approvals
-from surehand.testing.clock import ManualClock, settle
+from surehand.testing.cassettes.cassette import Cassette, cassette
+from surehand.testing.event_log import CallLog, call_log
+from surehand.testing.fault_injection import faulty
 from surehand.testing.faults import Fault, chance, crash, delay, error, flaky, garbage, hang
-from surehand.testing.faulty import faulty
-from surehand.testing.log import CallLog, call_log
-from surehand.testing.manual import ManualRuntime, runtime
-from surehand.testing.misses import Unscripted
-from surehand.testing.provider import RecordingProvider
-from surehand.testing.tape import Cassette, cassette
+from surehand.testing.manual_clock import ManualClock, ManualRuntime, runtime, settle
+from surehand.testing.recording_provider import RecordingProvider
+from surehand.testing.unscripted import Unscripted
 
 __all__ = [
     "CallLog",

@@ -7,10 +7,10 @@ from fnmatch import fnmatchcase
 from itertools import repeat
 from typing import Any, TypeAlias
 
-from surehand.core.canonical import canonical_json
-from surehand.runtime.approval import Approval
-from surehand.runtime.waiting import PendingCall
-from surehand.testing.misses import UnscriptedGuard
+from surehand.core.canonical_json import canonical_json
+from surehand.runtime.pending.approval import Approval
+from surehand.runtime.pending.pending_call import PendingCall
+from surehand.testing.unscripted import UnscriptedGuard
 
 ScriptedDecision: TypeAlias = bool | str | Approval | None
 DecisionsByTool: TypeAlias = Mapping[str, Any]

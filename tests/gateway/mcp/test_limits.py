@@ -427,7 +427,7 @@ async def test_one_user_has_so_many_sessions(monkeypatch):
 
 
 async def test_one_user_has_so_many_streams(monkeypatch):
-    monkeypatch.setattr("surehand.gateway.mcp.tasks.listening.MOST_OF_USER", 2)
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.subscriptions.MOST_OF_USER", 2)
 
     def listen(user: str) -> bytes:
         return modern("subscriptions/listen", 9, of(user), notifications={"toolsListChanged": True})
@@ -447,7 +447,7 @@ async def test_one_user_has_so_many_streams(monkeypatch):
 
 
 async def test_one_users_tasks_do_not_make_those_of_others_forgotten(monkeypatch):
-    monkeypatch.setattr("surehand.runtime.ledger.KEPT", 10)
+    monkeypatch.setattr("surehand.runtime.durability.ledger.KEPT", 10)
     async with served(job) as site:
 
         async def made(user: str) -> dict[str, Any]:
@@ -469,7 +469,7 @@ async def test_one_users_tasks_do_not_make_those_of_others_forgotten(monkeypatch
 
 
 async def test_no_more_tasks_are_begun_than_can_be_remembered(monkeypatch):
-    monkeypatch.setattr("surehand.gateway.mcp.tasks.promises.MOST_OF_USER", 2)
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.retention.MOST_OF_USER", 2)
     async with served(job) as site:
         anns = [
             await site.ask(modern("tools/call", 1, of("ann"), name="job", arguments={}, _meta=CAN)) for _ in range(3)

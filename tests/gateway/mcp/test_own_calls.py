@@ -7,7 +7,7 @@ from mcp import MCPError
 
 from surehand import Done, Pending, Runtime, tool
 from tests.gateway.mcp.bare import FORM, WITH_TASKS, YES, Bare, accepted, bare
-from tests.gateway.mcp.test_tasks import Mill
+from tests.gateway.mcp.tasks.test_task_handlers import Mill
 
 
 class Till:

@@ -13,7 +13,7 @@ from tests.conformance.listening import listening
 from tests.gateway.mcp.back import Back, text, told
 from tests.gateway.mcp.bare import AWAY, NO, accepted, bare
 from tests.gateway.mcp.talking import ERAS, NEW, OLD, talking, within
-from tests.gateway.mcp.test_questions import Person
+from tests.gateway.mcp.test_elicitation import Person
 from tests.providers.mcp.steady import Steady
 
 both = pytest.mark.parametrize(("front", "behind"), [(front, behind) for front in ERAS for behind in ERAS])

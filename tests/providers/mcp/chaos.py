@@ -21,8 +21,8 @@ from typing import Any
 
 from surehand import Done, Pending, Runtime, mcp
 from surehand.core.outcome import Outcome
-from surehand.providers.mcp import backoff
-from tests.providers.mcp.besides import hostile
+from surehand.providers.mcp.connection import backoff
+from tests.providers.mcp.hostile_scene import hostile
 from tests.providers.mcp.peers import serving
 from tests.providers.mcp.steady import Steady, whole_lines
 from tests.sandbox.remains import gone, marker

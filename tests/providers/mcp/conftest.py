@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from surehand.core.clock import Clock
-from surehand.providers.mcp import silence_timeout
+from surehand.providers.mcp.connection import silence_timeout
 from tests.providers.mcp.steady import ERAS, Steady
 
 

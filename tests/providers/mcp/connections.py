@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from surehand import Done, Runtime, mcp
-from surehand.providers.mcp.connection import Connection
+from surehand.providers.mcp.connection.connection import Connection
 from tests.providers.mcp.chaos import BOUND, Chaos, chaos
 from tests.providers.mcp.peers import serving
 from tests.providers.mcp.peers.friendly import server as friendly

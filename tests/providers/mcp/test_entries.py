@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surehand import DefinitionError, Runtime, mcp
-from surehand.providers.mcp.options import ServerOptions
-from surehand.providers.mcp.written.entries import find_server_block
-from surehand.providers.mcp.written.entry import ServerEntry
-from surehand.providers.mcp.written.keys import (
+from surehand.providers.mcp.config.keys import (
     DOCUMENTED_KEYS,
     KEY_ALIASES,
     OPTION_PARSERS,
     PYTHON_OPTION_NAMES,
     UNDOCUMENTED_KEYS,
 )
-from surehand.providers.mcp.written.variables import Variables
-from surehand.providers.mcp.written.written import FileNode, FileNodeError
+from surehand.providers.mcp.config.server_block import find_server_block
+from surehand.providers.mcp.config.server_entry import ServerEntry
+from surehand.providers.mcp.config.values import FileNode, FileNodeError
+from surehand.providers.mcp.config.variables import Variables
+from surehand.providers.mcp.options import ServerOptions
 
 SERVER = Path(__file__).with_name("speaking.py")
 

@@ -26,7 +26,7 @@ def test_the_library_is_not_loaded_by_a_runtime_that_knows_its_server(tmp_path):
     entered = f"""
 import asyncio, time
 from surehand import Runtime, mcp
-from surehand.providers.mcp.manifest import Manifest, Manifests
+from surehand.providers.mcp.tools.manifest import Manifest, Manifests
 
 server = mcp.stdio("mcp-server-git", namespace="git", manifest={str(tmp_path)!r})
 tools = ({{"name": "log", "description": "The log.", "inputSchema": {{"type": "object"}}}},)

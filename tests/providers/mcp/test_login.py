@@ -10,8 +10,8 @@ import click
 import httpx2
 import pytest
 
-from surehand.cli import login, logout
-from surehand.cli.exits import CommandExit
+from surehand.cli.commands import login, logout
+from surehand.cli.exit_codes import CommandExit
 from tests.http.server import only_loopback
 from tests.providers.mcp.authority import running, texts_in
 

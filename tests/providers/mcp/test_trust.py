@@ -13,14 +13,19 @@ import pytest
 
 from surehand import DefinitionError, Done, Failed, Pending, Policy, Runtime, mcp
 from surehand.providers.mcp import Server
-from surehand.providers.mcp.definition import assign_local_names, build_tool, is_tool_allowed
-from surehand.providers.mcp.manifest import Manifest, ManifestCache
-from surehand.providers.mcp.offer import MAX_INSTRUCTIONS_LENGTH, MAX_MISSING_SHOWN, MAX_PROMPTS_SHOWN, ServerTools
 from surehand.providers.mcp.options import ServerOptions
-from surehand.providers.mcp.trust import sight
-from surehand.providers.mcp.trust.alias import local_name_for
-from surehand.providers.mcp.trust.lock import DefinitionLock
-from surehand.providers.mcp.trust.said import RESERVED_DEFINITION_NAMES
+from surehand.providers.mcp.tools.definition import assign_local_names, build_tool, is_tool_allowed
+from surehand.providers.mcp.tools.manifest import Manifest, ManifestCache
+from surehand.providers.mcp.tools.server_tools import (
+    MAX_INSTRUCTIONS_LENGTH,
+    MAX_MISSING_SHOWN,
+    MAX_PROMPTS_SHOWN,
+    ServerTools,
+)
+from surehand.providers.tool_names import local_name_for
+from surehand.providers.trust import comparison
+from surehand.providers.trust.instructions import RESERVED_DEFINITION_NAMES
+from surehand.providers.trust.lock import DefinitionLock
 from tests.providers.mcp.steady import replace
 
 PEER = Path(__file__).parent / "peers" / "fickle.py"
@@ -312,7 +317,7 @@ async def test_no_tool_can_be_pinned_in_their_place(path: Path, name: str) -> No
 def test_a_server_has_room_for_so_many_pins_and_another_has_its_own(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sight, "MAX_PINS_PER_PROVIDER", 3)
+    monkeypatch.setattr(comparison, "MAX_PINS_PER_PROVIDER", 3)
     lock = DefinitionLock(path)
     lock.check("mail", HTTP, [described("a"), described("b")])
 
@@ -329,7 +334,7 @@ def test_a_server_has_room_for_so_many_pins_and_another_has_its_own(
 def test_pins_and_what_waits_are_bounded_in_bytes_as_they_are_written(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sight, "MAX_PIN_BYTES_PER_PROVIDER", 100_000)
+    monkeypatch.setattr(comparison, "MAX_PIN_BYTES_PER_PROVIDER", 100_000)
     lock = DefinitionLock(path)
     grown = {"type": "object", "examples": [0] * 1_000}  # a short line of JSON, and a thousand lines in the file
     for number in range(10):
@@ -345,7 +350,7 @@ def test_pins_and_what_waits_are_bounded_in_bytes_as_they_are_written(
 
 
 async def test_a_tool_that_is_not_pinned_for_want_of_room_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sight, "MAX_PINS_PER_PROVIDER", 3)
+    monkeypatch.setattr(comparison, "MAX_PINS_PER_PROVIDER", 3)
     known = offer()
 
     await known.update(Manifest(tools=(described("first"), described("second", "Poison."))))
@@ -436,7 +441,7 @@ async def test_what_is_remembered_and_then_is_otherwise_is_held_back_and_never_p
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
 def test_a_lock_file_that_is_a_pipe_keeps_nobody_waiting(path: Path) -> None:
     os.mkfifo(path)
-    looking = f"from surehand.providers.mcp.trust.lock import Lock; Lock({str(path)!r}).changes()"
+    looking = f"from surehand.providers.trust.lock import Lock; Lock({str(path)!r}).changes()"
 
     ended = subprocess.run([sys.executable, "-c", looking], capture_output=True, text=True, timeout=50, check=False)
 
@@ -481,7 +486,7 @@ def test_the_pages_tell_the_limits_and_the_names() -> None:
         in reference
     )
     assert (
-        f"more than {sight.MAX_PINS_PER_PROVIDER:,} tools, or {sight.MAX_PIN_BYTES_PER_PROVIDER >> 20} MiB of them"
+        f"more than {comparison.MAX_PINS_PER_PROVIDER:,} tools, or {comparison.MAX_PIN_BYTES_PER_PROVIDER >> 20} MiB of them"
         in guide
     )
     assert all(f"`{name}`" in guide for name in RESERVED_DEFINITION_NAMES)

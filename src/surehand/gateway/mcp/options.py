@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from surehand.core.errors import DefinitionError
 from surehand.core.names import nearest_names
-from surehand.gateway.mcp.later import OnWait
+from surehand.gateway.mcp.deferred_results import OnWait
 
 APP_PARAMETERS = ("path", "token", "hosts", "origins")
 "ServeOptionsns of an app alone, which somebody may have meant."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from surehand.core.events import CallProgress, Event
-from surehand.gateway.mcp.shown import render_message
+from surehand.gateway.mcp.display_text import render_message
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,27 +11,44 @@ from typing import TYPE_CHECKING, Any
 from mcp.server import NotificationOptions, Server
 from mcp.server.caching import CacheHint
 from mcp.server.subscriptions import ListenHandler
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR
+from pydantic import ValidationError
 
 from surehand.core.errors import DefinitionError
 from surehand.core.quotas import Quota, QuotaLimits
 from surehand.core.sanitize import replace_surrogates
 from surehand.gateway.mcp.caller import TASKS_EXTENSION
-from surehand.gateway.mcp.calls import ToolCallHandler
-from surehand.gateway.mcp.contained import hide_internal_errors
-from surehand.gateway.mcp.direct_call import DirectCalls
-from surehand.gateway.mcp.life import RuntimeLifespan
-from surehand.gateway.mcp.news import ChangeNotifications
+from surehand.gateway.mcp.direct_calls import DirectCalls
+from surehand.gateway.mcp.notifications import ChangeNotifications
 from surehand.gateway.mcp.options import ServeOptions
-from surehand.gateway.mcp.outputs import OUTPUT_CACHE_MILLISECONDS, ResourceHandlers
-from surehand.gateway.mcp.served import ServedRuntime
-from surehand.gateway.mcp.tasks.listening import SubscriptionHandler
-from surehand.gateway.mcp.tasks.params import CancelTaskParams, GetTaskParams, UpdateTaskParams
-from surehand.gateway.mcp.tasks.tasks import TaskHandlers
-from surehand.gateway.mcp.tools import LIST_CACHE_MILLISECONDS, ToolListHandler
+from surehand.gateway.mcp.resources import OUTPUT_CACHE_MILLISECONDS, ResourceHandlers
+from surehand.gateway.mcp.runtime_lifespan import RuntimeLifespan
+from surehand.gateway.mcp.served_runtime import ServedRuntime
+from surehand.gateway.mcp.tasks.subscriptions import SubscriptionHandler
+from surehand.gateway.mcp.tasks.task_handlers import TaskHandlers
+from surehand.gateway.mcp.tasks.wire_format import CancelTaskParams, GetTaskParams, UpdateTaskParams
+from surehand.gateway.mcp.tool_calls import ToolCallHandler
+from surehand.gateway.mcp.tool_list import LIST_CACHE_MILLISECONDS, ToolListHandler
 from surehand.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
+    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp.server.models import InitializationOptions
+
+log = logging.getLogger("surehand")
+
+
+async def hide_internal_errors(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """A middleware: a plain internal error where the library would send the text of any exception."""
+    try:
+        return await call_next(ctx)
+    except (MCPError, ValidationError):
+        raise
+    except Exception as error:
+        log.exception("%s failed", ctx.method)
+        raise MCPError(code=INTERNAL_ERROR, message="Internal server error") from error
+
 
 MAX_SUBSCRIPTION_STREAMS = 256
 MAX_PENDING_CALLS_PER_USER, MAX_PENDING_BYTES_PER_USER = 1_000, 64 << 20

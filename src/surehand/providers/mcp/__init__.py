@@ -130,7 +130,7 @@ def servers(
     **options: Unpack[ServerOptionArguments],
 ) -> list[Server]:
     """The servers of a file, or of a mapping, with a block `mcpServers` as other programs have it."""
-    from surehand.providers.mcp.written.entries import load_servers as read
+    from surehand.providers.mcp.config.server_block import load_servers as read
 
     return read(source, environment=environment, **options)
 

@@ -20,18 +20,18 @@ from surehand.core.facets import ToolKind
 from surehand.core.provider import Provider
 from surehand.core.sanitize import clean_line
 from surehand.core.tool import Tool
-from surehand.providers.mcp import process
 from surehand.providers.mcp.addresses.address import ANONYMOUS, ServerAddress
-from surehand.providers.mcp.offer import ServerTools
+from surehand.providers.mcp.connection import process_marker
+from surehand.providers.mcp.connection.connection_pool import ConnectionPool
 from surehand.providers.mcp.options import ServerOptions
-from surehand.providers.mcp.sessions import ConnectionPool
-from surehand.providers.mcp.sharing import UserVisibility
+from surehand.providers.mcp.tools.server_tools import ServerTools
+from surehand.providers.mcp.user_visibility import UserVisibility
 
 if TYPE_CHECKING:
     from surehand.core.outcome import Failed, Outcome
-    from surehand.providers.mcp.connection import Connection
-    from surehand.providers.mcp.manifest import Manifest
-    from surehand.providers.mcp.talk import ReportProgress, ToolCaller
+    from surehand.providers.mcp.connection.connection import Connection
+    from surehand.providers.mcp.connection.tool_call import ReportProgress, ToolCaller
+    from surehand.providers.mcp.tools.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,8 +223,8 @@ class Server(Provider):
         """A server of the older protocol waits for its answer only as long as it, and this program, live."""
         if not isinstance(state, Mapping) or "request" not in state:
             return None
-        asked_here = process.is_current_process(state["process"])
-        gone = state["talk"] not in _OPEN_CALLER_IDS if asked_here else process.is_process_gone(state["process"])
+        asked_here = process_marker.is_current_process(state["process"])
+        gone = state["talk"] not in _OPEN_CALLER_IDS if asked_here else process_marker.is_process_gone(state["process"])
         if self._tool_caller is not None and self._tool_caller.id == state["talk"]:
             gone = self._tool_caller.is_lost(state["request"])
         return self._server_tools.interrupted_outcome(state["tool"]) if gone else None
@@ -238,7 +238,9 @@ class Server(Provider):
 
     def _open_tool_caller(self) -> ToolCaller:
         if self._tool_caller is None:
-            from surehand.providers.mcp.talk import ToolCaller  # loads the library, which takes a second
+            from surehand.providers.mcp.connection.tool_call import (
+                ToolCaller,  # loads the library, which takes a second
+            )
 
             self._tool_caller = ToolCaller(self.namespace, self.connections, self._server_tools)
             _OPEN_CALLER_IDS.add(self._tool_caller.id)
@@ -280,7 +282,7 @@ async def load_sdk() -> None:
         raise NotStarted(f"MCP servers need the package mcp ({error}): pip install 'surehand[mcp]'.") from error
 
 
-_SDK_MODULE = f"{__package__}.talk"
+_SDK_MODULE = f"{__package__}.connection.tool_call"
 _OPEN_CALLER_IDS: set[str] = set()
 """Those of this process that are going on: only they can bring answers to servers that wait."""
 

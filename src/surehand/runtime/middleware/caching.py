@@ -5,12 +5,12 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from time import monotonic
 
-from surehand.core.canonical import json_digest
+from surehand.core.canonical_json import json_digest
 from surehand.core.durations import parse_duration
 from surehand.core.outcome import Done, Outcome
-from surehand.runtime.invocation import Invocation
-from surehand.runtime.pipeline import Proceed
-from surehand.runtime.stages.middleware import Middleware
+from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import Proceed
+from surehand.runtime.pipeline.stages.middleware import Middleware
 
 MAX_CACHED_OUTCOMES = 10_000
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from surehand.core.explain import short_repr
+from surehand.core.argument_errors import short_repr
 from surehand.core.outcome import Done, Outcome
-from surehand.runtime.invocation import Invocation
-from surehand.runtime.pipeline import Proceed
-from surehand.runtime.stages.middleware import Middleware
+from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import Proceed
+from surehand.runtime.pipeline.stages.middleware import Middleware
 
 
 def dry_run(effects: Iterable[str] = ("write", "execute", "network")) -> Middleware:

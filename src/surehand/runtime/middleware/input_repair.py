@@ -9,9 +9,9 @@ from typing import Any
 from surehand.core.errors import InvalidArguments
 from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Outcome
-from surehand.runtime.invocation import Invocation
-from surehand.runtime.pipeline import Proceed
-from surehand.runtime.stages.middleware import Middleware
+from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import Proceed
+from surehand.runtime.pipeline.stages.middleware import Middleware
 
 
 def input_repair(repair: Callable[[str, dict[str, Any]], Mapping[str, Any]], *, tools: str = "*") -> Middleware:

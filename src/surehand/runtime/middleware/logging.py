@@ -6,11 +6,11 @@ import logging as log
 from collections.abc import Mapping
 from time import perf_counter
 
-from surehand.core.explain import short_repr
+from surehand.core.argument_errors import short_repr
 from surehand.core.outcome import Failed, Outcome
-from surehand.runtime.invocation import Invocation
-from surehand.runtime.pipeline import Proceed
-from surehand.runtime.stages.middleware import Middleware
+from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import Proceed
+from surehand.runtime.pipeline.stages.middleware import Middleware
 
 MAX_ARGUMENT_CHARACTERS = 160
 """Characters shown of one argument."""

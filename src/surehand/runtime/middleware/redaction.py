@@ -8,10 +8,10 @@ from typing import Any
 
 from surehand.core.content import Block
 from surehand.core.outcome import Done, Failed, Outcome
-from surehand.runtime.invocation import Invocation
-from surehand.runtime.pipeline import Proceed
+from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import Proceed
+from surehand.runtime.pipeline.stages.middleware import Middleware
 from surehand.runtime.redaction import build_redactor
-from surehand.runtime.stages.middleware import Middleware
 
 
 def redaction(secrets: Iterable[str]) -> Middleware:

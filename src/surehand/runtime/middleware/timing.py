@@ -6,9 +6,9 @@ from collections.abc import Callable
 from time import perf_counter
 
 from surehand.core.outcome import Outcome
-from surehand.runtime.invocation import Invocation
-from surehand.runtime.pipeline import Proceed
-from surehand.runtime.stages.middleware import Middleware
+from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import Proceed
+from surehand.runtime.pipeline.stages.middleware import Middleware
 
 
 def timing(report: Callable[[str, float], object]) -> Middleware:

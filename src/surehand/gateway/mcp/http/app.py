@@ -17,7 +17,7 @@ from surehand.core.clock import Clock, Deadlines
 from surehand.core.errors import DefinitionError
 from surehand.gateway.mcp.http.admission import Admission
 from surehand.gateway.mcp.http.authentication import BearerAuthentication, TokenOrVerifier
-from surehand.gateway.mcp.http.direct import DirectHttpCalls
+from surehand.gateway.mcp.http.direct_http_calls import DirectHttpCalls
 from surehand.gateway.mcp.http.endpoint import McpEndpoint
 from surehand.gateway.mcp.http.host_check import HostCheck
 from surehand.gateway.mcp.http.running_requests import RunningRequests

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from starlette.types import Message as AsgiMessage
 
     from surehand.gateway.mcp.http.admission import Admission
-    from surehand.gateway.mcp.http.direct import DirectHttpCalls
+    from surehand.gateway.mcp.http.direct_http_calls import DirectHttpCalls
     from surehand.gateway.mcp.http.running_requests import RunningRequests
     from surehand.gateway.mcp.http.sessions import HttpSession, SessionTable
 

@@ -16,7 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 
 from surehand.core.errors import DefinitionError
-from surehand.gateway.mcp.seldom import LogThrottle
+from surehand.gateway.mcp.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

@@ -17,8 +17,8 @@ from uvicorn import Config, Server
 from surehand.core.clock import Clock, Deadlines
 from surehand.core.errors import DefinitionError
 from surehand.gateway.mcp.http.connection import ClientConnection, ConnectionLimits, ConnectionTable
-from surehand.gateway.mcp.http.requests import RequestMonitor
-from surehand.gateway.mcp.seldom import LogThrottle
+from surehand.gateway.mcp.http.request_monitor import RequestMonitor
+from surehand.gateway.mcp.log_throttle import LogThrottle
 from surehand.gateway.mcp.signals import on_stop_signals
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from surehand.core.clock import Deadline, Deadlines
 from surehand.core.quotas import Quota, QuotaLimits
 from surehand.gateway.mcp.caller import scope_user
-from surehand.gateway.mcp.ended import cancel_and_wait
+from surehand.gateway.mcp.cancellation import cancel_and_wait
 from surehand.jsonrpc.codec import encode_error
 
 if TYPE_CHECKING:

@@ -23,15 +23,15 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import INVALID_REQUEST, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PROTOCOL_VERSION, RequestId
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
-from surehand.gateway.mcp.direct_call import TOOLS_CALL_METHOD
-from surehand.gateway.mcp.stdio.call_tasks import MakeContext, RunningCalls
+from surehand.gateway.mcp.direct_calls import TOOLS_CALL_METHOD
+from surehand.gateway.mcp.stdio.running_calls import MakeContext, RunningCalls
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions, DispatchContext
 
     from surehand.gateway.mcp.runtime_server import RuntimeServer
     from surehand.gateway.mcp.stdio.message_streams import ClientMessages, ServerMessages
-    from surehand.gateway.mcp.stdio.tool_call import ToolCallRequest
+    from surehand.gateway.mcp.stdio.tool_call_request import ToolCallRequest
 
 Params = Mapping[str, Any] | None
 _DUPLEX_TRANSPORT = TransportContext(kind="jsonrpc", can_send_request=True)

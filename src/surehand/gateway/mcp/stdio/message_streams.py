@@ -9,19 +9,18 @@ from anyio import BrokenResourceError, ClosedResourceError, EndOfStream
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from surehand.core.clock import Clock, Timer, wake
+from surehand.gateway.mcp.stdio.descriptors import DescriptorReader, DescriptorWriter
 from surehand.gateway.mcp.stdio.limits import DEFAULT_LIMITS, StdioLimits
-from surehand.gateway.mcp.stdio.reader import DescriptorReader
 from surehand.gateway.mcp.stdio.request_queue import RequestQueue
-from surehand.gateway.mcp.stdio.writer import DescriptorWriter
 from surehand.jsonrpc.codec import encode
-from surehand.jsonrpc.lines import LineSplitter
+from surehand.jsonrpc.line_splitter import LineSplitter
 from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
-    from surehand.gateway.mcp.stdio.call_tasks import RunningCalls
-    from surehand.gateway.mcp.stdio.tool_call import ToolCallRequest
+    from surehand.gateway.mcp.stdio.running_calls import RunningCalls
+    from surehand.gateway.mcp.stdio.tool_call_request import ToolCallRequest
 
 SHUTDOWN_IDLE_SECONDS = 0.5
 """After the end of the input, requests that run are cancelled once none was answered for so long."""

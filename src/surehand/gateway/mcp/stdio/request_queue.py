@@ -12,7 +12,7 @@ from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCNotificat
 
 from surehand.core.quotas import Quota, QuotaLimits
 from surehand.gateway.mcp.request_limits import SERVER_BUSY_CODE
-from surehand.gateway.mcp.stdio.tool_call import ToolCallRequest, decode_line
+from surehand.gateway.mcp.stdio.tool_call_request import ToolCallRequest, decode_line
 from surehand.jsonrpc.codec import MalformedMessage
 from surehand.jsonrpc.limits import CLIENT_MESSAGE_LIMITS, estimate_memory_bytes
 

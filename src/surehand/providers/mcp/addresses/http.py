@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from surehand.core.durations import parse_size
 from surehand.core.errors import DefinitionError, ToolError
 from surehand.http.guard import DEFAULT_PORTS, PrivateAccess
-from surehand.http.keepalive import connect_with_keepalive
+from surehand.http.low_latency import connect_with_keepalive
 from surehand.http.settings import HttpSettings
 from surehand.http.target import HttpTarget, parse_target
 from surehand.providers.mcp.addresses.address import (
@@ -21,7 +21,7 @@ from surehand.providers.mcp.addresses.address import (
     OnConnectionEnd,
     ServerAddress,
 )
-from surehand.providers.mcp.addresses.label import namespace_from_url, url_without_secrets
+from surehand.providers.mcp.addresses.labels import namespace_from_url, url_without_secrets
 from surehand.providers.mcp.transports.connection_errors import failure_from_error
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 from surehand.core.errors import DefinitionError
 from surehand.providers.mcp.addresses.address import ConnectionOwner, InProcessServer, OnConnectionEnd, ServerAddress
-from surehand.providers.mcp.addresses.label import to_namespace
+from surehand.providers.mcp.addresses.labels import to_namespace
 
 
 class InProcessAddress(ServerAddress):

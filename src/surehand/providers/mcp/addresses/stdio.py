@@ -20,7 +20,7 @@ from surehand.providers.mcp.addresses.address import (
     ServerAddress,
     resolve_headers_or_env,
 )
-from surehand.providers.mcp.addresses.label import namespace_from_command, render_command_line
+from surehand.providers.mcp.addresses.labels import namespace_from_command, render_command_line
 from surehand.providers.mcp.transports.connection_errors import PermanentConnectionError
 from surehand.sandbox.sandbox import Sandbox, Unprotected
 

@@ -20,7 +20,7 @@ from surehand.providers.mcp.addresses.address import (
     ServerAddress,
 )
 from surehand.providers.mcp.addresses.http import parse_server_url, query_digest, settings_for_target
-from surehand.providers.mcp.addresses.label import namespace_from_url, url_without_secrets
+from surehand.providers.mcp.addresses.labels import namespace_from_url, url_without_secrets
 
 if TYPE_CHECKING:
     from surehand.providers.mcp.transports.transport import Transport

@@ -35,10 +35,10 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, ValidationError
 
 from surehand.core.errors import Denied, TimedOut
-from surehand.http.failures import mark_unsent
+from surehand.http.errors import mark_unsent
 from surehand.providers.mcp.addresses.address import ConnectionOwner
 from surehand.providers.mcp.auth.callback import CallbackServer
-from surehand.providers.mcp.auth.kept import TokenRecord, TokenStore
+from surehand.providers.mcp.auth.token_store import TokenRecord, TokenStore
 
 if TYPE_CHECKING:
     from surehand.providers.mcp.auth.oauth import ClientCredentials, IdentityAssertion, OAuth

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from surehand.core.errors import Denied, NotFound, ToolError
 from surehand.providers.mcp.addresses.address import ConnectionOwner, resolve_headers_or_env
-from surehand.providers.mcp.auth.kept import TokenRecord
 from surehand.providers.mcp.auth.oauth import MAX_AUTH_STEPS, OAuth
+from surehand.providers.mcp.auth.token_store import TokenRecord
 
 if TYPE_CHECKING:
     from surehand.providers.mcp.addresses.http import HttpAddress

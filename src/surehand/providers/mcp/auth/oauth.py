@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 
 from surehand.core.errors import DefinitionError
 from surehand.providers.mcp.addresses.address import ConnectionOwner
-from surehand.providers.mcp.auth.kept import MemoryTokenStore
-from surehand.providers.mcp.auth.tokens import TokenFolder
+from surehand.providers.mcp.auth.token_files import TokenFolder
+from surehand.providers.mcp.auth.token_store import MemoryTokenStore
 
 if TYPE_CHECKING:
     import httpx2
@@ -51,8 +51,8 @@ class OAuth:
 
     def auth_for(self, owner: ConnectionOwner, url: str) -> httpx2.Auth:
         """What signs a user's requests to the server at a URL; the same for all connections of that user."""
+        from surehand.providers.mcp.auth.bearer_auth import BearerTokenAuth
         from surehand.providers.mcp.auth.grants import AuthorizationCodeGrant
-        from surehand.providers.mcp.auth.sign_in import BearerTokenAuth
 
         found: BearerTokenAuth | None = self._auth_cache.get((url, owner.user))
         if found is None:
@@ -88,8 +88,8 @@ class ClientCredentials:
 
     def auth_for(self, owner: ConnectionOwner, url: str) -> httpx2.Auth:
         """What signs requests to the server at a URL."""
+        from surehand.providers.mcp.auth.bearer_auth import BearerTokenAuth
         from surehand.providers.mcp.auth.grants import ClientCredentialsGrant
-        from surehand.providers.mcp.auth.sign_in import BearerTokenAuth
 
         found: BearerTokenAuth | None = self._auth_cache.get(url)
         if found is None:  # in memory: whoever holds the secret can have another token at any time
@@ -113,8 +113,8 @@ class IdentityAssertion:
 
     def auth_for(self, owner: ConnectionOwner, url: str) -> httpx2.Auth:
         """What signs a user's requests to the server at a URL."""
+        from surehand.providers.mcp.auth.bearer_auth import BearerTokenAuth
         from surehand.providers.mcp.auth.grants import IdentityAssertionGrant
-        from surehand.providers.mcp.auth.sign_in import BearerTokenAuth
 
         found: BearerTokenAuth | None = self._auth_cache.get((url, owner.user))
         if found is None:

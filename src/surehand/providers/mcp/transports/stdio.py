@@ -11,15 +11,15 @@ from anyio import CancelScope
 
 from surehand.jsonrpc.codec import MalformedMessage, OverlongFrame, encode_request, parse_frame, simple_response
 from surehand.jsonrpc.limits import SERVER_MESSAGE_LIMITS
-from surehand.jsonrpc.lines import LineSplitter
+from surehand.jsonrpc.line_splitter import LineSplitter
 from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
 from surehand.providers.mcp.addresses.address import ConnectionOwner, OnConnectionEnd
-from surehand.providers.mcp.addresses.label import mask_secrets_in_line
-from surehand.providers.mcp.plain_result import MAX_DIRECT_BYTES
+from surehand.providers.mcp.addresses.labels import mask_secrets_in_line
+from surehand.providers.mcp.tools.plain_result import MAX_DIRECT_BYTES
 from surehand.providers.mcp.transports.message_pump import FrameTooLong, MessagePump
 from surehand.providers.mcp.transports.stderr_log import StderrLog
 from surehand.providers.mcp.transports.transport import TOOLS_CALL, Headers, ResultReceiver, Transport
-from surehand.sandbox.child import ChildProcess
+from surehand.sandbox.child_process import ChildProcess
 from surehand.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from surehand.jsonrpc.codec import (
 from surehand.jsonrpc.limits import SERVER_MESSAGE_LIMITS
 from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
 from surehand.providers.mcp.addresses.address import ConnectionOwner, OnConnectionEnd
-from surehand.providers.mcp.plain_result import MAX_DIRECT_BYTES
+from surehand.providers.mcp.tools.plain_result import MAX_DIRECT_BYTES
 from surehand.providers.mcp.transports.connection_errors import (
     CONNECTION_CLOSED,
     INVALID_REQUEST,

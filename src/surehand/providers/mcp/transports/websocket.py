@@ -13,7 +13,7 @@ from anyio import CancelScope
 from surehand.core.errors import NotStarted, ToolError
 from surehand.core.sanitize import clean_line
 from surehand.http.connector import Connector
-from surehand.http.failures import connect_failure_reason, mark_unsent
+from surehand.http.errors import connect_failure_reason, mark_unsent
 from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
 from surehand.providers.mcp.addresses.address import ConnectionOwner, OnConnectionEnd, resolve_headers_or_env
 from surehand.providers.mcp.transports.connection_errors import PermanentConnectionError, failure_from_status

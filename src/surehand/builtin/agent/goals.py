@@ -1,0 +1,66 @@
+"""Goals: what an agent is after."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, Field
+
+from surehand.builtin.agent.notes import MAX_NOTES_PER_CALL, AgentNotes, NoteKey, derive_note_key
+from surehand.core.context import Context
+from surehand.core.define import tool
+from surehand.core.tool import Tool
+
+GoalStatus: TypeAlias = Literal["active", "completed", "abandoned"]
+
+
+class Goal(BaseModel):
+    """One goal."""
+
+    id: NoteKey | None = Field(default=None, description="Id of the goal to change; leave it out for a new one.")
+    description: str = Field(description="What is to be reached.", min_length=1, max_length=4_000)
+    status: GoalStatus = Field(default="active", description="How it stands.")
+    priority: int = Field(default=0, description="Higher comes first.", ge=-1_000_000, le=1_000_000)
+
+
+def goals() -> list[Tool[..., Any]]:
+    """Tools with which an agent keeps its goals, on the runtime's store."""
+    book = AgentNotes("goal")
+
+    @tool(category="memory", effects={"read"}, repeatable=True, visible=False,
+          examples=[{"goals": [{"description": "Publish the newsletter by Friday", "priority": 2}]}])  # fmt: skip
+    async def set_goals(
+        goals: Annotated[
+            list[Goal], Field(description="Goals to add or change.", min_length=1, max_length=MAX_NOTES_PER_CALL)
+        ],
+        ctx: Context,
+    ) -> dict[str, Any]:
+        """Add goals, or change those whose id is given: description, status and priority are all replaced."""
+        notes = {goal.id or derive_note_key(ctx, number): goal for number, goal in enumerate(goals)}
+        await book.write(ctx, {key: goal.model_dump(exclude={"id"}) for key, goal in notes.items()})
+        return {"success": True, "count": len(notes), "goalIds": list(notes)}
+
+    @tool(category="memory", effects={"read"}, repeatable=True, visible=False)
+    async def get_goals(
+        ctx: Context,
+        status: Annotated[GoalStatus | None, Field(description="Only goals that stand so; all if left out.")] = None,
+    ) -> dict[str, Any]:
+        """List your goals with their ids, status and priority, the most important first."""
+        found = [{"id": key, **goal} for key, goal in (await book.read_all(ctx)).items()]
+        chosen = [goal for goal in found if status in (None, goal["status"])]
+        return {"goals": sorted(chosen, key=lambda goal: -goal["priority"])}
+
+    @tool(category="memory", effects={"read"}, repeatable=True, visible=False)
+    async def delete_goals(
+        goal_ids: Annotated[
+            list[NoteKey],
+            Field(
+                alias="goalIds", description="Ids of the goals to forget.", min_length=1, max_length=MAX_NOTES_PER_CALL
+            ),
+        ],
+        ctx: Context,
+    ) -> dict[str, Any]:
+        """Forget goals for good, by their ids. Set a goal's status instead if it should be remembered."""
+        return {"success": True, "deleted": await book.delete(ctx, goal_ids)}
+
+    return [set_goals, get_goals, delete_goals]

@@ -1,0 +1,64 @@
+"""Memories: what an agent wants to know again later, by key."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from surehand.builtin.agent.notes import MAX_NOTES_PER_CALL, AgentNotes, NoteKey
+from surehand.core.context import Context
+from surehand.core.define import tool
+from surehand.core.errors import InvalidArguments
+from surehand.core.tool import Tool
+
+
+class Memory(BaseModel):
+    """One thing to remember."""
+
+    key: NoteKey = Field(description="Short name to find it by, such as user_birthday.")
+    value: str = Field(description="What to remember.", max_length=20_000)
+
+
+def memories() -> list[Tool[..., Any]]:
+    """Tools with which an agent remembers things by key, on the runtime's store."""
+    book = AgentNotes("memory")
+
+    @tool(category="memory", effects={"read"}, repeatable=True, visible=False,
+          examples=[{"memories": [{"key": "user_birthday", "value": "12 March"}]}])  # fmt: skip
+    async def set_memories(
+        memories: Annotated[
+            list[Memory],
+            Field(description="What to remember, each key once.", min_length=1, max_length=MAX_NOTES_PER_CALL),
+        ],
+        ctx: Context,
+    ) -> dict[str, Any]:
+        """Remember values by key beyond this conversation; a key that is known gets the new value."""
+        notes = {memory.key: memory.value for memory in memories}
+        if len(notes) < len(memories):
+            raise InvalidArguments("A key is given twice, with one value each. Send each key once.")
+        await book.write(ctx, notes)
+        return {"success": True, "count": len(notes)}
+
+    @tool(category="memory", effects={"read"}, repeatable=True, visible=False)
+    async def get_memories(
+        ctx: Context,
+        keys: Annotated[
+            list[NoteKey] | None, Field(description="Only these keys; all if left out.", max_length=MAX_NOTES_PER_CALL)
+        ] = None,
+    ) -> dict[str, Any]:
+        """Recall what you remembered, all of it or some keys. Keys that are not known are left out."""
+        pages = await book.read_all(ctx)
+        return {"memories": [{"key": k, "value": v} for k, v in pages.items() if keys is None or k in keys]}
+
+    @tool(category="memory", effects={"read"}, repeatable=True, visible=False)
+    async def delete_memories(
+        keys: Annotated[
+            list[NoteKey], Field(description="Keys to forget.", min_length=1, max_length=MAX_NOTES_PER_CALL)
+        ],
+        ctx: Context,
+    ) -> dict[str, Any]:
+        """Forget what was remembered under these keys, for good."""
+        return {"success": True, "deleted": await book.delete(ctx, keys)}
+
+    return [set_memories, get_memories, delete_memories]

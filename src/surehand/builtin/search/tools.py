@@ -1,0 +1,173 @@
+"""Searching files: by name (`glob`, `glob_files`) and by content (`grep`, `grep_files`)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field
+
+from surehand.builtin.files.path_arguments import ToolNaming, path_tool_options
+from surehand.builtin.search.grep import ContentQuery, SearchReport, search_content
+from surehand.builtin.search.newest_files import find_newest_files
+from surehand.builtin.search.results import ResultFormat
+from surehand.builtin.search.search_scope import build_search_scope
+from surehand.core.content import Text
+from surehand.core.context import Context
+from surehand.core.define import tool
+from surehand.core.outcome import Done
+from surehand.core.sanitize import escape_line
+from surehand.core.tool import Tool
+from surehand.workspace.workspace import Workspace
+
+MAX_FILES, DEFAULT_FILES = 500, 100
+MAX_MATCHES, DEFAULT_MATCHES = 200, 50
+MAX_CONTEXT_LINES = 10
+
+SearchDirectory: TypeAlias = Annotated[
+    str, Field(description="Folder to look in, from the workspace's root or absolute.")
+]
+SearchPath: TypeAlias = Annotated[
+    str, Field(description="File or folder to search, from the workspace's root or absolute.")
+]
+GlobArgument: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=1000, description="Such as '*.py' or 'src/**/*.{ts,tsx}'.")
+]
+ContextLines: TypeAlias = Annotated[
+    int, Field(ge=0, le=MAX_CONTEXT_LINES, description="Lines to show around each match.")
+]
+
+
+def search_tools(workspace: Workspace, naming: ToolNaming = "short") -> list[Tool[..., Any]]:
+    """`glob`, `glob_files`, `grep` and `grep_files`."""
+    return [*_glob_tools(workspace, naming), *_grep_tools(workspace, naming)]
+
+
+def _glob_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]]:
+    example = {"pattern": "src/**/*.py"}
+
+    @tool(**path_tool_options(workspace, "read", "path", listed=naming == "short", examples=[example]))
+    def glob(
+        pattern: GlobArgument,
+        ctx: Context,
+        path: SearchDirectory = ".",
+        max_results: Annotated[int, Field(ge=1, description=f"Files to list, {MAX_FILES} at most.")] = DEFAULT_FILES,
+    ) -> Done:
+        """Find files by name, newest first: `*.py` anywhere, `src/*.py` only there. Skips hidden and ignored ones."""
+        found = _find_by_glob(workspace, path, pattern, min(max_results, MAX_FILES), ctx)
+        lines = [*found["files"]] or [f"No file fits '{escape_line(pattern, 200)}'."]
+        if found["truncated"]:
+            lines.append(
+                f"\n({len(found['files']):,} of {found['totalFiles']:,} files, the newest. Narrow the pattern.)"
+            )
+        lines += [f"\n({_left_out_note(found['leftOut'], 'listed')})"] if found["leftOut"] else []
+        metadata = {"pattern": pattern, "fileCount": len(found["files"]), "truncated": found["truncated"]}
+        return Done(
+            found["files"],
+            content=[Text("\n".join(lines))],
+            title=f"Glob {escape_line(pattern, 80)}",
+            metadata=metadata,
+        )
+
+    @tool(**path_tool_options(workspace, "read", "cwd", listed=naming == "long", examples=[example]))
+    def glob_files(
+        pattern: GlobArgument,
+        ctx: Context,
+        cwd: SearchDirectory = ".",
+        max_results: Annotated[int, Field(ge=1, description=f"Files to list, {MAX_FILES} at most.")] = DEFAULT_FILES,
+    ) -> dict[str, Any]:
+        """Find files by name, newest first: `*.py` anywhere, `src/*.py` only there. Skips hidden and ignored ones."""
+        return _find_by_glob(workspace, cwd, pattern, min(max_results, MAX_FILES), ctx)
+
+    return [glob, glob_files]
+
+
+def _find_by_glob(workspace: Workspace, path: str, pattern: str, limit: int, ctx: Context) -> dict[str, Any]:
+    where = build_search_scope(workspace, path, pattern, lambda: ctx.cancelled)
+    found = find_newest_files(where, limit)
+    files = [where.resolve(tuple(path.split("/"))).display_path for path in found.paths]
+    return {
+        "files": files, "totalFiles": found.total, "truncated": found.total > len(files), "leftOut": found.skipped_sensitive,
+    }  # fmt: skip
+
+
+def _grep_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]]:
+    @tool(
+        **path_tool_options(
+            workspace, "read", "path", listed=naming == "short", examples=[{"pattern": "def main(", "include": "*.py"}]
+        )
+    )
+    def grep(
+        pattern: Annotated[str, Field(min_length=1, max_length=10_000, description="Text to find, taken literally.")],
+        ctx: Context,
+        path: SearchPath = ".",
+        include: Annotated[
+            str, Field(min_length=1, max_length=1000, description="Only files that fit, such as '*.py'.")
+        ] = "**/*",
+        regex: Annotated[bool, Field(description="Take the pattern as a regular expression (no look-around).")] = False,
+        case_sensitive: Annotated[bool, Field(description="Whether upper and lower case differ.")] = True,
+        max_matches: Annotated[
+            int, Field(ge=1, description=f"Matches to show, {MAX_MATCHES} at most.")
+        ] = DEFAULT_MATCHES,
+        context: ContextLines = 0,
+        output_mode: Annotated[
+            Literal["content", "files", "count"], Field(description="Matching lines, file names, or matches per file.")
+        ] = "content",
+    ) -> Done:
+        """Find text in files: `file:line: text`. Skips hidden, git-ignored and binary files, and those over 50 MB."""
+        want = ResultFormat(output_mode, min(max_matches, MAX_MATCHES), context)
+        asked = ContentQuery(pattern, path, include, regex, case_sensitive, False, want)
+        hits = search_content(workspace, asked, lambda: ctx.cancelled)
+        return Done(
+            hits.data(),
+            content=[Text(_render_report(hits))],
+            title=f"Grep {escape_line(pattern, 80)}",
+            metadata=hits.metadata(),
+        )
+
+    @tool(
+        **path_tool_options(
+            workspace, "read", "path", listed=naming == "long", examples=[{"pattern": r"def \w+\(", "include": "*.py"}]
+        )
+    )
+    def grep_files(
+        pattern: Annotated[
+            str, Field(min_length=1, max_length=10_000, description="Regular expression (no look-around).")
+        ],
+        ctx: Context,
+        path: SearchPath = ".",
+        include: Annotated[
+            str | None, Field(min_length=1, max_length=1000, description="Only files that fit, such as '*.{ts,tsx}'.")
+        ] = None,
+        max_results: Annotated[
+            int, Field(ge=1, description=f"Matches to give, {MAX_MATCHES} at most.")
+        ] = DEFAULT_MATCHES,
+        case_insensitive: Annotated[bool, Field(description="Take upper and lower case as the same.")] = False,
+        context_lines: ContextLines = 0,
+        output_mode: Annotated[
+            Literal["content", "files_with_matches", "count"],
+            Field(description="Matching lines, file names, or matches per file."),
+        ] = "content",
+        multiline: Annotated[
+            bool, Field(description="Let matches go on in the next lines; `.` fits line ends.")
+        ] = False,
+    ) -> dict[str, Any]:
+        """Search files by regular expression. Skips hidden, git-ignored and binary files, and those over 50 MB."""
+        mode: Literal["content", "files", "count"] = "files" if output_mode == "files_with_matches" else output_mode
+        want = ResultFormat(mode, min(max_results, MAX_MATCHES), context_lines)
+        asked = ContentQuery(pattern, path, include or "**/*", True, not case_insensitive, multiline, want)
+        return search_content(workspace, asked, lambda: ctx.cancelled).data()
+
+    return [grep, grep_files]
+
+
+def _render_report(report: SearchReport) -> str:
+    notes = [
+        *report.notes(),
+        *([_left_out_note(report.results.skipped_sensitive, "searched")] if report.results.skipped_sensitive else []),
+    ]
+    return "\n".join([*report.render_lines(), *(f"\n({note})" for note in notes)])
+
+
+def _left_out_note(count: int, verb: str) -> str:
+    what, was = ("1 file that looks", "was") if count == 1 else (f"{count:,} files that look", "were")
+    return f"{what} like keys or credentials {was} not {verb}. Name one as the path to ask for it."

@@ -1,0 +1,58 @@
+"""Google: the JSON API of its Programmable Search Engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from surehand.builtin.web.search_engines.engine import SearchQuery, SearchResult, parse_results
+from surehand.builtin.web.search_engines.service import ApiKey, QueryParameters, SearchService
+
+PAGE_SIZE = 10
+_DATE_RESTRICT_BY_TIME_RANGE = {"day": "d1", "week": "w1", "month": "m1", "year": "y1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Google:
+    """https://developers.google.com/custom-search/v1, at most ten results a page."""
+
+    service: SearchService
+    key: ApiKey
+    cx: ApiKey
+    name: ClassVar[str] = "google"
+    topics: ClassVar[tuple[str, ...]] = ()
+
+    async def search(self, search_query: SearchQuery) -> list[SearchResult]:
+        """Ask for as many pages as it takes."""
+        found = list[SearchResult]()
+        while len(found) < search_query.limit:
+            page = await self._fetch_page(search_query, len(found))
+            found += page
+            if len(page) < PAGE_SIZE:
+                break
+        return found[: search_query.limit]
+
+    async def _fetch_page(self, search_query: SearchQuery, start: int) -> list[SearchResult]:
+        query: QueryParameters = {
+            "key": self.key.read(),
+            "cx": self.cx.read(),
+            "q": search_query.text_with_sites(),
+            "num": min(PAGE_SIZE, search_query.limit - start),
+            "start": start + 1,
+            "dateRestrict": _DATE_RESTRICT_BY_TIME_RANGE.get(search_query.time_range or ""),
+        }
+        return parse_results(
+            (await self.service.request_json(query)).get("items"), url_key="link", content_key="snippet"
+        )
+
+
+def google(
+    key: str | None = None,
+    cx: str | None = None,
+    *,
+    endpoint: str = "https://www.googleapis.com/customsearch/v1",
+    allow_private: bool = False,
+) -> Google:
+    """Search with Google; `GOOGLE_API_KEY` and `GOOGLE_CSE_ID` are read when they are needed and not given."""
+    service = SearchService("google", endpoint, allow_private)
+    return Google(service, ApiKey("GOOGLE_API_KEY", key), ApiKey("GOOGLE_CSE_ID", cx))

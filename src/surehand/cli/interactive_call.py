@@ -1,0 +1,132 @@
+"""Conversation: one call from start to outcome, with whoever is there to be asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+from surehand.cli.prompt import ask_for_answer, ask_for_approval, print_notice
+from surehand.core.call import Arguments
+from surehand.core.events import CallEnded, CallPending, CallStarted, Event
+from surehand.core.outcome import Failed, Outcome, Pending
+from surehand.runtime.pending.approval import Approval
+from surehand.runtime.pending.pending_call import PendingCall
+from surehand.runtime.scope import Scope
+
+T = TypeVar("T")
+
+
+class InteractiveCall:
+    """Prompts run on the loop's own thread: while a person thinks, nothing else of this call goes on anyway."""
+
+    def __init__(
+        self, *, preset_decision: bool | None, can_ask: bool, pause: Callable[[], AbstractContextManager[Any]]
+    ) -> None:
+        self._preset_decision, self._can_ask = preset_decision, can_ask
+        self._pauses = [pause]
+        self._scope: Scope | None = None
+        self._main_task: asyncio.Task[Any] | None = None
+        self._open_prompts: set[asyncio.Task[None]] = set()
+        self._outcomes: dict[str, Outcome] = {}
+        self._own_call_ids: set[str] = set()
+        """The call and those that it makes. A runtime with a store may go on with others, too."""
+
+    async def approver(self, pending_call: PendingCall) -> Approval | None:
+        """The answer that the command line gave, or the person's."""
+        if pending_call.call_id not in self._own_call_ids:
+            return None
+        if self._preset_decision is not None:
+            return Approval(self._preset_decision)
+        if not self._can_ask or self._scope is None:
+            return None
+        scope = self._scope
+        return await self._prompt(lambda: ask_for_approval(pending_call, scope.catalogue, scope.services.policy))
+
+    async def call(self, scope: Scope, name: str, arguments: Arguments, timeout: float | None) -> Outcome:
+        """Call the tool, and stay until every question that a person can answer is answered."""
+        self._scope, self._main_task = scope, asyncio.current_task()
+        unsubscribe = scope.listen(self._handle_event)
+        with ExitStack() as stack:
+            stack.callback(unsubscribe)
+            if timeout is not None:
+                limit = PausableTimeout(scope, name, timeout)
+                stack.callback(limit.stop)
+                self._pauses.append(limit.paused)
+            async with asyncio.TaskGroup() as self._task_group:
+                outcome = await scope.dispatch(name, arguments)
+                while isinstance(outcome, Pending) and self._open_prompts:
+                    await asyncio.wait(self._open_prompts)
+                    outcome = self._outcomes.get(outcome.call_id or "", outcome)
+        return outcome
+
+    def _handle_event(self, event: Event) -> None:
+        match event:
+            case CallStarted(call_id=call_id, parent=parent) if parent is None or parent in self._own_call_ids:
+                self._own_call_ids.add(call_id)
+            case CallEnded(call_id=call_id, outcome=outcome):
+                self._outcomes[call_id] = outcome
+            case CallPending(waiting_for="result" | "input", call_id=call_id) if (
+                self._can_ask and call_id in self._own_call_ids
+            ):
+                asking = self._task_group.create_task(self._ask_until_answered(call_id))
+                self._open_prompts.add(asking)
+                asking.add_done_callback(self._open_prompts.discard)
+
+    async def _ask_until_answered(self, call_id: str) -> None:
+        """Ask until the answer is taken. A call that waits for another one is not asked about: the other is."""
+        assert self._scope is not None
+        wait = first = await self._find_pending_call(call_id)
+        while wait is not None and first is not None and wait.round == first.round:
+            answer = await self._prompt(partial(ask_for_answer, wait, self._scope.catalogue))
+            if answer is None:
+                return
+            outcome = await self._scope.settle(call_id, answer[0], round=wait.round)
+            if (wait := await self._find_pending_call(call_id)) is not None and isinstance(outcome, Failed):
+                print_notice(outcome.message, "red")
+
+    async def _find_pending_call(self, call_id: str) -> PendingCall | None:
+        assert self._scope is not None
+        return next((wait for wait in await self._scope.pending() if wait.call_id == call_id), None)
+
+    async def _prompt(self, ask: Callable[[], T]) -> T:
+        with ExitStack() as stack:
+            for pause in self._pauses:
+                stack.enter_context(pause())
+            try:
+                return ask()
+            except KeyboardInterrupt:
+                assert self._main_task is not None
+                self._main_task.cancel()
+        never: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        return await never  # until the cancellation arrives here
+
+
+class PausableTimeout:
+    """The caller's own time limit. It stands still while a person thinks."""
+
+    def __init__(self, scope: Scope, tool: str, seconds: float) -> None:
+        self._scope, self._tool, self._seconds = scope, tool, seconds
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(seconds, self._expire)
+
+    def _expire(self) -> None:
+        for invocation in list(self._scope.services.running_calls):
+            if invocation.parent is None:
+                invocation.interrupt("timed_out", f"{self._tool} timed out after {self._seconds:g} s.")
+
+    def stop(self) -> None:
+        """The call has ended."""
+        self._timer.cancel()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time in here does not count."""
+        left = max(self._timer.when() - self._loop.time(), 0.0)
+        self._timer.cancel()
+        try:
+            yield
+        finally:
+            self._timer = self._loop.call_later(left, self._expire)

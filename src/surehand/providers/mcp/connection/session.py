@@ -1,0 +1,243 @@
+"""Life: one client of the library, from the first byte to the last. Loaded when a connection is opened."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import mcp_types as types
+from mcp import Client
+
+from surehand.core.errors import Unavailable
+from surehand.providers.mcp.connection.background_tasks import BackgroundTasks
+from surehand.providers.mcp.connection.direct_call import DirectToolCalls
+from surehand.providers.mcp.connection.elicitation_order import ElicitationOrder
+from surehand.providers.mcp.connection.health import SessionHealth
+from surehand.providers.mcp.connection.inbound_filter import InboundFilter
+from surehand.providers.mcp.connection.notifications import ServerNotifications
+from surehand.providers.mcp.connection.request import CallRequest, ConnectionLost
+from surehand.providers.mcp.connection.silence_timeout import SilenceTimeout
+from surehand.providers.mcp.connection.tools_list import fetch_manifest
+from surehand.providers.mcp.tools.manifest import Manifest
+from surehand.providers.mcp.transports.connection_errors import failure_from_error
+from surehand.providers.mcp.transports.transport import Transport
+
+if TYPE_CHECKING:
+    import logging
+
+    from surehand.providers.mcp.addresses.address import ConnectionOwner, InProcessServer, ServerAddress
+    from surehand.providers.mcp.options import ServerOptions
+
+RELIST_TIMEOUT_SECONDS = 30.0
+"""Seconds that a server has to say again what it offers."""
+
+
+class McpClientSession:
+    """It is entered and left by the one task that owns the connection; what belongs to it ends with it."""
+
+    def __init__(
+        self,
+        name: str,
+        address: ServerAddress,
+        options: ServerOptions,
+        log: logging.Logger,
+        *,
+        on_manifest: Callable[[Manifest], Awaitable[None]],
+        on_answer: Callable[[], None],
+    ) -> None:
+        self.name, self._address, self._options, self._log = name, address, options, log
+        self._on_manifest, self._on_answer = on_manifest, on_answer
+        self.client: Client | None = None
+        """There while the server is up."""
+        self.open_requests: dict[CallRequest, None] = {}
+        """Those that were sent and are not over, or wait for somebody's answer; oldest first."""
+        self._end_future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._end_reason = ""
+        self._unsent_requests: list[CallRequest] = []
+        self._transport: Transport | None = None
+        """None for a server of this process."""
+        self._inbound_filter: InboundFilter | None = None
+        self._uses_handshake_protocol = False
+        self._background_tasks, self._elicitation_order = BackgroundTasks(name), ElicitationOrder(self._begin_request)
+        self._silence_timeout = SilenceTimeout(options.silence_timeout)
+        self._notifications = ServerNotifications(log, self._background_tasks, self.relist_tools)
+        self._health = SessionHealth(options, log, self)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether calls can be sent."""
+        return self.client is not None and not self._end_future.done()
+
+    async def run(self, owner: ConnectionOwner, on_up: Callable[[], None]) -> str:
+        """Come up, be there, and leave: why, or nothing if nobody needs it. Raises what kept it from coming up."""
+        try:
+            async with AsyncExitStack() as stack:
+                self.client = await self._connect(stack, owner)
+                on_up()
+                self._notifications.start_listening(self.client)
+                self._background_tasks.start("health", self._health.watch(self.client))
+                try:
+                    return await self._end_future
+                finally:
+                    self._shut_down()
+        finally:
+            self._shut_down()
+            await self._background_tasks.wait_until_done()
+            for request in list(self.open_requests):
+                await request.wait_ended()
+            if self._direct_calls is not None:
+                await self._direct_calls.finish_writing()
+
+    def end(self, reason: str = "") -> None:
+        """Have it end."""
+        self._end_reason = self._end_reason or reason
+        if not self._end_future.done():
+            self._end_future.set_result(reason)
+
+    def unsent_requests(self) -> list[CallRequest]:
+        """Requests that were not sent, for the next life."""
+        return self._unsent_requests
+
+    def exit_report(self) -> str:
+        """How the server ended and what it wrote to stderr, for a person."""
+        return self._transport.exit_report() if self._transport is not None else ""
+
+    def exit_summary(self) -> list[str]:
+        """The same in sentences that a model may read."""
+        return self._transport.exit_summary() if self._transport is not None else []
+
+    # Calls
+
+    def submit(self, request: CallRequest) -> None:
+        """Send a request, or let it wait until one before it has asked or ended."""
+        self._health.note_use()
+        if self._uses_handshake_protocol:
+            self._elicitation_order.submit(request)
+        else:
+            self._begin_request(request)
+
+    def _begin_request(self, request: CallRequest) -> None:
+        assert self.client is not None
+        self.open_requests[request] = None
+        request.begin(
+            self._direct_calls or self.client.session,
+            self._silence_timeout,
+            on_end=self._on_request_end,
+            reconnect=self.end,
+        )
+
+    def _on_request_end(self, request: CallRequest) -> None:
+        self.open_requests.pop(request, None)
+        if self._uses_handshake_protocol:
+            self._elicitation_order.note_end(request)
+        if request.is_answered:
+            self._health.note_answer()
+            self._on_answer()
+        else:
+            self._health.note_use()
+
+    def probe(self) -> None:
+        """See whether the server answers at all; leave it if not."""
+        if self.client is not None:
+            self._background_tasks.start("probe", self._health.probe(self.client))
+
+    async def relist_tools(self) -> None:
+        """Ask the server again what it offers."""
+        if (client := self.client) is None:
+            return
+        try:
+            async with asyncio.timeout(RELIST_TIMEOUT_SECONDS):
+                manifest = await self._fetch_manifest(client)
+        except TimeoutError:
+            raise Unavailable(f"{self.name} does not say what it offers within {RELIST_TIMEOUT_SECONDS:g} s.") from None
+        except Exception as error:
+            raise Unavailable(
+                f"{self.name} does not say what it offers: {failure_from_error(error).message}"
+            ) from error
+        self._health.note_heard()
+        await self._on_manifest(manifest)
+
+    async def _on_elicitation(
+        self, context: Any, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        """In the older protocol a server asks while it works."""
+        able = [request for request in self.open_requests if request.open_question is None and not request.is_over]
+        if (request := self._elicitation_order.find_asking_request(able)) is None:
+            self._log.warning("%s asks, and nobody can say for which of %d calls.", self.name, len(able))
+            return types.ErrorData(code=types.INVALID_REQUEST, message="It is not known which call this is about.")
+        answer = request.ask_question(params.model_dump(mode="json", by_alias=True, exclude_none=True))
+        self._elicitation_order.note_question(request)
+        return await answer
+
+    # Coming and going
+
+    async def _connect(self, stack: AsyncExitStack, owner: ConnectionOwner) -> Client:
+        async with asyncio.timeout(
+            self._address.connection_timeout_seconds
+        ):  # a cancel scope would have to outlive what is entered here
+            client = await self._enter_client(stack, owner)
+            self._uses_handshake_protocol = client.protocol_version < "2026"
+            if self._direct_calls is not None:
+                self._direct_calls.use_protocol(client.protocol_version)
+            await self._on_manifest(await self._fetch_manifest(client))
+        return client
+
+    async def _fetch_manifest(self, client: Client) -> Manifest:
+        manifest = await fetch_manifest(client, self._log)
+        if self._direct_calls is not None:
+            self._direct_calls.use_tools({str(tool.get("name")): tool.get("inputSchema") for tool in manifest.tools})
+        return manifest
+
+    @property
+    def _direct_calls(self) -> DirectToolCalls | None:
+        """The direct path, which a server of this process does not have."""
+        return self._inbound_filter.direct_calls if self._inbound_filter is not None else None
+
+    async def _enter_client(self, stack: AsyncExitStack, owner: ConnectionOwner) -> Client:
+        *others, last = self._address.create_transports(owner, self.end)
+        for transport in others:
+            try:
+                return await stack.enter_async_context(self._build_client(transport))
+            except Exception as error:
+                if not self._address.should_try_next_transport(error):
+                    raise
+                self._log.info("%s Another way is tried.", failure_from_error(error).message)
+        return await stack.enter_async_context(self._build_client(last))
+
+    def _build_client(self, target: Transport | InProcessServer) -> Client:
+        modern = self._options.protocol not in ("auto", "legacy")
+        self._transport = target if isinstance(target, Transport) else None
+        self._inbound_filter = None
+        if self._transport is not None:
+            self._inbound_filter = InboundFilter(
+                self._transport, self._log, self._notifications.on_list_changed, is_modern=modern
+            )
+        return Client(
+            self._inbound_filter or target,
+            mode=self._options.protocol,
+            elicitation_callback=self._on_elicitation,
+            message_handler=self._notifications.on_message,
+            logging_callback=self._notifications.on_log_message,
+            client_info=_client_info(),
+            cache=None,
+        )
+
+    def _shut_down(self) -> None:
+        """Nothing is awaited here: the library may be cancelling everything around it."""
+        self.client = None
+        self._unsent_requests += (
+            self._elicitation_order.clear()
+        )  # before those ahead of them end, which would let them begin
+        self._background_tasks.cancel()
+        self._silence_timeout.close()
+        for request in list(self.open_requests):
+            request.cancel()
+            request.deliver(ConnectionLost(self._end_reason or "The connection was closed."))
+
+
+def _client_info() -> types.Implementation:
+    name = __name__.partition(".")[0]
+    return types.Implementation(name=name, version=sys.modules[name].__version__)

@@ -1,0 +1,48 @@
+"""Silence timeout: a call fails when its server sends neither progress nor a response for this long."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from surehand.core.clock import Clock, Deadline, Deadlines
+
+if TYPE_CHECKING:
+    from surehand.providers.mcp.connection.request import CallRequest
+
+
+class SilenceTimeout:
+    """Watches the requests of one connection. They share one timer."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._deadlines = Deadlines(Clock())
+        self._running_deadlines: dict[CallRequest, Deadline] = {}
+
+    def start(self, request: CallRequest) -> None:
+        """Fail the request if the server is silent about it from now on."""
+        if self._seconds is not None:
+            expired = partial(self._on_expired, request, self._seconds)
+            self._running_deadlines[request] = self._deadlines.start(self._seconds, expired)
+
+    def restart(self, request: CallRequest) -> None:
+        """Count again from now: the server has sent something about the request."""
+        if self.stop(request):
+            self.start(request)
+
+    def stop(self, request: CallRequest) -> bool:
+        """Stop watching a request. Returns whether it was watched."""
+        deadline = self._running_deadlines.pop(request, None)
+        if deadline is None:
+            return False
+        deadline.cancel()
+        return True
+
+    def close(self) -> None:
+        """Watch no request any more."""
+        self._running_deadlines.clear()
+        self._deadlines.close()
+
+    def _on_expired(self, request: CallRequest, seconds: float) -> None:
+        self._running_deadlines.pop(request, None)
+        request.time_out(seconds)

@@ -1,0 +1,21 @@
+"""Audience: a tool for people is not there for models."""
+
+from __future__ import annotations
+
+from surehand.core.outcome import Failed, Outcome
+from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+
+
+def audience(plan: StackPlan, proceed: Proceed) -> Proceed:
+    """Only `dispatch` reaches a tool whose audience is the user."""
+    if plan.listing.tool.audience != "user":
+        return proceed
+    name = plan.listing.name
+
+    async def stage(invocation: Invocation) -> Outcome:
+        if invocation.is_dispatched or invocation.is_resumed:
+            return await proceed(invocation)
+        return Failed("not_found", f"Unknown tool: {name!r}. It is for people: runtime.dispatch({name!r}, ...).")
+
+    return stage

@@ -1,0 +1,29 @@
+"""Clip: what is too large for a model is kept under a handle, and the model is told how to read it."""
+
+from __future__ import annotations
+
+from surehand.core.outcome import Done, Failed, Outcome
+from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import Proceed, StackPlan, add_outcome_filter
+
+
+def clip(plan: StackPlan, proceed: Proceed) -> Proceed:
+    """Text and content change; the data stays whole."""
+    outputs, limit = plan.services.outputs, max_output_bytes(plan)
+
+    async def way_out(invocation: Invocation, outcome: Outcome) -> Outcome:
+        if isinstance(outcome, Done) and outcome.text_size_bytes() > limit:
+            text = outcome.text
+            kept = await outputs.store_text(text, invocation, reason="size_limit_exceeded")
+            return outcome.with_clipped_text(kept.placeholder_message(text, limit))
+        if isinstance(outcome, Failed) and len(outcome.message) > limit:
+            kept = await outputs.store_text(outcome.message, invocation, reason="size_limit_exceeded")
+            return outcome.evolve(message=kept.placeholder_message(outcome.message, limit))
+        return outcome
+
+    return add_outcome_filter(plan, proceed, way_out)
+
+
+def max_output_bytes(plan: StackPlan) -> int:
+    """Bytes of text that a model may be shown."""
+    return plan.listing.tool.limits.max_bytes or plan.services.defaults.max_output

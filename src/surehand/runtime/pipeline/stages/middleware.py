@@ -1,0 +1,61 @@
+"""Middleware: the user's own code around every call, global first, then the tool's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from surehand.core.errors import ToolError
+from surehand.core.invoke import failed_from_crash, failed_from_error
+from surehand.core.outcome import Done, Failed, Outcome, Pending, may_have_executed
+from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+
+Middleware: TypeAlias = Callable[[Invocation, Proceed], Awaitable[Any]]
+
+
+def middleware(plan: StackPlan, proceed: Proceed) -> Proceed:
+    """Fold the middleware around the rest, outermost first."""
+    wrappers = (*plan.services.middleware, *plan.listing.tool.lifecycle.middleware)
+    if wrappers:
+        plan.may_suspend, plan.can_fold_into_invoke = True, False
+        proceed = _track_execution(proceed)
+    for wrapper in reversed(wrappers):
+        proceed = _wrap(wrapper, proceed, plan)
+    return proceed
+
+
+def _track_execution(proceed: Proceed) -> Proceed:
+    """Whatever middleware does afterwards, that the handler ran stays true."""
+
+    async def stage(invocation: Invocation) -> Outcome:
+        outcome = await proceed(invocation)
+        invocation.may_have_run = invocation.may_have_run or may_have_executed(outcome)
+        return outcome
+
+    return stage
+
+
+def _wrap(wrapper: Middleware, proceed: Proceed, plan: StackPlan) -> Proceed:
+    name = getattr(wrapper, "__name__", type(wrapper).__name__)
+
+    async def stage(invocation: Invocation) -> Outcome:
+        invocation.make_interruptible()
+        try:
+            outcome = await wrapper(invocation, proceed)
+        except ToolError as error:
+            return failed_from_error(error).evolve(executed=invocation.may_have_run)
+        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - foreign code: whatever it raises is an outcome
+            return failed_from_crash(
+                name, error, redact=plan.services.redact, crash_details=plan.services.crash_details
+            )
+        if isinstance(outcome, (Done, Failed, Pending)):
+            return outcome
+        return Failed(
+            "crashed", f"The middleware {name} returned {type(outcome).__name__}, not an outcome.", executed=True
+        )
+
+    return stage

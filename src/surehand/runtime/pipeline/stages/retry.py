@@ -1,0 +1,51 @@
+"""Retry: a repeatable call that failed for a passing reason is tried again, after a back-off that holds no slot."""
+
+from __future__ import annotations
+
+import random
+
+from surehand.core.outcome import Failed, Outcome, may_have_executed
+from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+
+RETRYABLE_CODES = frozenset({"unavailable", "rate_limited", "timed_out"})
+MAX_BACKOFF_SECONDS = 30.0
+MAX_RETRY_AFTER_SECONDS = 300.0
+
+
+def retry(plan: StackPlan, proceed: Proceed) -> Proceed:
+    """Doubling delays with some chance in them, so that many callers do not return as one."""
+    tool, parts = plan.listing.tool, plan.services
+    if not tool.limits.retries or not tool.repeatable:
+        return proceed
+    plan.may_suspend = True
+    first = parts.defaults.retry_delay
+
+    async def stage(invocation: Invocation) -> Outcome:
+        while True:
+            outcome = await proceed(invocation)
+            invocation.may_have_run = invocation.may_have_run or may_have_executed(outcome)
+            delay = _delay_seconds(outcome, first * 2 ** (invocation.attempt - 1))
+            # Who asks for longer than that is not waited for: the caller is told, and may come back.
+            if (
+                not _is_retryable(outcome)
+                or invocation.attempt > tool.limits.retries
+                or not delay <= MAX_RETRY_AFTER_SECONDS
+            ):
+                return outcome
+            invocation.make_interruptible()
+            await parts.clock.sleep(delay)
+            invocation.attempt += 1
+            invocation.cancelled = False
+
+    return stage
+
+
+def _is_retryable(outcome: Outcome) -> bool:
+    return isinstance(outcome, Failed) and outcome.code in RETRYABLE_CODES
+
+
+def _delay_seconds(outcome: Outcome, backoff_seconds: float) -> float:
+    if isinstance(outcome, Failed) and outcome.retry_after is not None:
+        return outcome.retry_after
+    return min(backoff_seconds, MAX_BACKOFF_SECONDS) * random.uniform(0.75, 1.25)

@@ -1,0 +1,44 @@
+"""Validate: arguments against the schema. Malformed tries are told to the model, never shown to people."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from surehand.core.errors import InvalidArguments
+from surehand.core.invoke import failed_from_error
+from surehand.core.outcome import Failed, Outcome
+from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.pipeline.stages.repair import repair_arguments
+
+
+def validate(plan: StackPlan, proceed: Proceed) -> Proceed:
+    """Plain parsing and checking are one step, so `repair` is tried only when that step fails."""
+    tool = plan.listing.tool
+    read, check, limit = tool.parameters.validate_json, tool.validate_arguments, plan.services.defaults.max_input
+
+    # Not `async def`: it awaits nothing itself, and what is awaited is the rest of the stack.
+    def stage(invocation: Invocation) -> Coroutine[Any, Any, Outcome]:
+        raw = invocation.raw_arguments
+        try:
+            if type(raw) is str and raw and len(raw) <= limit:
+                invocation.arguments = read(raw)
+            elif isinstance(raw, (str, bytes)) and len(raw) > limit:
+                return _return_outcome(
+                    Failed("too_large", f"{len(raw)} characters of arguments, at most {limit}. Send less.")
+                )
+            else:
+                invocation.arguments = check(raw)
+        except InvalidArguments as error:
+            try:
+                invocation.arguments, invocation.is_repaired = repair_arguments(tool, raw, error), True
+            except InvalidArguments as refusal:
+                return _return_outcome(failed_from_error(refusal).evolve(executed=False))
+        return proceed(invocation)
+
+    return stage
+
+
+async def _return_outcome(outcome: Outcome) -> Outcome:
+    return outcome

@@ -1,0 +1,232 @@
+"""SQLite: a file that the processes of one machine share, or a database in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from surehand.store.database import Row, SqlValue, Statement, StoreError, StoreUnavailable, validate_params
+from surehand.store.sqlite.dialect import BUSY_TIMEOUT_SECONDS, CLOCK_FUNCTION, execute_statement, fetch_rows
+from surehand.store.sqlite.executors import InlineExecutor, ThreadedExecutor
+from surehand.store.sqlite.group_commit import WriteJob
+from surehand.store.sqlite.owner_locks import FileOwnerLocks, InMemoryOwnerLocks
+
+log = logging.getLogger("surehand")
+POLL_SECONDS = 0.02
+"""Seconds between two looks; each takes a few microseconds."""
+
+
+class ChangePoller:
+    """Looks from time to time while somebody wants to know."""
+
+    def __init__(self, read_version: Callable[[], Awaitable[int]]) -> None:
+        self._read_version = read_version
+        self._callbacks: list[Callable[[], None]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def add_callback(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back after every write; gives what ends it."""
+        self._callbacks.append(callback)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._poll(), name="surehand watch")
+
+        def stop() -> None:
+            if callback in self._callbacks:
+                self._callbacks.remove(callback)
+            if not self._callbacks and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+        return stop
+
+    async def _poll(self) -> None:
+        seen = -1
+        while True:
+            try:
+                version = await self._read_version()
+            except StoreError as error:
+                log.warning("Nobody can tell whether the store has changed: %s", error)
+                version = seen
+            if version != seen:
+                seen = version
+                for callback in list(self._callbacks):
+                    callback()
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def close(self) -> None:
+        """Stop looking."""
+        self._callbacks.clear()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+
+IN_MEMORY = ":memory:"
+CACHED_STATEMENTS = 512
+"""Statements that a connection keeps prepared."""
+
+
+class SqliteDatabase:
+    """A file, or `:memory:`. Writes of concurrent callers share a commit; each keeps or loses its own."""
+
+    def __init__(self, path: str, *, synchronous: str = "FULL", now: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._connect = partial(_connect, path, synchronous, now)
+        self._executor: InlineExecutor | ThreadedExecutor | None = None
+        self._change_poller: ChangePoller | None = None
+        self._owner_locks: FileOwnerLocks | InMemoryOwnerLocks = (
+            InMemoryOwnerLocks() if path == IN_MEMORY else FileOwnerLocks(path)
+        )
+
+    async def open(self) -> SqliteDatabase:
+        """Start at once; raises where the file cannot be opened."""
+        if self._path == IN_MEMORY:
+            self._executor = InlineExecutor(self._connect)
+            return self
+        _create_private_file(self._path)
+        threads = ThreadedExecutor(self._connect)
+        await threads.open()
+        self._executor = threads
+        return self
+
+    @property
+    def commit_count(self) -> int:
+        """How often the disk was asked to keep something."""
+        return self._require_open().commit_count
+
+    # Not `async def`: it awaits nothing itself, and every durable call comes through here twice.
+    def write(self, statements: Sequence[Statement]) -> Coroutine[Any, Any, list[list[Row]]]:
+        size = 0
+        for _, params, _, known in statements:
+            size += validate_params(params) if known is None else known
+        return (self._executor or self._require_open()).write(WriteJob(statements, size))
+
+    async def read(self, sql: str, params: Mapping[str, SqlValue] | None = None) -> list[Row]:
+        values = params or {}
+        validate_params(values)
+        return await self._require_open().read(partial(_query_rows, sql, values))  # type: ignore[no-any-return]
+
+    async def quick_read(self, sql: str, params: Mapping[str, SqlValue] | None = None) -> list[tuple[Any, ...]]:
+        values = params or {}
+        validate_params(values)
+        return await self._require_open().quick_read(partial(_query_tuples, sql, values))  # type: ignore[no-any-return]
+
+    async def run_script(self, sql: str) -> None:
+        """Several statements at once, for migrations."""
+        await self.write([Statement(part) for part in sql.split(";") if part.strip()])
+
+    async def acquire_owner_lock(self, owner: str) -> None:
+        self._require_open()
+        self._owner_locks.acquire(owner)
+
+    async def release_owner_lock(self, owner: str) -> None:
+        self._owner_locks.release(owner)
+
+    async def live_owners(self, owners: Collection[str]) -> set[str]:
+        return self._owner_locks.live_owners(owners)
+
+    def on_announce(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Nobody announces between processes that share a file: look from time to time."""
+        return lambda: None
+
+    def on_write(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """A file does not tell who has written to it, but that somebody has."""
+        self._change_poller = self._change_poller or ChangePoller(self._data_version)
+        return self._change_poller.add_callback(callback)
+
+    async def _data_version(self) -> int:
+        return await self._require_open().data_version()
+
+    async def vacuum(self) -> None:
+        await self._require_open().run_exclusively(_vacuum)
+
+    async def size_bytes(self) -> int:
+        sql = "SELECT page_count * page_size AS bytes FROM pragma_page_count(), pragma_page_size()"
+        [row] = await self.read(sql)
+        return int(row["bytes"])
+
+    async def close(self) -> None:
+        if self._change_poller is not None:
+            await self._change_poller.close()
+        engine, self._executor = self._executor, None
+        if engine is not None:
+            await engine.close()
+        self._owner_locks.close()
+
+    def _require_open(self) -> InlineExecutor | ThreadedExecutor:
+        if self._executor is None:
+            raise StoreUnavailable("The store is closed.")
+        return self._executor
+
+
+def _query_rows(sql: str, params: Mapping[str, SqlValue], connection: sqlite3.Connection) -> list[Row]:
+    return fetch_rows(execute_statement(connection, sql, params))
+
+
+def _query_tuples(sql: str, params: Mapping[str, SqlValue], connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    return execute_statement(connection, sql, params).fetchall()
+
+
+def _create_private_file(path: str) -> None:
+    """Others on the machine must not read what people approved. The files beside it get the same mode from SQLite."""
+    try:
+        # Only a new file: closing one that is in use here gives up SQLite's locks on it, and then another process that
+        # closes it takes itself for the last, and the log away that is still written here.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        _check_access(path)
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be opened: {error.strerror}.") from error
+
+
+def _check_access(path: str) -> None:
+    """What opening it would say."""
+    wrong = {errno.EISDIR: os.path.isdir(path), errno.EACCES: not os.access(path, os.R_OK | os.W_OK)}
+    if problem := next((number for number, found in wrong.items() if found), None):
+        raise StoreUnavailable(f"{path} cannot be opened: {os.strerror(problem)}.")
+
+
+def _connect(path: str, synchronous: str, now: Callable[[], float]) -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(
+            path,
+            isolation_level=None,
+            timeout=BUSY_TIMEOUT_SECONDS,
+            check_same_thread=False,
+            cached_statements=CACHED_STATEMENTS,
+        )
+        connection.create_function(CLOCK_FUNCTION, 0, now)
+        # A new file takes this only before anything is written, and the journal's mode is written.
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        _enable_wal(connection)
+        for pragma in (f"synchronous={synchronous}", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+    except sqlite3.Error as error:
+        raise StoreUnavailable(f"{path} cannot be opened: {error}.") from error
+    return connection
+
+
+def _enable_wal(connection: sqlite3.Connection) -> None:
+    """The first to open a file changes its journal; that, SQLite's own patience does not wait for."""
+    until = time.monotonic() + BUSY_TIMEOUT_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.005)
+
+
+def _vacuum(connection: sqlite3.Connection) -> None:
+    connection.execute("VACUUM")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # until then the file keeps its size

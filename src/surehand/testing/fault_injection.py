@@ -1,0 +1,101 @@
+"""Faulty sources: the same tools, with faults where their work is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any, TypeAlias, cast
+
+from surehand.catalogue.wrap import WrappedProvider
+from surehand.core.context import Context
+from surehand.core.define import LazyTool
+from surehand.core.errors import DefinitionError
+from surehand.core.handler import StartHandler
+from surehand.core.names import nearest_names, qualified_name
+from surehand.core.provider import Provider
+from surehand.core.tool import Tool
+from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.sources import flatten_sources
+from surehand.testing.faults import Fault
+
+FaultsByTool: TypeAlias = Mapping[str, Fault]
+"""Faults by the glob of a tool's full name; the first that matches counts."""
+FaultySource: TypeAlias = Tool[..., Any] | Provider | LazyTool
+
+
+def faulty(source: Any, faults: FaultsByTool) -> list[FaultySource]:
+    """The same tools with faults: `Runtime(faulty([pay, git], {"git__*": delay(1), "pay": error("unavailable")}))`.
+
+    A fault takes the place of the handler and not of a middleware, so that everything around a handler meets it:
+    time limits, retries, the breaker, queues and the cache.
+    """
+    found = flatten_sources([source])
+    if not any(isinstance(each, Provider) for each in found):
+        _check_globs_match([each.name for each in found if not isinstance(each, Provider)], faults)
+    return [_inject_into_source(each, faults) for each in found]
+
+
+def _inject_into_source(source: FaultySource, faults: FaultsByTool) -> FaultySource:
+    match source:
+        case Provider():
+            return WrappedProvider(source, partial(_inject_into_tools, source, faults), lambda name: name)
+        case LazyTool():
+            return LazyTool(source.name, partial(_resolve_and_inject, source, faults))
+        case _:
+            handler = source.handler
+            return source if handler is None else _inject_into_tool(source, source.name, faults, handler.compile)
+
+
+async def _resolve_and_inject(source: LazyTool, faults: FaultsByTool) -> FaultySource:
+    return _inject_into_source(await source.resolve(), faults)
+
+
+def _inject_into_tools(
+    provider: Provider, faults: FaultsByTool, tools: Sequence[Tool[..., Any]]
+) -> list[Tool[..., Any]]:
+    return [
+        _inject_into_tool(
+            tool, qualified_name(provider.namespace, tool.name), faults, partial(_compile_original, provider, tool)
+        )
+        for tool in tools
+    ]
+
+
+def _compile_original(provider: Provider, tool: Tool[..., Any]) -> StartHandler:
+    if tool.handler is not None:
+        return tool.handler.compile()
+    name = tool.name
+    return lambda running: provider.invoke(replace(cast(Invocation, running).call, tool=name), Context(running))
+
+
+def _inject_into_tool(
+    tool: Tool[..., Any], name: str, faults: FaultsByTool, compile_original: Callable[[], StartHandler]
+) -> Tool[..., Any]:
+    fault = next((fault for glob, fault in faults.items() if fnmatchcase(name, glob)), None)
+    return tool if fault is None else tool.evolve(handler=FaultyHandler(fault, compile_original))
+
+
+class FaultyHandler:
+    """A handler that a fault stands in for."""
+
+    can_suspend = True  # whatever the real one does: a fault may wait, and so needs a deadline
+
+    def __init__(self, fault: Fault, compile_original: Callable[[], StartHandler]) -> None:
+        self._fault, self._compile_original = fault, compile_original
+
+    def compile(self) -> StartHandler:
+        """Make the real handler ready too."""
+        fault, work = self._fault, self._compile_original()
+        return lambda running: fault(running, work)
+
+
+def _check_globs_match(names: list[str], faults: FaultsByTool) -> None:
+    """A fault that hits nothing would make a test pass for the wrong reason."""
+    for glob in faults:
+        if not any(fnmatchcase(name, glob) for name in names):
+            fix = (
+                f"did you mean {near[0]!r}?" if (near := nearest_names(glob, names, 1)) else f"use {', '.join(names)}."
+            )
+            raise DefinitionError(f"No tool is called {glob!r}, so its fault would never happen.", fix=fix)

@@ -1,0 +1,112 @@
+"""Recording provider: a provider that says what a test told it to, and remembers its calls."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from surehand.core.call import Call
+from surehand.core.context import Context
+from surehand.core.errors import DefinitionError
+from surehand.core.facets import ToolKind
+from surehand.core.names import nearest_names, qualified_name
+from surehand.core.provider import Provider
+from surehand.core.tool import Tool
+from surehand.testing import tool_definition
+from surehand.testing.unscripted import Unscripted
+
+OfferedTool: TypeAlias = Tool[..., Any] | tuple[str, Mapping[str, Any]] | str
+"""A tool, a name with a JSON Schema, or a name alone."""
+
+
+class RecordingProvider(Provider):
+    """A real provider with scripted `answers`: a value or an outcome to return, an exception to raise, a function of
+    the call, or an iterator that has one of these for each call. A tool of your own that has none does its own work.
+    """
+
+    def __init__(
+        self,
+        namespace: str,
+        tools: Iterable[OfferedTool] | Mapping[str, Mapping[str, Any]],
+        answers: Mapping[str, Any] | None = None,
+        *,
+        kind: ToolKind = "rest",
+        timeout: float | None = None,
+        queue: str | None = None,
+        cache: float | None = None,
+        instructions: str = "",
+    ) -> None:
+        self.namespace, self.kind = namespace, kind
+        self.timeout, self.queue, self.cache = timeout, queue, cache
+        self.calls: list[Call] = []
+        """Every call that got here; `tool` is the tool's own name."""
+        self.resumed: list[tuple[Call, Any]] = []
+        """The calls that went on after a `Pending("input")`, each with the answer."""
+        self.cancelled: list[tuple[Call, str]] = []
+        """The calls that were cancelled or timed out, each with the reason."""
+        self._instructions = instructions
+        offered = tools.items() if isinstance(tools, Mapping) else tools
+        self._tools = {tool.name: tool for tool in (_build_tool(each, kind) for each in offered)}
+        self.answers = dict(answers or {})
+        self._validate_answers()
+
+    def _validate_answers(self) -> None:
+        for name in self.answers.keys() - self._tools.keys():
+            meant = (
+                f"did you mean {near[0]!r}?" if (near := nearest_names(name, self._tools, 1)) else "offer a tool of it."
+            )
+            raise DefinitionError(f"{self.namespace} has an answer for {name!r}, which it does not offer.", fix=meant)
+
+    async def tools(self) -> Sequence[Tool[..., Any]]:
+        """The offered tools; this provider does their work."""
+        return [tool.evolve(handler=None) for tool in self._tools.values()]
+
+    async def invoke(self, call: Call, context: Context) -> Any:
+        """Remember the call and give its answer."""
+        self.calls.append(call)
+        answer = self._find_answer(call)
+        if callable(answer) and not _is_exception(answer):
+            answer = answer(call)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if _is_exception(answer):
+            raise answer
+        return answer
+
+    def _find_answer(self, call: Call) -> Any:
+        tool = self._tools[call.tool]
+        if call.tool not in self.answers:
+            return None if tool.handler is None else tool.run(call.arguments)
+        answer = self.answers[call.tool]
+        return self._next_answer(call.tool, answer) if isinstance(answer, Iterator) else answer
+
+    def _next_answer(self, tool: str, answers: Iterator[Any]) -> Any:
+        for answer in answers:
+            return answer
+        count, name = sum(call.tool == tool for call in self.calls), qualified_name(self.namespace, tool)
+        raise Unscripted(f"{name} has no answer left for its call {count}.")
+
+    async def resume(self, call: Call, state: Any, answer: Any) -> Any:
+        """Remember the answer, and give it as the result."""
+        self.resumed.append((call, answer))
+        return answer
+
+    async def cancel(self, call: Call, reason: str) -> None:
+        """Remember that the call is not wanted any more."""
+        self.cancelled.append((call, reason))
+
+    def instructions(self) -> str:
+        """What was given."""
+        return self._instructions
+
+
+def _is_exception(answer: Any) -> bool:
+    return isinstance(answer, BaseException) or (isinstance(answer, type) and issubclass(answer, BaseException))
+
+
+def _build_tool(offered: OfferedTool, kind: ToolKind) -> Tool[..., Any]:
+    if isinstance(offered, Tool):
+        return offered
+    name, schema = (offered, {}) if isinstance(offered, str) else offered
+    return tool_definition.tool_from_json({"name": name, "parameters": schema}, kind)

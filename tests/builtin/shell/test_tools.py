@@ -1,0 +1,435 @@
+"""`bash`: commands to their end, in a workspace."""
+
+import asyncio
+import os
+import signal
+from contextlib import suppress
+from time import monotonic
+
+import psutil
+import pytest
+
+from surehand import DefinitionError, Done, Failed, Policy, Runtime, events
+from surehand.builtin.shell.tools import shell
+from surehand.runtime.pipeline import reaper
+from surehand.sandbox import bubblewrap
+from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
+from surehand.workspace.workspace import Workspace
+from tests.needs import needs
+from tests.sandbox.remains import descriptors, gone, marker, still_open
+
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+
+KINDS = [pytest.param(None, id="sandbox", marks=needs("bubblewrap")), pytest.param(UNPROTECTED, id="unprotected")]
+jailed = needs("bubblewrap")
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+async def bash(folder, command, *, sandbox=None, shell_options=None, **arguments):
+    """One call in a runtime of its own."""
+    async with Runtime(*shell(folder, sandbox=sandbox, **(shell_options or {}))) as runtime:
+        return await runtime.call("bash", {"command": command, **arguments})
+
+
+async def late(folder, command, **options):
+    """One call whose time is up as soon as it has printed something."""
+    loop, limit = asyncio.get_running_loop(), 20
+    now = loop.time
+
+    def pass_the_time(event):
+        if isinstance(event, events.CallProgress):
+            loop.time = lambda: now() + limit
+
+    async with Runtime(*shell(folder, **options)) as runtime:
+        runtime.listen(pass_the_time)
+        return await runtime.call("bash", {"command": command, "timeout": limit * 1000})
+
+
+async def until(path):
+    """Wait for a file that a command makes."""
+    while not path.exists():  # noqa: ASYNC110 - it comes from another process
+        await asyncio.sleep(0.01)
+
+
+async def test_output_comes_back_as_text_with_what_there_is_to_know(tmp_path, kind):
+    outcome = await bash(tmp_path, "echo hello; pwd", sandbox=kind, description="Say hello")
+
+    assert outcome.text == f"hello\n{tmp_path}"
+    assert outcome.title == "Say hello"
+    assert {**outcome.metadata, "durationMs": 0} == {
+        "command": "echo hello; pwd", "exitCode": 0, "truncated": False, "durationMs": 0, "error": None}  # fmt: skip
+
+
+@jailed
+async def test_a_command_without_output_says_so(tmp_path):
+    assert (await bash(tmp_path, "true")).text == "(no output)"
+
+
+@jailed
+async def test_what_went_to_stderr_has_a_section_of_its_own(tmp_path):
+    assert (await bash(tmp_path, "echo out; echo err >&2")).text == "out\n\n[stderr]\nerr"
+    assert (await bash(tmp_path, "echo err >&2")).text == "[stderr]\nerr"
+
+
+async def test_a_failing_command_is_a_failure_that_shows_its_code_and_its_output(tmp_path, kind):
+    outcome = await bash(tmp_path, "echo so far; echo why >&2; exit 4", sandbox=kind)
+
+    assert isinstance(outcome, Failed)
+    assert (outcome.code, outcome.executed) == ("failed", True)
+    assert outcome.message == "exit code 4\nso far\n\n[stderr]\nwhy"
+    assert (outcome.data["exitCode"], outcome.data["error"]) == (4, "exit code 4")
+
+
+async def test_a_command_that_a_signal_ended_says_which(tmp_path, kind):
+    outcome = await bash(tmp_path, "kill -SEGV $$", sandbox=kind)
+
+    assert outcome.message == "exit code 139 (SIGSEGV)\n(no output)"
+
+
+async def test_a_command_that_takes_too_long_is_stopped_and_shows_what_it_had(tmp_path, kind):
+    outcome = await late(tmp_path, "echo so far; sleep 60", sandbox=kind)
+
+    assert outcome.code == "timed_out"
+    assert outcome.message == "timed out after 20 s, and was stopped\nso far"
+    assert (outcome.data["exitCode"], outcome.data["truncated"]) == (None, False)
+
+
+async def test_what_a_command_says_when_it_is_stopped_is_shown(tmp_path, kind):
+    command = "trap 'echo bye; exit' TERM; echo hello; while :; do sleep 0.01; done"
+
+    stopped = await late(tmp_path, command, sandbox=kind, grace=20)
+
+    assert "\nhello\nbye" in stopped.message
+
+
+@jailed
+async def test_each_call_is_a_new_shell_in_the_same_folder(tmp_path):
+    async with Runtime(*shell(tmp_path)) as runtime:
+        await runtime.call("bash", {"command": "echo made > file; x=1; cd /"})
+
+        assert (await runtime.call("bash", {"command": "echo ${x:-none}; cat file"})).text == "none\nmade"
+
+
+@jailed
+async def test_a_command_may_look_like_an_option(tmp_path):
+    assert "-x: command not found" in (await bash(tmp_path, "-x")).message
+
+
+async def test_a_command_has_no_input(tmp_path, kind):
+    assert (await bash(tmp_path, "read -r line; echo $?", sandbox=kind)).text == "1"
+
+
+@jailed
+async def test_arguments_of_a_command_are_not_read_twice(tmp_path):
+    """What a shell would do with them is done once, inside."""
+    command = "printf '%s|' '$(id)' '`id`' \"a'b\" '${HOME}' '\\' ';' '&&'"
+
+    assert (await bash(tmp_path, command)).text == "$(id)|`id`|a'b|${HOME}|\\|;|&&|"
+
+
+@jailed
+@pytest.mark.parametrize(
+    ("workdir", "code"),
+    [("..", "denied"), ("/etc", "denied"), ("../../etc", "denied"), ("missing", "not_found"), ("link", "denied"),
+     ("file", "invalid_arguments"), ("", "invalid_arguments"), ("sub\0x", "invalid_arguments")],
+)  # fmt: skip
+async def test_a_folder_to_run_in_is_one_of_the_workspace(tmp_path, workdir, code):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("/etc")
+
+    assert (await bash(tmp_path, "touch ran", workdir=workdir)).code == code
+
+
+async def test_a_command_runs_in_the_folder_it_is_given(tmp_path, kind):
+    (tmp_path / "sub" / "deep").mkdir(parents=True)
+
+    assert (await bash(tmp_path, "pwd", sandbox=kind, workdir="sub/deep")).text == f"{tmp_path}/sub/deep"
+    assert (await bash(tmp_path, "pwd", sandbox=kind, workdir=str(tmp_path / "sub"))).text == f"{tmp_path}/sub"
+
+
+@jailed
+@pytest.mark.parametrize(
+    "wrong",
+    [{"timeout": 0}, {"timeout": 600_001}, {"timeout": "soon"}, {"command": ""}, {"command": "a\0b"},
+     {"command": "x" * 200_000}, {"shell": True}],
+)  # fmt: skip
+async def test_wrong_arguments_run_nothing(tmp_path, wrong):
+    async with Runtime(*shell(tmp_path)) as runtime:
+        assert (await runtime.call("bash", {"command": "touch ran", **wrong})).code == "invalid_arguments"
+    assert not (tmp_path / "ran").exists()
+
+
+@jailed
+async def test_long_output_keeps_its_head_and_its_tail(tmp_path):
+    outcome = await bash(tmp_path, "seq 1 20000; seq 1 20000 >&2")
+
+    head, missing, tail = outcome.text.partition("\n[stderr]\n")[0].partition("\n[... ")
+    left_out = int(tail.partition(" bytes left out ...]")[0].replace(",", ""))
+    shown = head + tail.partition("...]\n")[2].rstrip("\n")
+    assert (missing, outcome.metadata["truncated"]) == ("\n[... ", True)
+    assert head.startswith("1\n2\n3\n")
+    assert shown.endswith("\n19999\n20000")
+    assert len(shown) + left_out == len("".join(f"{number}\n" for number in range(1, 20001))) - 1
+    assert outcome.text.count("bytes left out") == 2
+    assert len(outcome.text) < 61_000
+
+
+@jailed
+async def test_output_within_bounds_is_shown_whole(tmp_path):
+    outcome = await bash(tmp_path, "head -c 30000 /dev/zero | tr '\\0' x")
+
+    assert outcome.text == "x" * 30_000
+
+
+@jailed
+async def test_no_character_is_cut_in_half(tmp_path):
+    outcome = await bash(tmp_path, "for i in $(seq 20000); do printf '\\xe2\\x82\\xac'; done")
+
+    assert "left out" in outcome.text
+    assert "\N{REPLACEMENT CHARACTER}" not in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        (r"\033[1;31mred\033[0m", "red"),
+        (r"\033]0;title\007after", "after"),
+        (r"\033]8;;http://x\033\\link\033]8;;\033\\", "link"),
+        (r"\033P1;2qsixel\033\\after", "after"),
+        (r"\033]unended", "]unended"),
+        (r"\033(B\033=\033>x", "x"),
+        (r"\xc2\x9b31mred", "red"),
+        (r"a\007b\000c\010d", "a�b�c�d"),
+        (r"a\r\nb\rc", "a\nb\nc"),
+        (r"tab\tnew\nline", "tab\tnew\nline"),
+        (r"\xff\xfe", "��"),
+        (r"a\xe2\x80\xaeb", "a\\u{202e}b"),
+        (r"a\xf3\xa0\x81\x81b", "a\\u{e0041}b"),
+        (r"\xe2\x82\xac \xf0\x9f\x98\x80", "€ 😀"),
+    ],
+)
+@jailed
+async def test_what_only_a_terminal_understands_is_not_shown(tmp_path, printed, shown):
+    assert (await bash(tmp_path, f"printf '{printed}'")).text.lstrip("�") == shown.lstrip("�")
+
+
+@pytest.mark.parametrize("flood", ["yes", "cat /dev/zero & yes >&2 & wait"])
+async def test_a_flood_is_cut_in_time_and_memory_stays_flat(tmp_path, kind, flood):
+    await bash(tmp_path, "true", sandbox=kind)
+    before, began = psutil.Process().memory_info().rss, monotonic()
+
+    outcome = await bash(tmp_path, flood, sandbox=kind, shell_options={"flood": "1MiB"})
+
+    assert monotonic() - began < 20
+    assert outcome.code == "too_large"
+    assert "filter its output" in outcome.message
+    assert psutil.Process().memory_info().rss - before < 16 << 20
+
+
+async def test_one_endless_line_is_let_go_of_as_it_comes(tmp_path, kind):
+    await bash(tmp_path, "true", sandbox=kind)
+    before = psutil.Process().memory_info().rss
+
+    whole = await bash(tmp_path, "head -c 100M /dev/zero", sandbox=kind, shell_options={"flood": "2GiB"})
+    cut = await bash(tmp_path, "head -c 1G /dev/zero", sandbox=kind)
+
+    assert f"{(100 << 20) - 30_000:,} bytes left out" in whole.text
+    assert (whole.metadata["truncated"], cut.code) == (True, "too_large")
+    assert psutil.Process().memory_info().rss - before < 16 << 20
+
+
+async def test_output_is_told_while_it_comes(tmp_path, kind):
+    told = []
+
+    def listen(event):
+        if isinstance(event, events.CallProgress):
+            told.append(event)
+            (tmp_path / "told").touch()
+
+    wait = "until [ -e told ]; do sleep 0.01; done; sleep 0.3"  # longer than there is between two reports
+    async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
+        runtime.listen(listen)
+        await runtime.call(
+            "bash", {"command": f"echo first; {wait}; echo second; for i in $(seq 500); do echo $i; done"}
+        )
+
+    assert [event.message.split()[0] for event in told[:2]] == ["first", "second"]
+    assert len(told) < 100
+
+
+async def test_a_cancelled_call_leaves_no_process(tmp_path, kind):
+    word = marker()
+    async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
+        await runtime.call("bash", {"command": "true"})
+        before = descriptors()
+        call = asyncio.create_task(
+            runtime.call("bash", {"command": f": {word}; touch began; trap '' TERM; sleep 60; sleep 60"})
+        )
+        await until(tmp_path / "began")
+
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+        assert await gone(word) == []
+        assert await still_open(before) == []
+
+
+async def test_a_call_that_is_cancelled_by_its_id_leaves_no_process(tmp_path, kind):
+    word = marker()
+    async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
+        call = asyncio.create_task(runtime.call("bash", {"command": f": {word}; touch began; sleep 60"}, call_id="c1"))
+        await until(tmp_path / "began")
+        await runtime.cancel("c1")
+
+        assert (await call).code == "cancelled"
+        assert await gone(word) == []
+
+
+async def test_a_callers_own_time_limit_counts_too(tmp_path, kind):
+    word = marker()
+    async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
+        outcome = await runtime.call("bash", {"command": f": {word}; sleep 60"}, timeout=0.3)
+
+        assert outcome.code == "timed_out"
+        assert await gone(word) == []
+
+
+async def test_a_closing_runtime_ends_what_runs(tmp_path, kind):
+    word = marker()
+    async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
+        call = asyncio.create_task(runtime.call("bash", {"command": f": {word}; touch began; sleep 60"}))
+        await until(tmp_path / "began")
+    with pytest.raises((asyncio.CancelledError, Exception)):
+        (await call).unwrap()
+
+    assert await gone(word) == []
+
+
+async def test_a_command_that_outlasts_its_runtime_leaves_nothing_open(tmp_path, kind, monkeypatch):
+    """A busy machine may take longer to end a command than a runtime waits for it."""
+    monkeypatch.setattr(reaper, "CANCELLATION_GRACE_SECONDS", 0.01)
+    async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
+        await runtime.call("bash", {"command": "true"})
+        before, others = descriptors(), set(psutil.Process().children())
+        call = asyncio.create_task(runtime.call("bash", {"command": "touch began; sleep 60"}))
+        await until(tmp_path / "began")
+        (child,) = set(psutil.Process().children()) - others
+        child.send_signal(signal.SIGSTOP)
+    assert (await call).code == "cancelled"
+    with suppress(psutil.NoSuchProcess):  # a supervisor goes on by itself when it is to end its command
+        child.send_signal(signal.SIGCONT)
+
+    assert await still_open(before) == []
+
+
+@jailed
+async def test_policy_is_asked_before_a_command_runs(tmp_path):
+    async with Runtime(*shell(tmp_path), policy=Policy.default()) as runtime:
+        outcome = await runtime.call("bash", {"command": "touch ran"})
+
+        assert outcome.waiting_for == "approval"
+        assert outcome.message.endswith("touch ran")
+        assert not (tmp_path / "ran").exists()
+        assert isinstance(await runtime.approve(outcome.call_id), Done)
+        assert (tmp_path / "ran").exists()
+
+
+@jailed
+async def test_whoever_is_asked_sees_all_of_a_command(tmp_path):
+    hidden = "ls\n# \x1b[8mrm -rf .\x1b[0m \u202eevil"
+    async with Runtime(*shell(tmp_path), policy=Policy.default()) as runtime:
+        outcome = await runtime.call("bash", {"command": hidden})
+
+    assert "ls\n# \\u001b[8mrm -rf .\\u001b[0m \\u202eevil" in outcome.message
+
+
+async def test_the_tool_can_be_run_without_a_runtime(tmp_path, kind):
+    command, *_ = shell(tmp_path, sandbox=kind)
+
+    assert (await command.run({"command": "echo fine"})).text == "fine"
+
+
+async def test_a_secret_of_ours_is_not_in_the_environment(tmp_path, kind, monkeypatch):
+    monkeypatch.setenv("API_KEY", "s3cret-of-ours")
+
+    assert "s3cret" not in (await bash(tmp_path, "env; set", sandbox=kind)).text
+
+
+@jailed
+async def test_what_a_developer_gives_is_in_the_environment(tmp_path):
+    assert (await bash(tmp_path, "echo $MODE", sandbox=Sandbox(env={"MODE": "test"}))).text == "test"
+
+
+@jailed
+async def test_further_folders_of_the_workspace_are_there(tmp_path):
+    for name in ("main", "more", "docs"):
+        (tmp_path / name).mkdir()
+    workspace = Workspace(tmp_path / "main", extra=[tmp_path / "more"], read_only=[tmp_path / "docs"])
+
+    outcome = await bash(workspace, "touch ../more/a; touch ../docs/b; ls ..; ls ../more ../docs")
+
+    assert "Read-only file system" in outcome.text
+    assert os.listdir(tmp_path / "more") == ["a"]
+    assert os.listdir(tmp_path / "docs") == []
+
+
+async def test_without_a_sandbox_there_is_no_bash(tmp_path, monkeypatch):
+    for known in (bubblewrap.check_bubblewrap, bubblewrap.find_bubblewrap, bubblewrap._help_text):
+        known.cache_clear()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    try:
+        outcome = await bash(tmp_path, "touch ran")
+    finally:
+        monkeypatch.undo()
+
+    assert (outcome.code, outcome.executed) == ("unavailable", False)
+    assert "apt install bubblewrap" in outcome.message
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("sandbox", ["none", False, True, "unprotected", object()])
+def test_running_unprotected_has_to_be_said_in_so_many_words(tmp_path, sandbox):
+    with pytest.raises(DefinitionError, match="UNPROTECTED"):
+        shell(tmp_path, sandbox=sandbox)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"life": "long"}, {"life": -1}, {"kept": "much"}, {"flood": 0}, {"grace": -1}, {"background": -1}]
+)
+def test_bounds_that_cannot_be_are_a_definition_error(tmp_path, wrong):
+    with pytest.raises(DefinitionError):
+        shell(tmp_path, **wrong)
+
+
+def test_a_workspace_that_is_the_whole_machine_has_no_shell():
+    with pytest.raises(DefinitionError, match="cannot show /"):
+        shell("/")
+
+
+def test_the_tools_say_what_they_do(tmp_path):
+    command, output, stop = shell(tmp_path)
+
+    assert "There is no network" in command.description
+    assert "There is no network" not in shell(tmp_path, sandbox=UNPROTECTED)[0].description
+    assert command.safety.effects == {"execute"}
+    assert command.safety.optional_effects == frozenset()
+    assert shell(tmp_path, sandbox=Sandbox(network=True))[0].safety.optional_effects == {"network"}
+    assert (output.safety.effects, stop.safety.effects) == ({"read"}, {"execute"})
+    assert not any(tool.presentation.visible for tool in (command, output, stop))
+
+
+@needs("python in /usr")
+@jailed
+async def test_ordinary_work_gets_done(tmp_path):
+    test = "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(1, 1)\n"
+    (tmp_path / "test_it.py").write_text(test)
+
+    outcome = await bash(tmp_path, "python3 -m unittest -q 2>&1; awk 'BEGIN {print 1+1}'; ls | sort", timeout=20_000)
+
+    assert "OK" in outcome.text
+    assert "\n2\n" in outcome.text

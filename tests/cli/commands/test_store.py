@@ -1,0 +1,184 @@
+"""The store and its audit on the command line."""
+
+import sqlite3
+from dataclasses import fields
+
+import pytest
+
+from surehand import Retention
+from surehand.cli.commands.store import DEFAULT_AGES, RETENTION_LABELS
+from surehand.cli.options import DurationParam
+
+EVERY = [["store", "info"], ["store", "prune"], ["audit", "verify"]]
+
+
+@pytest.fixture
+def used(run, configured):
+    """A store in which one call has ended and one waits."""
+    run("call", "pay", "amount=3", "to=Bob", "--yes")
+    run("call", "sign")
+    return configured
+
+
+def change(folder, sql):
+    database = sqlite3.connect(folder / "calls.db")
+    with database:
+        database.execute(sql)
+    database.close()
+
+
+def test_info_counts_everything(run, used):
+    [info] = run("store", "info").lines
+
+    assert info["store"] == str(used / "calls.db")
+    assert (info["version"], info["newest_version"], info["waiting"]) == (2, 2, 1)
+    assert info["calls"] == {"ended": 1, "waiting": 1}
+    assert (info["rows"]["ledger"], info["rows"]["pending"], info["rows"]["owners"]) == (2, 1, 0)
+    assert info["bytes"] == (used / "calls.db").stat().st_size
+
+
+@pytest.mark.parametrize("command", EVERY)
+def test_nothing_that_only_looks_makes_a_store(run, configured, command):
+    ran = run(*command)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("error: There is no store calls.db. The first call that is remembered makes it")
+    assert not list(configured.glob("*.db*"))
+
+
+@pytest.mark.parametrize("command", [*EVERY, ["store", "migrate"]])
+def test_without_a_store_the_error_says_how_to_have_one(run, tmp_path, command):
+    ran = run(*command)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert "Add `store: surehand.db` to a surehand.yaml, or name one with --store surehand.db." in ran.err
+
+
+@pytest.mark.parametrize("command", [*EVERY, ["store", "migrate"], ["pending"], ["approve", "x"]])
+def test_a_file_that_is_no_store_ends_with_2(run, tmp_path, command):
+    (tmp_path / "calls.db").write_text("These are not the calls that you are looking for.")
+
+    ran = run(*command, "--store", "calls.db")
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "error: The store cannot be used: calls.db cannot be opened: file is not a database.\n"
+
+
+def test_a_store_of_a_newer_version_is_left_alone(run, used):
+    change(used, "INSERT INTO schema_versions VALUES (99, 0)")
+
+    ran = run("store", "info")
+
+    assert (ran.code, ran.err) == (
+        2,
+        "error: The store cannot be used: The store is of version 99, newer than 2: use a newer surehand.\n",
+    )
+
+
+@pytest.mark.parametrize("address", ["mysql://db/x", "sqlite:///x.db", " "])
+def test_what_is_no_address_is_refused(run, address):
+    ran = run("store", "info", "--store", address)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert "A store is a file, or a postgresql:// address." in ran.err
+
+
+@pytest.mark.parametrize("address", ["postgresql://me:hunter%2@127.0.0.1:1/x", "postgresql://me:hunter2@127.0.0.1:1/x"])
+def test_a_password_is_never_shown(run, address):
+    pytest.importorskip("psycopg")
+
+    ran = run("store", "info", "--store", address)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert "hunter" not in ran.err
+
+
+def test_migrate_makes_the_store_and_then_has_nothing_to_do(run, configured):
+    assert run("store", "migrate").lines == [{"store": str(configured / "calls.db"), "version": 2, "applied": 2}]
+    assert run("store", "migrate").lines[0]["applied"] == 0
+    assert run("store", "info").lines[0]["calls"] == {}
+
+
+def test_prune_forgets_what_is_over_and_keeps_what_waits(run, used):
+    kept = run("store", "prune")
+    over = ("calls", "idle", "journal", "inbox", "runs", "artifacts", "events")
+    assert kept.lines[0]["forgotten"] == dict.fromkeys(over, 0)
+
+    pruned = run("store", "prune", "--calls", "0s", "--journal", "off", "--vacuum")
+
+    assert pruned.lines[0]["forgotten"]["calls"] == 1
+    assert "journal" not in pruned.lines[0]["forgotten"]
+    [info] = run("store", "info").lines
+    assert (info["calls"], info["waiting"], info["rows"]["journal"] > 0) == ({"waiting": 1}, 1, True)
+    assert run("audit", "verify").lines[0]["sound"] is True
+
+
+def test_what_prune_forgets_by_default_is_what_a_runtime_forgets():
+    ages = {field.name: field.default for field in fields(Retention) if not field.name.startswith("most")}
+
+    assert {name: DurationParam().convert(age, None, None) for name, age in DEFAULT_AGES.items()} == ages
+    assert RETENTION_LABELS.keys() == DEFAULT_AGES.keys()
+
+
+@pytest.mark.parametrize("age", ["soon", "-1d", "3 weeks"])
+def test_an_age_that_is_none_is_wrong_usage(run, used, age):
+    ran = run("store", "prune", f"--calls={age}")
+
+    assert (ran.code, ran.out) == (2, "")
+    assert "is no duration" in ran.err
+    assert run("store", "info").lines[0]["calls"]["ended"] == 1
+
+
+def test_a_sound_audit_ends_with_0_and_a_changed_one_with_1(run, used):
+    sound = run("audit", "verify")
+    assert (sound.code, sound.err) == (0, "")
+    assert sound.lines[0]["rows"] >= 3
+    assert (sound.lines[0]["unsealed"], sound.lines[0]["problem"], len(sound.lines[0]["head"])) == (0, None, 64)
+
+    change(used, "UPDATE audit SET by_whom = 'nobody' WHERE id = 1")
+
+    changed = run("audit", "verify")
+    assert (changed.code, changed.lines[0]["sound"], changed.lines[0]["seals"]) == (1, False, 0)
+    assert changed.lines[0]["problem"].startswith("Seal 1 has another hash")
+
+
+def test_a_head_noted_earlier_has_to_be_in_the_chain(run, used):
+    noted = run("audit", "verify").lines[0]
+    run("call", "sign")
+
+    later = run("audit", "verify", "--head", noted["head"].upper())
+    assert (later.code, later.lines[0]["noted_seal"]) == (0, noted["seals"])
+    assert later.lines[0]["head"] != noted["head"]
+
+    change(used, f"DELETE FROM seals WHERE position >= {noted['seals']}")
+    cut = run("audit", "verify", "--head", noted["head"])
+    assert run("audit", "verify").lines[0]["sound"] is True  # that the end is missing, only the noted head tells
+    assert (cut.code, cut.lines[0]["sound"], cut.lines[0]["noted_seal"]) == (1, False, None)
+    assert cut.lines[0]["problem"].startswith("The noted head is not in the chain")
+
+    assert run("audit", "verify", "--head", "abc").code == 2
+
+
+def test_people_get_words(terminal, used):
+    screen = terminal("store", "info")
+    screen.sees(r"store +calls\.db *\nversion +2, the newest *\nsize +\d+\.\d kB *\nopen waits +1 *\n")
+    screen.sees(r"calls by state *\n +1  waiting *\n +1  ended *\nrows by table *\n +2  ledger *\n")
+    assert screen.ends() == 0
+
+    screen = terminal("store", "migrate")
+    screen.sees(r"calls\.db is of version 2, the newest \(nothing to do\)\.\n")
+    assert screen.ends() == 0
+
+    screen = terminal("store", "prune", "--calls", "0s")
+    screen.sees(r"forgotten *\n +1  ended calls *\n +0  lines of the journal *\n")
+    screen.sees(r"The store has \d+\.\d kB\.\n")
+    assert screen.ends() == 0
+
+    screen = terminal("audit", "verify")
+    screen.sees(r"\d+ rows, \d+ seals that hold, 0 rows after the last of them\nhead \w{64}\nThe audit is sound\.\n")
+    assert screen.ends() == 0
+
+    change(used, "DELETE FROM audit WHERE id = 1")
+    screen = terminal("audit", "verify")
+    screen.sees(r"not sound: Seal 1 covers \d rows and there are \d: a row is missing")
+    assert screen.ends() == 1

@@ -1,0 +1,129 @@
+"""Why arguments were refused, in words that make the next try succeed."""
+
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel
+
+from surehand import Outcome, Tool, tool
+from surehand.core.argument_errors import short_repr
+
+
+class Address(BaseModel):
+    street: str
+    number: int
+
+
+@tool
+async def send(to: str, count: int, how: Literal["post", "mail"] = "post", address: Address | None = None) -> None: ...
+
+
+def told(outcome: Outcome) -> str:
+    assert outcome.text == f"(tool failed: {outcome.message})"
+    return outcome.message
+
+
+async def test_every_problem_is_named_and_what_is_expected() -> None:
+    message = told(await send.run({"count": "many", "hwo": "post"}))
+
+    assert message == (
+        "invalid arguments: `to` is required; `count`: Input should be a valid integer, unable to parse string as an "
+        "integer, not 'many'; `hwo` is not a parameter (did you mean `how`?). Expected: to (string), count (integer), "
+        "how (one of 'post', 'mail', optional), address (object: street, number or null, optional)."
+    )
+
+
+async def test_a_name_unlike_any_other_gets_no_suggestion() -> None:
+    assert "`zzz` is not a parameter;" in told(await send.run({"zzz": 1, "qqq": 1, "to": "x", "count": 1}))
+
+
+async def test_a_nested_problem_is_named_by_its_path() -> None:
+    message = told(await send.run({"to": "x", "count": 1, "address": {"street": "s", "number": "n"}}))
+
+    assert "`address.number`" in message
+
+
+async def test_at_most_five_problems_are_shown() -> None:
+    @tool
+    async def many(a: int, b: int, c: int, d: int, e: int, f: int, g: int) -> None: ...
+
+    message = told(await many.run(dict.fromkeys("abcdefg", "x")))
+
+    assert message.count("should be a valid integer") == 5
+    assert "; and 2 more." in message
+
+
+async def test_of_a_list_the_first_wrong_item_is_told() -> None:
+    @tool
+    async def many(items: list[int]) -> None: ...
+
+    message = told(await many.run({"items": [1, "x", "y"]}))
+
+    assert message.count("`items.") == 1
+    assert "`items.1`" in message
+
+
+async def test_a_long_value_is_cut() -> None:
+    message = told(await send.run({"to": "x", "count": "9" * 100_000 + "x"}))
+
+    assert len(message) < 600
+    assert "999...999" in message
+
+
+async def test_a_tool_that_takes_nothing_says_so() -> None:
+    @tool
+    async def now() -> None: ...
+
+    assert told(await now.run({"x": 1})).endswith("`x` is not a parameter. Expected: no arguments.")
+
+
+@pytest.mark.parametrize("text", ['{"to": "x"', "{'to': 'x'}", '{"to": "x",}', "to: x"])
+async def test_text_that_is_no_json_is_told_what_to_send(text: str) -> None:
+    assert told(await send.run(text)).startswith("The arguments are not valid JSON (")
+    assert told(await send.run(text)).endswith("Send one complete JSON object.")
+
+
+def raw(**properties: Any) -> Tool[..., Any]:
+    @tool(name="raw", parameters={"type": "object", "properties": properties, "required": list(properties)})
+    async def handler(arguments: Any) -> None: ...
+
+    return handler
+
+
+async def test_a_raw_schema_is_explained_too() -> None:
+    message = told(await raw(size={"type": "integer"}, tags={"type": ["array", "null"]}).run({"size": "big"}))
+
+    assert '`size`: "big" is not of type "integer"' in message
+    assert "`tags` is required" in message
+    assert message.endswith("Expected: size (integer), tags (array or null).")
+
+
+async def test_an_explanation_of_a_large_value_stays_short() -> None:
+    assert len(told(await raw(size={"type": "integer"}).run({"size": "x" * 100_000}))) < 600
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [("x", "'x'"), (1, "1"), ({"a": [1]}, "{'a': [1]}"), (None, "None"), ("it's", '"it\'s"')]
+)
+def test_a_preview_is_how_python_writes_the_value(value: Any, shown: str) -> None:
+    assert short_repr(value) == shown
+
+
+def test_a_preview_survives_anything() -> None:
+    class Rude:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    assert short_repr(Rude()) == "<Rude>"
+    assert len(short_repr(["x" * 10_000] * 3)) <= 120
+    assert len(short_repr("x" * 10_000)) <= 120
+
+
+async def test_very_many_mistakes_are_counted_and_not_listed() -> None:
+    few = told(await send.run({"to": "a", "count": 1, **{f"k{number}": 1 for number in range(10_000)}}))
+    many = told(await send.run({"to": "a", "count": 1, **{f"k{number}": 1 for number in range(10_001)}}))
+
+    assert "`k0` is not a parameter" in few
+    assert "and 9995 more" in few
+    assert "10001 mistakes, too many to list" in many
+    assert "Expected" in many or "expected" in many

@@ -1,0 +1,332 @@
+"""Clients hear that a list has changed."""
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+
+import pytest
+from mcp import Client
+from mcp.shared.subscriptions import ResourcesListChanged, ToolsListChanged
+
+from surehand import Runtime, gateway, tool
+from surehand.gateway.mcp import notifications as news_module
+from surehand.gateway.mcp.notifications import ChangeNotifications
+from tests.gateway.mcp.bare import eventually
+from tests.gateway.mcp.lines_peer import META, connected, message
+from tests.gateway.mcp.shops import Shop
+from tests.gateway.mcp.talking import ERAS, NEW, OLD, over_http, talking, visiting, within
+
+eras = pytest.mark.parametrize("era", ERAS)
+
+
+@tool
+async def look() -> str:
+    """Look."""
+    return "seen"
+
+
+@tool
+async def send() -> str:
+    """Send."""
+    return "sent"
+
+
+@tool(max_bytes=1_000)
+async def large() -> str:
+    """Much."""
+    return "x" * 2_000
+
+
+class Heard(asyncio.Queue):
+    """What a client is told, by the name of the list."""
+
+    async def note(self, message) -> None:
+        method = getattr(message, "method", "")
+        if method.endswith("/list_changed"):
+            self.put_nowait(method.split("/")[1])
+
+    def told(self) -> list[str]:
+        return [self.get_nowait() for _ in range(self.qsize())]
+
+
+@asynccontextmanager
+async def listening(served, era: str, connected=talking):
+    """A client that hears of changes as its protocol has it."""
+    heard = Heard()
+    async with connected(served, era, message_handler=heard.note if era == OLD else None) as client:
+        if era == OLD:
+            yield client, heard
+            return
+        async with client.listen(tools_list_changed=True, resources_list_changed=True) as events:
+            told = asyncio.create_task(_note(events, heard))
+            yield client, heard
+        await asyncio.wait({told})
+
+
+async def _note(events, heard: Heard) -> None:
+    async for event in events:
+        heard.put_nowait({ToolsListChanged: "tools", ResourcesListChanged: "resources"}[type(event)])
+
+
+@eras
+async def test_a_tool_that_comes_or_goes_is_told_of(era):
+    async with within(), Runtime(look) as runtime, listening(runtime, era) as (client, heard):
+        runtime.catalogue.add(send)
+        assert await heard.get() == "tools"
+        runtime.catalogue.remove("look")
+        assert await heard.get() == "tools"
+        assert [each.name for each in (await client.list_tools()).tools] == ["send"]
+
+
+@eras
+async def test_a_tool_that_comes_is_told_of_over_a_pipe(era):
+    asks, meta = {"notifications": {"toolsListChanged": True}}, {} if era == OLD else {"_meta": META}
+    async with within(), Runtime(look) as runtime, connected(runtime) as peer:
+        if era == OLD:
+            await peer.shake_hands()
+            await peer.ask(message("ping", 1))
+        else:
+            assert (await peer.ask(message("subscriptions/listen", 1, **asks, **meta)))["method"].endswith(
+                "acknowledged"
+            )
+        runtime.catalogue.add(send)
+        told = await peer.receive()
+        listed = await peer.ask(message("tools/list", 2, **meta))
+
+    assert told["method"] == "notifications/tools/list_changed"
+    assert [each["name"] for each in listed["result"]["tools"]] == ["look", "send"]
+
+
+@eras
+async def test_many_changes_at_once_are_told_as_one(era):
+    async with within(), Runtime(look) as runtime, listening(runtime, era) as (client, heard):
+        for number in range(50):
+            runtime.catalogue.add(tool(name=f"t{number}")(_more()))
+        await heard.get()
+        await asyncio.sleep(0.15)
+
+        assert heard.told() == []
+        assert len((await client.list_tools()).tools) == 51
+
+
+def _more():
+    async def more() -> str:
+        """More."""
+        return ""
+
+    return more
+
+
+@eras
+async def test_a_tool_that_is_added_in_a_thread_is_told_of(era):
+    async with within(), Runtime(look) as runtime, listening(runtime, era) as (_, heard):
+        await asyncio.to_thread(runtime.catalogue.add, send)
+
+        assert await heard.get() == "tools"
+
+
+@eras
+async def test_an_output_that_was_kept_is_told_of(era):
+    async with within(), Runtime(large) as runtime, listening(runtime, era) as (client, heard):
+        await client.call_tool("large")
+        first = {await heard.get(), await heard.get()}
+        await client.call_tool("large")
+
+        assert first == {"tools", "resources"}  # the reader came with the first
+        assert await heard.get() == "resources"
+
+
+@eras
+async def test_over_http_changes_are_told_as_well(era):
+    runtime = Runtime(large)
+    async with within(), over_http(runtime) as url, listening(url, era, visiting) as (client, heard):
+        if era == OLD:  # its stream is opened behind the first request
+            await until_heard(runtime, heard)
+        await client.call_tool("large")
+        while await heard.get() != "resources":  # the tool that reads outputs came with it
+            pass
+
+
+async def until_heard(runtime, heard: Heard) -> None:
+    for number in range(100):
+        runtime.catalogue.add(tool(name=f"try{number}")(_more()), on_conflict="rename")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await heard.get()
+                return
+
+
+@eras
+async def test_an_output_is_told_of_to_those_whose_it_is_and_nobody_else(era):
+    runtime, people = Runtime(large), {"a": "ann", "b": "bob"}
+    ann, bob = (partial(visiting, token=token) for token in people)
+    async with (
+        within(),
+        over_http(runtime, token=people.get) as url,
+        listening(url, era, ann) as (client, anns),
+        listening(url, era, bob) as (_, bobs),
+    ):
+        if era == OLD:  # their streams are opened behind the first request
+            await until_heard(runtime, anns)
+            await until_heard(runtime, bobs)
+        await client.call_tool("large")
+        while await anns.get() != "resources":
+            pass
+        runtime.catalogue.add(send)
+        while await anns.get() != "tools":
+            pass
+        assert await bobs.get() == "tools"
+        await asyncio.sleep(0.1)
+
+        assert "resources" not in bobs.told()
+
+
+@eras
+async def test_every_client_is_told(era):
+    server = gateway.mcp.server(Runtime(look))
+    async with within(), listening(server, era) as (_, first), listening(server, era) as (_, second):
+        server.runtime.catalogue.add(send)
+
+        assert (await first.get(), await second.get()) == ("tools", "tools")
+
+
+@eras
+async def test_who_has_left_costs_the_others_nothing(era):
+    server = gateway.mcp.server(Runtime(look))
+    async with within(), listening(server, era) as (_, stays):
+        async with listening(server, era):
+            pass
+        server.runtime.catalogue.add(send)
+
+        assert await stays.get() == "tools"
+        assert len(server.notifications._sessions) == (1 if era == OLD else 0)
+
+
+async def test_a_session_in_the_same_process_is_forgotten_when_it_ends():
+    server = gateway.mcp.server(Runtime(look))
+    heard = Heard()
+    async with within(), server.runtime_lifespan:
+        async with Client(server, mode=OLD, message_handler=heard.note):
+            server.runtime.catalogue.add(send)
+            assert await heard.get() == "tools"
+            assert len(server.notifications._sessions) == 1
+
+        assert not server.notifications._sessions
+
+
+async def test_a_session_over_http_is_forgotten_when_it_ends(monkeypatch):
+    runtime, found = Runtime(large), []
+    follow = ChangeNotifications.watch_changes
+    monkeypatch.setattr(
+        ChangeNotifications, "watch_changes", lambda self, *given: (found.append(self), follow(self, *given))[1]
+    )
+    async with within(), over_http(runtime) as url:
+        async with listening(url, OLD, visiting) as (_, heard):
+            await until_heard(runtime, heard)
+            [news] = found
+            assert len(news._sessions) == 1
+
+        await eventually(lambda: not news._sessions)
+
+
+async def test_there_is_an_end_to_the_sessions_that_are_told(monkeypatch):
+    monkeypatch.setattr(news_module, "MAX_NOTIFIED_SESSIONS", 2)
+    server = gateway.mcp.server(Runtime(look))
+    async with within(), talking(server, OLD), talking(server, OLD), listening(server, OLD) as (_, heard):
+        server.runtime.catalogue.add(send)
+
+        assert await heard.get() == "tools"
+        assert len(server.notifications._sessions) == 2
+
+
+async def test_a_client_that_reads_nothing_keeps_nobody_from_hearing():
+    server = gateway.mcp.server(Runtime(look))
+    stuck = asyncio.Event()
+
+    async def never(message) -> None:
+        if getattr(message, "method", "").endswith("list_changed"):
+            await stuck.wait()
+
+    async with within(), talking(server, OLD, message_handler=never), listening(server, OLD) as (_, heard):
+        for tools in ([send], [large]):
+            server.runtime.catalogue.add(*tools)
+            assert await heard.get() == "tools"
+        stuck.set()
+
+
+async def test_whoever_asks_for_one_list_hears_nothing_of_the_other():
+    server = gateway.mcp.server(Runtime(large))
+    async with within(), talking(server) as client, client.listen(resources_list_changed=True) as events:
+        server.runtime.catalogue.add(look)
+        await client.call_tool("large")
+
+        assert await anext(aiter(events)) == ResourcesListChanged()
+
+
+async def test_who_does_not_listen_is_told_nothing_in_the_newer_protocol():
+    heard = Heard()
+    async with Runtime(look) as runtime, talking(runtime, NEW, message_handler=heard.note) as client:
+        runtime.catalogue.add(send)
+        await asyncio.sleep(0.1)
+        await client.list_tools()
+
+    assert heard.told() == []
+
+
+async def test_a_client_that_keeps_lists_asks_again_when_it_has_heard():
+    server = gateway.mcp.server(Runtime(look))
+    async with within(), Client(server, mode=NEW) as client, client.listen(tools_list_changed=True) as events:
+        before = await client.list_tools()
+        server.runtime.catalogue.add(send)
+        kept = await client.list_tools()
+        await anext(aiter(events))
+        after = await client.list_tools()
+
+    assert [len(each.tools) for each in (before, kept, after)] == [1, 1, 2]
+
+
+@eras
+async def test_nobody_is_told_after_the_end(era):
+    async with Runtime(look) as runtime:
+        async with listening(runtime, era):
+            runtime.catalogue.add(send)
+        runtime.catalogue.add(large)
+
+        assert not runtime.services.outputs._subscribers
+
+
+async def test_a_stream_ends_in_order_when_the_server_does():
+    server = gateway.mcp.server(Runtime(look))
+    async with (
+        within(),
+        server.runtime_lifespan,
+        talking(server, NEW) as client,
+        client.listen(tools_list_changed=True) as events,
+    ):
+        server.listen_handler.close()
+
+        assert [event async for event in events] == []
+
+
+@eras
+async def test_a_client_is_told_what_all_providers_want_a_model_to_know(era):
+    shop = Shop("shop", "look", says="Look before you send.")
+    async with talking(Runtime(shop), "auto" if era == NEW else era) as client:
+        assert "Look before you send." in client.instructions
+
+
+@eras
+async def test_instructions_are_those_of_the_moment(era):
+    shop = Shop("shop", "look", says="Closed on Sundays.")
+    server = gateway.mcp.server(Runtime(shop))
+    mode = "auto" if era == NEW else era
+    async with talking(server, mode) as first:
+        shop.says = "Open every day \ud83d."
+        async with talking(server, mode) as second:
+            assert "Closed on Sundays." in first.instructions
+            assert "Open every day ?." in second.instructions
+
+
+async def test_a_runtime_that_has_nothing_to_say_gives_no_instructions():
+    async with talking(Runtime(look), OLD) as client:
+        assert client.instructions is None

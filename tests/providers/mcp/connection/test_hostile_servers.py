@@ -1,0 +1,656 @@
+"""Servers that do their worst: whatever it is, it costs them alone, and the rest goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_types import HEADER_MISMATCH
+from opentelemetry import trace
+
+from surehand import Done, Failed, Pending, Unavailable, mcp
+from surehand.core.events import CallProgress
+from surehand.providers.mcp.connection import health
+from surehand.providers.mcp.connection import session as life
+from surehand.providers.mcp.connection import tools_list as listing
+from surehand.providers.mcp.connection.inbound_filter import MAX_NOTIFICATIONS_PER_SECOND, MAX_SERVER_REQUESTS
+from tests.providers.mcp.hostile_scene import Scene, beside
+from tests.providers.mcp.peers.bare import Asked, bare
+from tests.providers.mcp.steady import until
+
+
+def message(**fields: Any) -> str:
+    """A line of the protocol; `$ID` and `$TOKEN` are the request's own."""
+    text = json.dumps({"jsonrpc": "2.0", **fields})
+    return text.replace('"$ID"', "$ID").replace('"$TOKEN"', "$TOKEN").replace('"$OTHER"', "$OTHER") + "\n"
+
+
+def answer(result: Any) -> str:
+    return message(id="$ID", result=result)
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}]}
+
+
+def raw(result: str) -> str:
+    return '{"jsonrpc":"2.0","id":$ID,"result":' + result + "}\n"
+
+
+def notice(method: str, **params: Any) -> str:
+    return message(method=f"notifications/{method}", params=params)
+
+
+def times(text: str, count: int) -> dict[str, Any]:
+    return {"say": text, "times": count}
+
+
+def do(what: str) -> dict[str, Any]:
+    return {"do": what}
+
+
+def tool(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "description": "Do it.", "inputSchema": {"type": "object"}, **more}
+
+
+OK = answer(said("ok"))
+FORM = {"type": "object", "properties": {"a": {"type": "string"}}}
+
+
+# Answers
+
+WRONG = {
+    "a number": answer(5),
+    "nothing": answer(None),
+    "a list": answer([]),
+    "a text": answer("x"),
+    "an empty object": answer({}),
+    "content that is a text": answer({"content": "x"}),
+    "content of numbers": answer({"content": [1, None, {"type": "text"}, {"type": "what"}]}),
+    "an error flag of 7": answer({"content": [], "isError": 7}),
+    "a task": answer({"task": {"taskId": "x"}}),
+    "half a surrogate": raw('{"content":[{"type":"text","text":"\\ud800"}]}'),
+    "no version": '{"id":$ID,"result":{"content":[]}}\n',
+    "one as deep as a well": raw("[" * 100_000 + "]" * 100_000),
+    "an error that is a text": message(id="$ID", error="x"),
+    "an error without a number": message(id="$ID", error={"code": "x", "message": 5}),
+}
+"""What is no result: whether the work was done is not known."""
+ODD = {
+    "twice": OK + OK,
+    "with words of no protocol before it": "{bad\n\xff\xfe\n\0\0\n[]\n5\nnull\n\n" + OK,
+    "after answers to nobody": "".join(message(id=each, result={}) for each in ("zz", 10**9, -1, "", 1.5)) + OK,
+    "after answers with ids of no kind": "".join(message(id=each, result={}) for each in (None, [], {}, True)) + OK,
+    "after progress of no size": notice("progress", progressToken="$TOKEN", progress=float("nan"), message=7) + OK,
+    "after notices of no kind": notice("no/such/thing", x=1) + message(method="", params={}) + OK,
+    "after being cancelled itself": notice("cancelled", requestId="$ID") + OK,
+    "after changes of nobody's task": notice("tasks/status", taskId="x", status="done") + OK,
+}
+
+
+async def test_an_answer_that_is_none_costs_its_call_alone(tmp_path: Path) -> None:
+    async with beside(tmp_path) as scene:
+        waiting = asyncio.create_task(scene.bad())  # never answered, on the same connection
+        for what, said_so in WRONG.items():
+            outcome = await scene.bad(said_so)
+            assert isinstance(outcome, Failed), what
+            assert (outcome.code, outcome.executed) == ("unknown_effect", True), what
+            assert "gave no answer to this" in outcome.message
+        assert await scene.well()
+        assert not waiting.done()
+        waiting.cancel()
+        assert scene.starts == 1
+
+
+async def test_an_answer_is_found_among_whatever_else_is_said(tmp_path: Path) -> None:
+    async with beside(tmp_path) as scene:
+        for what, said_so in ODD.items():
+            assert await scene.bad(said_so) == Done("ok"), what
+        assert scene.starts == 1
+
+
+async def test_numbers_of_every_size_come_through_or_cost_their_call(tmp_path: Path) -> None:
+    async with beside(tmp_path) as scene:
+        huge = await scene.bad(raw('{"content":[],"structuredContent":{"n":1' + "0" * 400 + "}}"))
+        larger = await scene.bad(raw('{"content":[],"structuredContent":{"n":1' + "0" * 9_000 + "}}"))
+        strange = await scene.bad(raw('{"content":[],"structuredContent":{"n":NaN,"m":Infinity}}'))
+        progress = await scene.bad(notice("progress", progressToken="$TOKEN", progress=10**400), OK)
+
+        assert huge.data == {"n": 10**400}
+        assert larger.code == "unknown_effect"
+        assert strange.ok
+        assert strange.data == {"n": None, "m": None}
+        assert progress == Done("ok")  # the library, if it saw that, would give the connection up
+        assert await scene.well()
+
+
+async def test_an_answer_under_the_id_of_another_call_is_that_calls(tmp_path: Path) -> None:
+    async with beside(tmp_path) as scene:
+        first = asyncio.create_task(scene.bad(do("note")))
+        await until(lambda: scene.effects == ["noted"])
+        second = await scene.bad(message(id="$OTHER", result=said("not yours")), OK)
+        assert ((await first).data, second.data) == ("not yours", "ok")
+        assert await scene.well()
+
+
+async def test_an_answer_of_thousands_of_blocks_holds_nobody_up(tmp_path: Path) -> None:
+    async with beside(tmp_path) as scene:
+        outcome = await scene.bad(answer({"content": [{"type": "text", "text": "a"}] * 9_000}))
+        assert outcome.ok
+
+
+# Floods
+
+FLOODS = {
+    "progress of nobody": times(notice("progress", progressToken="zz", progress=1), 20_000),
+    "progress": times(notice("progress", progressToken="$TOKEN", progress=1, message="on"), 8_000),
+    "changes": times(notice("tools/list_changed"), 20_000),
+    "log messages": times(notice("message", level="error", data="x" * 200), 8_000),
+    "notices of no kind": times(notice("progress", progressToken="zz", progress="x"), 8_000),
+    "questions": times(
+        message(id="q", method="sampling/createMessage", params={"messages": [], "maxTokens": 1}), 10_000
+    ),
+    "pings": times(message(id="q", method="ping"), 8_000),
+    "lines": times("x" * 99 + "\n", 20_000),
+    "large messages": times(notice("message", level="info", data="x" * 4_000_000), 5),
+}
+
+
+async def test_a_flood_is_let_by_and_the_answer_after_it_is_heard(tmp_path: Path) -> None:
+    async with beside(tmp_path) as scene:
+        for what, flood in FLOODS.items():
+            assert await scene.bad(flood, OK) == Done("ok"), what
+        assert scene.starts == 1
+
+
+@pytest.mark.parametrize("traced", [False, True])
+async def test_one_calls_flood_of_progress_does_not_drown_anothers(tmp_path: Path, monkeypatch, traced: bool) -> None:
+    if traced:  # calls go through the library then
+        monkeypatch.setattr(trace, "_TRACER_PROVIDER", trace.NoOpTracerProvider())
+    signs = Counter[str | None]()
+    flood = times(notice("progress", progressToken="$OTHER", progress=1, message="theirs"), 5_000)
+    async with beside(tmp_path) as scene:
+        scene.runtime.listen(lambda event: signs.update([event.message]) if isinstance(event, CallProgress) else None)
+        first = asyncio.create_task(scene.bad(do("note")))
+        await until(lambda: scene.effects == ["noted"])
+
+        mine = notice("progress", progressToken="$TOKEN", progress=1, message="mine")
+        assert await scene.bad(flood, mine, OK) == Done("ok")
+
+        first.cancel()
+        assert signs["mine"] == 1
+        assert signs["theirs"] < 2_500
+
+
+async def test_a_flood_on_stderr_slows_the_server_alone(tmp_path: Path) -> None:
+    async with beside(tmp_path) as scene:
+        assert await scene.bad(do("start_shouting"), OK) == Done("ok")
+        for _ in range(20):
+            assert await scene.well()
+
+
+async def test_a_hundred_megabytes_in_one_line_end_the_connection_and_nothing_else(tmp_path: Path) -> None:
+    async with beside(tmp_path) as scene:
+        outcome = await scene.bad(times("x" * 10_000, 10_000), "\n" + OK)
+        assert outcome.code == "unknown_effect"
+        assert "more than 4194304 bytes" in outcome.message
+        assert await scene.well()
+        assert scene.starts == 2
+
+
+# Hanging and dying
+
+
+@pytest.mark.parametrize("method", ["initialize", "server/discover", "tools/list"])
+async def test_a_server_that_hangs_before_it_is_up_is_left_out(tmp_path: Path, method: str) -> None:
+    async with beside(tmp_path, said={method: []}, start_timeout=0.4) as scene:
+        assert "is not up after 0.4 s" in scene.runtime.instructions()
+        assert (await scene.well()) is False
+
+
+async def test_a_server_that_we_end_is_not_said_to_have_ended(tmp_path: Path) -> None:
+    refusal = message(id="$ID", error={"code": -32000, "message": "no list today"})
+    async with beside(tmp_path, said={"tools/list": [{"say": refusal}]}) as scene:
+        assert "no list today" in scene.runtime.instructions()
+        assert "It ended with" not in scene.runtime.instructions()
+
+
+async def test_a_server_that_hangs_at_a_call_and_at_the_end_is_ended(tmp_path: Path) -> None:
+    async with beside(tmp_path, timeout=0.3) as scene:
+        assert (await scene.bad(do("cling"), do("hang"))).code == "timed_out"
+
+
+@pytest.mark.parametrize("end", ["leave_a_child", "die"])
+async def test_a_server_that_goes_while_it_works_is_not_asked_again_and_is_there_for_the_next(
+    tmp_path: Path, end: str
+) -> None:
+    async with beside(tmp_path) as scene:
+        outcome = await scene.bad('{"jsonrpc":"2.0","id":$ID,"res', do(end))
+        assert outcome.code == "unknown_effect"
+        assert await scene.well()
+        assert scene.starts == 2
+
+
+async def test_a_server_that_closes_its_output_and_lives_on_is_found_out_and_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "PROBE_TIMEOUT_SECONDS", 0.2)
+    async with beside(tmp_path, timeout=0.3) as scene:
+        assert (await scene.bad(do("close_stdout"))).code in ("timed_out", "unknown_effect")
+        await until(lambda: scene.starts >= 2)
+
+
+# What it offers
+
+
+def listed(*tools: Any, **more: Any) -> dict[str, Any]:
+    return {"tools/list": [{"say": answer({"tools": list(tools), **more})}]}
+
+
+def entangled(depth: int) -> dict[str, Any]:
+    both = {name: {"$ref": "#/$defs/NEXT"} for name in ("a", "b")}
+    levels = {
+        f"d{n}": json.loads(json.dumps({"type": "object", "properties": both}).replace("NEXT", f"d{n + 1}"))
+        for n in range(depth)
+    }
+    top = {"x": {"$ref": "#/$defs/d0"}}
+    return {"type": "object", "properties": top, "$defs": {**levels, f"d{depth}": {"type": "string"}}}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(depth):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+CYCLE = {"$ref": "#/$defs/n"}
+SCHEMAS = {
+    "cyclic": {"type": "object", "properties": {"x": CYCLE}, "$defs": {"n": {"$ref": "#/$defs/m"}, "m": CYCLE}},
+    "entangled": entangled(40),
+    "deep": nested(80),
+    "three megabytes": {"type": "object", "properties": {f"p{n}": {"description": "x" * 1_000} for n in range(3_000)}},
+    "of remote parts": {"type": "object", "properties": {"x": {"$ref": "https://example.com/schema"}}},
+    "of hostile patterns": {"type": "object", "properties": {"x": {"type": "string", "pattern": "(a+)+$"}}},
+}
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+async def test_a_hostile_schema_costs_its_tool_at_most(tmp_path: Path, schema: str) -> None:
+    output = {} if schema == "three megabytes" else {"outputSchema": SCHEMAS[schema]}
+    hostile = tool("hostile", inputSchema=SCHEMAS[schema], **output)
+    async with beside(tmp_path, said=listed(hostile, tool("echo"))) as scene:
+        assert await scene.well()
+        outcome = await scene.call("hostile", x="a" * 50 + "!")
+        assert isinstance(outcome, Failed)
+        assert outcome.code in ("not_found", "denied", "failed", "invalid_arguments")
+
+
+async def test_tools_without_end_are_cut_off(tmp_path: Path) -> None:
+    async with beside(tmp_path, said=listed(tool("echo"), nextCursor="more")) as scene:
+        assert await scene.well()
+
+
+async def test_pages_of_megabytes_are_cut_off_before_they_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "MAX_LIST_BYTES", 4 << 20)
+    async with beside(tmp_path, said=listed(tool("echo", title="x" * 1_000_000), nextCursor="more$COUNT")) as scene:
+        assert "bad__echo" in scene.runtime.catalogue
+
+
+async def test_thousands_of_tools_hold_nobody_up(tmp_path: Path) -> None:
+    async with beside(tmp_path, said=listed(*(tool(f"t{n}") for n in range(1_000))), turn=0.5) as scene:
+        assert "bad__t999" in scene.runtime.catalogue
+
+
+async def test_a_malformed_tool_costs_itself(tmp_path: Path) -> None:
+    names = ["a\u202eb", "\0x", "", " ", "x" * 5_000, "p\u0430y"]
+    strange = [tool(name) for name in names]
+    broken = [None, 5, {}, {"name": 5}, {"name": "x"}, tool("d", description=5), tool("a", annotations="x")]
+    loose = [{"name": "loose", "inputSchema": {}}, {"name": "bare"}]
+    said_so = listed(*strange, *broken, *loose, tool("pay"), tool("pay", description="Another."), tool("echo"))
+    async with beside(tmp_path, said=said_so) as scene:
+        found = {listing.name for listing in scene.runtime.catalogue if listing.name.startswith("bad__")}
+        assert {"bad__pay", "bad__echo", "bad__loose", "bad__bare"} <= found
+        assert len(found) == 6  # and `pay` with a letter that only looks like an `a`, under a name of its own; `x`
+        assert all(name.isascii() and name.isprintable() for name in found)
+        assert await scene.well()
+
+
+async def test_a_tool_that_is_another_at_each_look_is_held_back(tmp_path: Path) -> None:
+    async with beside(tmp_path, said=listed(tool("t", description="Number $COUNT."), tool("echo"))) as scene:
+        await scene.runtime.refresh("bad")
+        assert (await scene.call("t")).code == "denied"
+        assert await scene.well()
+
+
+@pytest.mark.parametrize("tools", ["many", None, {"a": 1}])
+async def test_a_list_that_is_none_is_told(tmp_path: Path, tools: Any) -> None:
+    async with beside(tmp_path, said={"tools/list": [{"say": answer({"tools": tools})}]}) as scene:
+        assert "## bad\nIts tools are not available now" in scene.runtime.instructions()
+
+
+# Questions
+
+
+def question(number: object = "q", **params: Any) -> str:
+    return message(id=number, method="elicitation/create", params={"message": "Well?", **params})
+
+
+async def test_a_thousand_questions_without_a_call_are_shown_to_nobody(tmp_path: Path) -> None:
+    async with beside(tmp_path) as scene:
+        asked = "".join(question(n, requestedSchema=FORM) for n in range(1_000))
+        assert await scene.bad(OK, asked) == Done("ok")
+        await scene.runtime.refresh("bad")  # what it says to that comes after all its questions
+        await until(lambda: len(scene.heard) >= MAX_NOTIFICATIONS_PER_SECOND)
+        assert await scene.well()
+        assert all("error" in each for each in scene.heard)
+        assert len(scene.heard) < 1_000  # so many within a second, and a slow machine may take several
+
+
+@pytest.mark.parametrize("traced", [False, True])
+async def test_a_server_that_numbers_its_errors_like_a_lost_connection_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, traced: bool
+) -> None:
+    if traced:
+        monkeypatch.setattr(trace, "_TRACER_PROVIDER", trace.NoOpTracerProvider())
+    async with beside(tmp_path) as scene:
+        outcome = await scene.bad(message(id="$ID", error={"code": -32000, "message": "Quota exceeded"}))
+        assert (outcome.code, outcome.message) == ("failed", "bad says: Quota exceeded")
+        assert await scene.well()
+        assert scene.starts == 1
+
+
+async def test_requests_that_a_server_takes_back_leave_room_for_others(tmp_path: Path) -> None:
+    taken_back = "".join(
+        message(id=n, method="ping") + notice("cancelled", requestId=n) for n in range(MAX_SERVER_REQUESTS)
+    )
+    async with beside(tmp_path, said={"answer": [{"say": message(id="$OTHER", result=said("heard"))}]}) as scene:
+        assert await scene.bad(taken_back + message(id="last", method="ping")) == Done("heard")
+
+
+async def test_a_server_that_insists_on_what_nobody_can_give_is_given_up(tmp_path: Path) -> None:
+    address = {"mode": "url", "url": "javascript:alert(1)", "elicitationId": "1"}
+    async with beside(tmp_path, said={"answer": [{"say": question("again-$COUNT", **address)}]}) as scene:
+        outcome = await scene.bad(question("first", **address))
+        assert outcome.code == "failed"
+        assert "asked 32 times for what nobody here can give" in outcome.message
+        assert scene.heard[0]["result"] == {"action": "decline"}
+
+
+async def test_a_refusal_that_asks_us_to_look_again_and_is_silent_then_is_a_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(life, "RELIST_TIMEOUT_SECONDS", 0.3)
+    async with beside(tmp_path) as scene:
+        scene.say({"tools/list": []})
+        outcome = await scene.bad(message(id="$ID", error={"code": HEADER_MISMATCH, "message": "look again"}))
+        assert (outcome.code, outcome.executed) == ("failed", True)  # only HTTP has headers that could mismatch
+        assert "look again" in outcome.message
+        with pytest.raises(Unavailable, match="does not say what it offers"):
+            await scene.runtime.refresh("bad")
+        scene.say({"tools/list": [do("die")]})
+        with pytest.raises(Unavailable, match="does not say what it offers"):
+            await scene.runtime.refresh("bad")
+
+
+FORMS = {
+    "entangled": entangled(40),
+    "deep": {"type": "object", "properties": {"a": nested(60)}},
+    "no object": {"type": "array"},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_form_that_is_none_is_not_waited_for(tmp_path: Path, form: str) -> None:
+    said_then = {"answer": [{"say": message(id="$OTHER", error={"code": 1, "message": "no form"})}]}
+    async with beside(tmp_path, said=said_then) as scene:
+        outcome = await scene.bad(question(requestedSchema=FORMS[form]))
+        if isinstance(outcome, Pending):
+            answered = await scene.runtime.settle(outcome.call_id, {"action": "accept", "content": {"x": {"a": {}}}})
+            assert not isinstance(answered, Done)
+        assert await scene.well()
+
+
+async def test_requests_for_what_we_do_not_offer_are_refused(tmp_path: Path) -> None:
+    wanted = message(id="s", method="sampling/createMessage", params={"messages": [], "maxTokens": 5})
+    async with beside(tmp_path) as scene:
+        assert await scene.bad(
+            wanted, message(id="r", method="roots/list"), message(id="x", method="no/such"), OK
+        ) == Done("ok")
+
+
+# The newer protocol
+
+
+def required(state: str, **requests: Any) -> str:
+    return answer(
+        {"resultType": "input_required", "requestState": state, **({"inputRequests": requests} if requests else {})}
+    )
+
+
+async def test_a_server_that_only_ever_asks_for_time_has_what_a_call_has(tmp_path: Path) -> None:
+    said = {"tools/call": [{"say": required("more")}]}
+    async with beside(tmp_path, era="modern", said=said, total=0.6) as scene:
+        outcome = await scene.call("echo")
+        assert outcome.code == "timed_out"
+
+
+async def test_no_more_is_kept_for_a_question_than_a_question_needs(tmp_path: Path) -> None:
+    async with beside(tmp_path, era="modern") as scene:
+        form = {"method": "elicitation/create", "params": {"mode": "form", "message": "?", "requestedSchema": FORM}}
+        small = await scene.bad(required("x" * 100_000, q=form))
+        large = await scene.bad(required("x" * 1_000_000, q=form))
+        larger = await scene.bad(required("x" * 5_000_000, q=form))
+        assert isinstance(small, Pending)
+        assert large.code == "too_large"
+        assert larger.code == "unknown_effect"
+        assert await scene.well()
+
+
+@pytest.mark.parametrize(
+    "found", [{}, [], "x", {"supportedVersions": "all"}, {"supportedVersions": []}, {"supportedVersions": ["3000"]}]
+)
+async def test_nonsense_about_itself_does_not_bring_a_server_up(tmp_path: Path, found: Any) -> None:
+    async with beside(
+        tmp_path, era="modern", said={"server/discover": [{"say": answer(found)}], "initialize": []}, start_timeout=0.5
+    ) as scene:
+        assert "## bad\nIts tools are not available now" in scene.runtime.instructions()
+
+
+async def test_what_was_cut_off_is_not_done_again(tmp_path: Path) -> None:
+    async with beside(tmp_path) as scene:
+        for n in range(5):
+            await scene.call("effect", text=str(n))
+            await scene.bad(do("die")) if n < 2 else None
+        assert scene.effects == [str(n) for n in range(5)]
+
+
+# Over HTTP
+
+
+VERSION = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {"tools": {}},
+    "serverInfo": {"name": "web", "version": "1"},
+}
+
+
+@dataclass
+class Web:
+    """A server by hand, of the older protocol; `worst` are functions by method, or `GET`, in place of its answers."""
+
+    worst: dict[str, Any] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+    session: str = "one"
+    open: list[Asked] = field(default_factory=list)
+
+    def restart(self) -> None:
+        """It knows nobody any more, and all its connections are gone."""
+        self.session = "another"
+        for asked in self.open:
+            asked.hang_up()
+
+    async def __call__(self, asked: Asked) -> None:
+        self.open.append(asked)
+        method = asked.message["method"] if asked.method == "POST" else asked.method
+        if method == "tools/call":
+            self.calls.append(asked.message["params"]["arguments"]["text"])
+        if method in self.worst:
+            return await self.worst[method](asked)
+        if asked.method != "POST":
+            return await asked.answer(405)
+        if method != "initialize" and asked.headers.get("mcp-session-id") != self.session:
+            return await asked.answer(404)
+        if method == "initialize":
+            return await asked.result(VERSION, mcp_session_id=self.session)
+        if method == "tools/list":
+            return await asked.result({"tools": [tool("echo")]})
+        if method == "tools/call":
+            return await asked.result(said(self.calls[-1]))
+        return await asked.answer(202)
+
+
+@asynccontextmanager
+async def on_the_web(
+    tmp_path: Path, worst: dict[str, Any] | None = None, **options: Any
+) -> AsyncIterator[tuple[Scene, Web]]:
+    web = Web(worst or {})
+    async with bare(web) as url:
+        given = {"namespace": "bad", "manifest": False, "timeout": 60, "protocol": "legacy", **options}
+        async with beside(tmp_path, mcp.http(f"{url}/mcp", **given)) as scene:
+            yield scene, web
+
+
+async def endless_events(asked: Asked) -> None:
+    await asked.events()
+    while True:
+        await asyncio.sleep(0)  # it shares our loop
+        await asked.event("data: " + notice("message", level="info", data="x").strip())
+
+
+async def endless_event(asked: Asked) -> None:
+    await asked.events()
+    while True:
+        await asyncio.sleep(0)
+        asked.writer.write(b"data: " + b"x" * 65_536 + b"\n")
+        await asked.writer.drain()
+
+
+async def large_body(asked: Asked) -> None:
+    asked.writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 104857600\r\n\r\n")
+    for _ in range(1_600):
+        await asyncio.sleep(0)
+        asked.writer.write(b" " * 65_536)
+        await asked.writer.drain()
+
+
+BOMB = gzip.compress(b" " * (32 << 20), 1)
+
+
+async def bomb(asked: Asked) -> None:
+    await asked.answer(200, BOMB, content_type="application/json", content_encoding="gzip")
+
+
+async def slow_headers(asked: Asked) -> None:
+    for byte in b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Slow: " + b"x" * 10_000:
+        asked.writer.write(bytes([byte]))
+        await asked.writer.drain()
+        await asyncio.sleep(0.05)
+
+
+async def elsewhere(asked: Asked) -> None:
+    await asked.answer(307, b"", location="http://169.254.169.254/latest/meta-data")
+
+
+async def cut_off(asked: Asked) -> None:
+    asked.writer.write(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"jsonrpc"')
+    await asked.writer.drain()
+    asked.writer.transport.abort()
+
+
+async def cut_off_events(asked: Asked) -> None:
+    await asked.events('data: {"jsonrpc"')
+    asked.writer.transport.abort()
+
+
+async def hang_up(asked: Asked) -> None:
+    asked.writer.transport.abort()
+
+
+async def nonsense(asked: Asked) -> None:
+    asked.writer.write(b"SSH-2.0-OpenSSH_9.6\r\n\r\n")
+    await asked.writer.drain()
+    asked.writer.close()
+
+
+def status(code: int) -> Any:
+    async def refuse(asked: Asked) -> None:
+        await asked.answer(code, "<html>no</html>", content_type="text/html")
+
+    return refuse
+
+
+LATE = {"timed_out"}
+AT_A_CALL: dict[str, tuple[Any, set[str]]] = {
+    "endless events": (endless_events, LATE),
+    "one endless event": (endless_event, {"unknown_effect"}),
+    "a body of 100 MB": (large_body, {"unknown_effect"}),
+    "a bomb": (bomb, {"unknown_effect"}),
+    "headers byte by byte": (slow_headers, LATE),
+    "a way to another host": (elsewhere, {"unknown_effect", "unavailable", "failed"}),
+    "half an answer": (cut_off, {"unknown_effect"}),
+    "half an event": (cut_off_events, {"unknown_effect"}),
+    "a page": (status(200), {"unknown_effect"}),
+    "a reset": (hang_up, {"unknown_effect"}),
+    "no HTTP": (nonsense, {"unknown_effect"}),
+    "401": (status(401), {"unavailable"}),
+    "403": (status(403), {"unavailable"}),
+    "500": (status(500), {"unknown_effect"}),
+    "503": (status(503), {"unknown_effect"}),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("timeout", [1, 60])
+async def test_whatever_comes_over_http_costs_its_call_which_is_not_repeated(tmp_path: Path, timeout: int) -> None:
+    chosen = {what: (worst, codes) for what, (worst, codes) in AT_A_CALL.items() if (timeout == 1) == (codes == LATE)}
+    async with on_the_web(tmp_path, timeout=timeout) as (scene, web):
+        for what, (worst, codes) in chosen.items():
+            web.worst["tools/call"] = worst
+            outcome = await scene.call("echo", text=what)
+            assert outcome.code in codes, (what, outcome)
+            if outcome.code != "unavailable":  # those that were turned away did nothing, and may go twice
+                assert web.calls.count(what) == 1
+            web.worst.clear()
+            assert await scene.call("echo", text="again") == Done("again"), what
+
+
+@pytest.mark.parametrize("method", ["initialize", "tools/list"])
+@pytest.mark.parametrize("worst", [status(401), status(404), status(500), hang_up, nonsense, large_body, endless_event])
+async def test_a_server_that_does_not_come_up_over_http_is_left_out(tmp_path: Path, method: str, worst: Any) -> None:
+    async with on_the_web(tmp_path, {method: worst}, start_timeout=1) as (scene, _):
+        assert "## bad\nIts tools are not available now" in scene.runtime.instructions()
+
+
+async def test_a_session_that_is_lost_in_the_middle_is_made_anew_and_the_call_repeated(tmp_path: Path) -> None:
+    async with on_the_web(tmp_path) as (scene, web):
+        assert await scene.call("echo", text="a") == Done("a")
+        web.session = "two"
+        assert await scene.call("echo", text="b") == Done("b")
+
+
+async def test_a_server_that_was_restarted_between_calls_is_found_again(tmp_path: Path) -> None:
+    async with on_the_web(tmp_path) as (scene, web):
+        assert await scene.call("echo", text="a") == Done("a")
+        web.restart()
+        assert await scene.call("echo", text="b") == Done("b")

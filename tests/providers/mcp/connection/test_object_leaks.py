@@ -1,0 +1,86 @@
+"""Connections that are made and left, again and again, leave no object; and leaving one is nothing to log."""
+
+import logging
+
+import pytest
+from mcp.server import MCPServer
+
+from surehand import Pending, Runtime, mcp, tool
+from surehand.providers.mcp import Server
+from tests.gateway.mcp.talking import over_http
+from tests.leftovers import left_of
+from tests.providers.mcp.steady import Steady
+from tests.providers.mcp.transports.test_websocket import bridge, listening
+
+PROTOCOLS = ("auto", "legacy")
+
+
+@tool
+async def echo(text: str) -> str:
+    """Give back the text."""
+    return text
+
+
+@tool(confirm=True)
+async def pay(amount: int) -> int:
+    """Pay somebody."""
+    return amount
+
+
+def served() -> MCPServer:
+    made = MCPServer("memory")
+
+    @made.tool()
+    async def echo(text: str) -> str:
+        """Give back the text."""
+        return text
+
+    return made
+
+
+async def call_once(provider: Server) -> None:
+    async with Runtime(provider) as runtime:
+        assert (await runtime.call(f"{provider.namespace}__echo", {"text": "x"})).ok
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_connections_to_a_server_of_this_process_are_forgotten(protocol):
+    made = served()
+
+    assert await left_of(lambda: call_once(mcp.server(made, protocol=protocol))) == {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_connections_over_http_are_forgotten(protocol):
+    async with over_http(Runtime(echo)) as url:
+
+        async def connect() -> None:
+            await call_once(mcp.http(url, namespace="web", manifest=False, protocol=protocol))
+
+        assert await left_of(connect) == {}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(30)
+async def test_connections_to_processes_are_forgotten(steady: Steady):
+    assert await left_of(lambda: call_once(steady.provider()), times=8, warm=2) == {}
+
+
+@pytest.mark.long
+async def test_connections_over_a_socket_are_forgotten(monkeypatch):
+    made = served()
+    monkeypatch.setattr("tests.providers.mcp.transports.test_websocket.friendly", lambda: made)
+    async with listening(bridge) as url:
+        assert await left_of(lambda: call_once(mcp.websocket(url, namespace="ws", manifest=False))) == {}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_leaving_a_server_that_asks_is_nothing_to_log(protocol, caplog):
+    async with (
+        over_http(Runtime(pay)) as url,
+        Runtime(mcp.http(url, namespace="web", manifest=False, protocol=protocol)) as runtime,
+    ):
+        assert isinstance(await runtime.call("web__pay", {"amount": 1}), Pending)
+
+    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []

@@ -1,0 +1,181 @@
+"""Plain results: what is taken without the library's models is what these would take, and means the same."""
+
+import json
+from math import inf, nan
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from mcp_types.methods import validate_server_result
+from pydantic_core import from_json
+
+from surehand import Done, ToolError
+from surehand.core.strict_json import validate_json_value
+from surehand.providers.mcp.tools.plain_result import MAX_DIRECT_BLOCKS, MAX_DIRECT_BYTES, is_plain_result
+from surehand.providers.mcp.tools.result import (
+    build_output_validator,
+    done_from_plain_result,
+    done_from_result,
+    is_heavy,
+)
+
+OLDER = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+NEWER = ("2026-07-28",)
+SERVER = {"io.modelcontextprotocol/serverInfo": {"name": "x", "version": "1"}}
+TEXT = {"type": "text", "text": "5"}
+WRAPS = {"x-fastmcp-wrap-result": True}
+
+PLAIN = {
+    "text": {"content": [TEXT]},
+    "nothing": {"content": []},
+    "texts": {"content": [TEXT, {"text": "\x1b[31mred\u202e", "type": "text"}, TEXT]},
+    "structure": {"content": [TEXT], "structuredContent": {"result": 5}, "isError": False},
+    "structure alone": {"content": [], "structuredContent": {"a": [1, 2.5, None, {"b": "\u200bx"}]}},
+    "an empty structure": {"content": [], "structuredContent": {}},
+    "an error": {"content": [TEXT], "isError": True},
+    "an error with structure": {"content": [TEXT], "isError": True, "structuredContent": {"c": 7}, "_meta": {"a": 1}},
+    "a mark": {"content": [TEXT], "_meta": {"fastmcp": {"wrap_result": True}}, "structuredContent": {"result": [1]}},
+    "notes": {"content": [TEXT], "_meta": {"a": [1]}, "structuredContent": {"result": [1]}},
+    "the server": {"content": [TEXT], "_meta": SERVER},
+    "as many blocks as there may be": {"content": [TEXT] * MAX_DIRECT_BLOCKS},
+}
+UNUSUAL: dict[str, Any] = {
+    "no content": {},
+    "content of another kind": {"content": {"type": "text", "text": "x"}},
+    "a block of another kind": {"content": [TEXT, "x"]},
+    "a block that is no text": {"content": [{"type": "image", "data": "aGk=", "mimeType": "image/png"}]},
+    "text that is none": {"content": [{"type": "text", "text": 5}]},
+    "a type that is none": {"content": [{"type": ["text"], "text": "x"}]},
+    "no text": {"content": [{"type": "text"}]},
+    "annotations": {"content": [{**TEXT, "annotations": {"priority": 1}}]},
+    "annotations out of bounds": {"content": [{**TEXT, "annotations": {"priority": 2}}]},
+    "notes on a block": {"content": [{**TEXT, "_meta": {}}]},
+    "an error flag of 7": {"content": [TEXT], "isError": 7},
+    "an error flag of 1": {"content": [TEXT], "isError": 1},
+    "an error flag of none": {"content": [TEXT], "isError": None},
+    "notes that are none": {"content": [TEXT], "_meta": [1]},
+    "no notes": {"content": [TEXT], "_meta": None},
+    "numbers that are none": {"content": [TEXT], "structuredContent": {"a": [nan, -inf]}},
+    "notes without end": {"content": [TEXT], "_meta": {"a": inf}},
+    "many blocks": {"content": [TEXT] * (MAX_DIRECT_BLOCKS + 1)},
+    "a key of no protocol": {"content": [TEXT], "x": 1},
+    "a task": {"content": [TEXT], "task": {"taskId": "x"}},
+}
+STRUCTURES: dict[str, Any] = {"a list": [1], "a text": "x", "a number": 5, "nothing": None, "false": False}
+SCHEMAS: list[Any] = [
+    None,
+    {"type": "object"},
+    {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"], **WRAPS},
+    {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}},
+    {"type": "object", "additionalProperties": {"type": "string", "pattern": "^x+$"}},
+    {"anyOf": [{"type": "array"}, {"type": "string"}]},
+]
+
+
+def modern(result: dict[str, Any]) -> dict[str, Any]:
+    return {**result, "resultType": "complete"}
+
+
+def taken(result: Any, version: str) -> bool:
+    try:
+        validate_server_result("tools/call", version, result)
+    except ValueError:
+        return False
+    return True
+
+
+def outcome(made: Any, result: Any, check: Any) -> Any:
+    """What comes of it, in words that can be compared."""
+    try:
+        done: Done = made(result, check)
+    except ToolError as error:
+        return type(error), error.code, str(error), error.data
+    return done, done.content, done.text, dict(done.metadata or {})
+
+
+def check_the_same(result: dict[str, Any], *, newer: bool) -> None:
+    """All that the short way leaves out would have changed nothing."""
+    before = json.dumps(result)
+    assert all(taken(result, version) for version in (NEWER if newer else OLDER))
+    validate_json_value(result)
+    if len(before) <= MAX_DIRECT_BYTES:
+        assert not is_heavy(result)
+    for check in map(build_output_validator, SCHEMAS):
+        assert outcome(done_from_plain_result, result, check) == outcome(done_from_result, result, check)
+    assert json.dumps(result) == before
+
+
+@pytest.mark.parametrize("result", PLAIN.values(), ids=PLAIN.keys())
+def test_common_results_are_plain_in_either_era(result):
+    assert is_plain_result(result, is_modern=False)
+    assert is_plain_result(modern(result), is_modern=True)
+    check_the_same(result, newer=False)
+    check_the_same(modern(result), newer=True)
+
+
+@pytest.mark.parametrize("result", UNUSUAL.values(), ids=UNUSUAL.keys())
+def test_whatever_is_unusual_is_left_to_the_library(result):
+    assert not is_plain_result(result, is_modern=False)
+    assert not is_plain_result(modern(result), is_modern=True)
+
+
+@pytest.mark.parametrize("structure", STRUCTURES.values(), ids=STRUCTURES.keys())
+def test_structured_content_is_of_any_kind_in_the_newer_era_alone(structure):
+    result = {"content": [TEXT], "structuredContent": structure}
+
+    assert not is_plain_result(result, is_modern=False)
+    assert is_plain_result(modern(result), is_modern=True)
+    check_the_same(modern(result), newer=True)
+
+
+@pytest.mark.parametrize("kind", ["input_required", "task", None, 5, ["complete"]])
+def test_only_a_complete_result_is_plain_and_only_the_newer_era_says_so(kind):
+    assert not is_plain_result({"content": [], "resultType": kind}, is_modern=True)
+    assert not is_plain_result({"content": []}, is_modern=True)
+    assert not is_plain_result({"content": [], "resultType": "complete"}, is_modern=False)
+
+
+def test_no_structure_that_can_be_read_at_all_is_too_deep_to_be_checked():
+    for depth in range(1, 300):
+        try:
+            result = from_json('{"jsonrpc":"2.0","id":1,"result":' + '{"content":' + "[" * depth + "]" * depth + "}}")
+        except ValueError:
+            break
+        validate_json_value(result["result"]["content"])
+    assert depth > 100
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+BLOCK = (
+    st.fixed_dictionaries({"type": st.just("text"), "text": st.text(max_size=12)})
+    | st.fixed_dictionaries(
+        {"type": st.just("text"), "text": st.text(max_size=4) | JSON},
+        optional={"annotations": JSON, "_meta": JSON, "x": JSON},
+    )
+    | JSON
+)
+RESULT = st.fixed_dictionaries(
+    {"content": st.lists(BLOCK, max_size=3) | JSON},
+    optional={
+        "structuredContent": st.dictionaries(st.sampled_from(["result", "a", "b"]), JSON, max_size=2) | JSON,
+        "isError": st.booleans() | JSON,
+        "_meta": st.dictionaries(st.sampled_from([*SERVER, "a"]), JSON, max_size=2) | JSON,
+        "resultType": st.just("complete") | JSON,
+        "x": JSON,
+    },
+)
+
+
+@given(RESULT, st.booleans())
+@settings(deadline=None, max_examples=150)
+@example({"content": [TEXT], "structuredContent": {"a": 10**400}}, False)
+def test_what_is_found_plain_is_what_the_library_would_have_made_of_it(result, newer):
+    read = from_json(json.dumps(result))
+
+    if is_plain_result(read, is_modern=newer):
+        check_the_same(read, newer=newer)
