@@ -45,7 +45,7 @@ def test_it_is_called_by_its_name():
 
 @pytest.mark.parametrize("thing", [object(), MCPServer, "server"])
 def test_only_a_server_of_the_library_is_one(thing):
-    with pytest.raises(DefinitionError, match="no server of the package mcp"):
+    with pytest.raises(DefinitionError, match="is not a server object of the MCP SDK"):
         InProcessAddress(thing)
 
 

@@ -324,7 +324,7 @@ async def test_values_of_the_environment_may_be_functions_and_must_be_text():
     )
     assert (found.environment["A"], found.environment["B"]) == ("s1", "b")
 
-    with pytest.raises(DefinitionError, match="'A' is no text"):
+    with pytest.raises(DefinitionError, match="value of 'A' is not a string"):
         await StdioAddress("sh", env={"A": 5}).sandbox_for(ConnectionOwner())
 
 
