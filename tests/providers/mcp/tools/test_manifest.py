@@ -132,7 +132,7 @@ def test_what_cannot_be_trusted_is_not_used_and_is_told(manifests, kept, caplog,
     BROKEN[how](kept)
 
     assert manifests.load(GIT) is None
-    assert caplog.records[0].message.startswith(f"The manifest {kept} is not used: ")
+    assert caplog.records[0].message.startswith(f"Ignored the cached manifest {kept}: ")
 
 
 def test_a_file_or_folder_of_another_user_is_not_used(manifests, kept, caplog, monkeypatch):
@@ -182,7 +182,7 @@ def test_what_no_file_can_hold_is_not_saved(manifests, folder, caplog, instructi
     manifests.save(GIT, replace(SAID, instructions=instructions))
 
     assert not folder.exists()
-    assert " cannot be kept: " in caplog.records[0].message
+    assert " cannot be stored: " in caplog.records[0].message
 
 
 def test_a_place_that_cannot_be_written_raises_nothing(tmp_path, caplog):
@@ -193,7 +193,7 @@ def test_a_place_that_cannot_be_written_raises_nothing(tmp_path, caplog):
     manifests.delete(GIT)
 
     assert manifests.load(GIT) is None
-    assert "cannot be kept: not a directory." in caplog.records[0].message
+    assert "cannot be stored: not a directory." in caplog.records[0].message
 
 
 def test_a_save_that_fails_leaves_the_old_one_and_nothing_else(manifests, folder, kept, monkeypatch):
