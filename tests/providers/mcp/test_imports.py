@@ -26,11 +26,11 @@ def test_the_library_is_not_loaded_by_a_runtime_that_knows_its_server(tmp_path):
     entered = f"""
 import asyncio, time
 from surehand import Runtime, mcp
-from surehand.providers.mcp.tools.manifest import Manifest, Manifests
+from surehand.providers.mcp.tools.manifest import Manifest, ManifestCache
 
 server = mcp.stdio("mcp-server-git", namespace="git", manifest={str(tmp_path)!r})
 tools = ({{"name": "log", "description": "The log.", "inputSchema": {{"type": "object"}}}},)
-Manifests({str(tmp_path)!r}).save(server.route.identity, Manifest(tools=tools, listed_at=time.time()))
+ManifestCache({str(tmp_path)!r}).save(server.address.identity, Manifest(tools=tools, listed_at=time.time()))
 
 async def main():
     async with Runtime(server) as runtime:
