@@ -45,7 +45,7 @@ async def test_prompts_without_end_are_read_only_so_far(
     async with Runtime(mcp.server(Server("book", on_list_prompts=book.list_prompts))) as runtime:
         assert "- 2" in runtime.instructions()
     assert book.asked == 3
-    assert "prompts, 3 pages" in caplog.text
+    assert "The list of prompts was cut: at most 10000 items, 3 pages" in caplog.text
 
 
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
@@ -62,7 +62,7 @@ async def test_a_server_that_never_lists_its_prompts_still_has_its_tools(
     desk._lowlevel_server.add_request_handler("prompts/list", types.PaginatedRequestParams, never)
     async with Runtime(mcp.server(desk, protocol=protocol, start_timeout=5)) as runtime:
         assert (await runtime.call("desk__where")).text == "here"
-    assert "No prompts: they were not listed within 0.1 s." in caplog.text
+    assert "The prompts were not listed within 0.1 s, and are ignored." in caplog.text
 
 
 async def test_a_server_that_tells_of_changes_of_its_prompts_alone_is_listened_to() -> None:

@@ -225,13 +225,13 @@ async def test_when_we_are_killed_so_is_all_of_the_server(tmp_path, sandboxed):
     script.write_text(
         textwrap.dedent(f"""
         import asyncio
-        from surehand.providers.mcp.addresses.address import Who
-        from surehand.providers.mcp.addresses.stdio import Stdio
+        from surehand.providers.mcp.addresses.address import ConnectionOwner
+        from surehand.providers.mcp.addresses.stdio import StdioAddress
         from surehand.sandbox.sandbox import Sandbox
         async def main():
             sandbox = Sandbox(read=({sys.base_prefix!r}, {PEERS!r})) if {sandboxed} else None
-            route = Stdio({PYTHON!r}, *{PLAIN[1:]!r}, "family", "stubborn", env={{"MARK": {mark!r}}}, sandbox=sandbox)
-            async with route.transports(Who(), print)[0]:
+            route = StdioAddress({PYTHON!r}, *{PLAIN[1:]!r}, "family", "stubborn", env={{"MARK": {mark!r}}}, sandbox=sandbox)
+            async with route.create_transports(ConnectionOwner(), print)[0]:
                 while not route.exit_report():
                     await asyncio.sleep(0.01)
                 print("up", flush=True)
@@ -356,7 +356,7 @@ async def test_a_server_runs_in_a_sandbox(tmp_path):
 async def test_a_flood_on_stderr_is_cut_short_in_the_log_and_does_not_stop_the_server(caplog):
     caplog.set_level(logging.INFO, "surehand.mcp")
     route, began = plain("noisy"), monotonic()
-    route.name = "loud"
+    route.log_name = "loud"
 
     async with connected(route) as client:
         for n in range(50):

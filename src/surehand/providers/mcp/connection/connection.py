@@ -188,7 +188,7 @@ class Connection:
             self._ended_sessions += 1
             self._state_changed.set()
         if reason and not self._is_closing:
-            self._record_failure(ConnectionFailure(True, True, reason))
+            self._record_failure(ConnectionFailure(was_sent=True, is_connection_lost=True, message=reason))
         return not reason or self._is_closing
 
     def _on_session_up(self) -> None:

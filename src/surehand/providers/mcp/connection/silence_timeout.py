@@ -1,4 +1,7 @@
-"""Silence timeout: a call fails when its server sends neither progress nor a response for this long."""
+"""The silence timeout: a call fails when its server sends neither progress nor a response for this long.
+
+It is the option `timeout` of a server, and not its option `idle`, which stops a server without calls.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SilenceTimeout:
-    """Watches the requests of one connection. They share one timer."""
+    """Watches the requests of one session. They share one timer."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
@@ -39,7 +42,7 @@ class SilenceTimeout:
         return True
 
     def close(self) -> None:
-        """Watch no request any more."""
+        """Stop watching all requests."""
         self._running_deadlines.clear()
         self._deadlines.close()
 

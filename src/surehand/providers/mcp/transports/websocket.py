@@ -1,4 +1,4 @@
-"""WebSocket transport: one connection in both directions, one text frame per message."""
+"""The WebSocket transport: one connection in both directions, one text frame per message."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from anyio import CancelScope
 
 from surehand.core.errors import NotStarted, ToolError
+from surehand.core.extras import install_command
 from surehand.core.sanitize import clean_line
 from surehand.http.connector import Connector
 from surehand.http.errors import connect_failure_reason, mark_unsent
@@ -25,13 +26,13 @@ try:
     from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
     from websockets.typing import Subprotocol
 except ImportError:
-    raise PermanentConnectionError("WebSockets need the package websockets: pip install 'surehand[mcp]'") from None
+    raise PermanentConnectionError(f"WebSockets need the package websockets: {install_command('mcp')}") from None
 
 if TYPE_CHECKING:
     from surehand.providers.mcp.addresses.websocket import WebSocketAddress
 
 CLOSE_SECONDS = 2.0
-"""How long the server has to answer the closing handshake."""
+"""Time for the server to answer the closing handshake."""
 _TOO_LARGE_CLOSE_CODE = 1009
 
 
@@ -88,7 +89,7 @@ async def _open_websocket(address: WebSocketAddress, headers: dict[str, str]) ->
 
 
 async def _connect_socket(address: WebSocketAddress) -> socket.socket:
-    """A socket to an address that the guard permits."""
+    """A connected socket. The guard has checked the resolved address."""
     settings = address.settings
     target = address.target
     connector = Connector(settings.build_guard(), resolver=settings.resolver, dialer=cast(Any, _dial_socket))
