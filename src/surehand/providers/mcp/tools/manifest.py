@@ -56,12 +56,12 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """The stored form; the names of the fields are part of it."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
 
     @classmethod
     def from_json(cls, data: Any) -> Manifest:
         """Parse the stored form. Raises `ValueError`."""
-        if not isinstance(data, dict) or data.keys() != {each.name for each in fields(cls)}:
+        if not isinstance(data, dict) or data.keys() != {attribute.name for attribute in fields(cls)}:
             raise ValueError("it is not a manifest")
         for name, kind in _FIELD_TYPES.items():
             if not isinstance(data[name], kind):

@@ -270,10 +270,10 @@ class ServerTools:
 
     def interrupted_outcome(self, wire_name: str) -> Failed:
         """The outcome of a call whose question can no longer be answered."""
-        why = f"{self._server_name} no longer waits for this answer: it, or this program, was started anew."
+        reason = f"{self._server_name} no longer waits for this answer: it, or this program, was started anew."
         if self.is_repeatable(wire_name):
-            return Failed("interrupted", f"{why} Call the tool again.", executed=True)
-        return Failed("unknown_effect", f"{why} Whether anything was done is not known.", executed=True)
+            return Failed("interrupted", f"{reason} Call the tool again.", executed=True)
+        return Failed("unknown_effect", f"{reason} Whether anything was done is not known.", executed=True)
 
     def output_validator(self, name: str) -> OutputValidator | None:
         """The validator of a tool's output schema, compiled on first use; None if it declares none."""

@@ -192,8 +192,8 @@ def _answered_id(frame: bytes, malformed: MalformedMessage) -> str:
     """The id, as text, of the request that a malformed message was meant to answer; empty if none is found."""
     if malformed.is_response:
         return str(malformed.id)
-    found = salvage_id(frame[:ID_SEARCH_BYTES], frame[-ID_SEARCH_BYTES:])
-    return "" if found is None or found.is_request else str(found.id)
+    salvaged = salvage_id(frame[:ID_SEARCH_BYTES], frame[-ID_SEARCH_BYTES:])
+    return "" if salvaged is None or salvaged.is_request else str(salvaged.id)
 
 
 def _error_message(request_id: RequestId, code: int, failure: ConnectionFailure) -> SessionMessage:
