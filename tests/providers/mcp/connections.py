@@ -1,4 +1,4 @@
-"""Connections made and left in every way, and ten tasks that do as they please: what is left, and what went wrong."""
+"""Opens and closes connections in every way, and runs random tasks: measures what is left and what went wrong."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ async def _many(connect: Connect, count: int, parallel: int, dice: random.Random
 
 
 def alive(kind: type) -> int:
-    """How many objects of a class nobody has let go."""
+    """Number of objects of a class that are alive."""
     gc.collect()
     return sum(isinstance(each, kind) for each in gc.get_objects())
 

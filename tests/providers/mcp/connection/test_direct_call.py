@@ -1,4 +1,4 @@
-"""Answers over a pipe that go straight to whoever waits: in their order, and with the meaning that they always have."""
+"""The direct path over stdio: results go straight to their caller, in order, with the same meaning as elsewhere."""
 
 import asyncio
 import json
@@ -138,7 +138,7 @@ async def outcomes(made: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_an_answer_means_the_same_whichever_way_it_came(server, era, monkeypatch):
+async def test_a_response_means_the_same_on_the_direct_path_and_through_the_session(server, era, monkeypatch):
     straight = await outcomes(server(era))
     monkeypatch.setattr(StdioTransport, "deliver_results_to", lambda self, receiver: None)
     around = await outcomes(server(era))
@@ -146,11 +146,11 @@ async def test_an_answer_means_the_same_whichever_way_it_came(server, era, monke
     assert straight == around
     assert straight["plain"] == (True, "ok", "ok")
     unreadable = [found[0] for what, found in straight.items() if "flag" in what or "digits" in what or "well" in what]
-    assert unreadable[1:] == ["unknown_effect"] * 8  # and nobody waited for it
+    assert unreadable[1:] == ["unknown_effect"] * 8  # without waiting for the timeout
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_plain_answers_wake_nobody_but_their_caller(server, era, monkeypatch):
+async def test_a_plain_result_wakes_only_its_caller(server, era, monkeypatch):
     read = []
     monkeypatch.setattr(DirectToolCalls, "receive_response", lambda self, message: read.append(message) or False)
 
@@ -166,7 +166,7 @@ async def test_plain_answers_wake_nobody_but_their_caller(server, era, monkeypat
         assert len(read) == before
 
 
-async def test_what_was_said_before_an_answer_is_heard_before_it(server):
+async def test_earlier_messages_are_handled_before_a_result(server):
     async def told(*texts: str) -> list[Any]:
         events = [event async for event in runtime.stream("x__say", {"texts": texts})]
         return [getattr(event, "progress", None) for event in events]
@@ -189,7 +189,7 @@ def fed():
     return made, child.stdout.feed_data, told
 
 
-async def test_lines_are_handed_over_while_none_is_before_them():
+async def test_lines_are_delivered_directly_while_no_earlier_line_waits():
     made, feed, told = fed()
     reading = asyncio.create_task(made.receive())
     await asyncio.sleep(0)
@@ -204,7 +204,7 @@ async def test_lines_are_handed_over_while_none_is_before_them():
     assert told == [b"a1", b"a2", b"a3"]
 
 
-async def test_nothing_is_handed_over_while_what_was_read_is_not_done_with():
+async def test_no_line_is_delivered_directly_while_earlier_lines_are_unhandled():
     made, feed, told = fed()
 
     feed(b"a1\n")
@@ -215,7 +215,7 @@ async def test_nothing_is_handed_over_while_what_was_read_is_not_done_with():
     assert not told
 
 
-async def test_the_end_of_a_line_that_was_begun_is_no_line():
+async def test_the_rest_of_a_partial_line_is_not_delivered_as_a_line():
     made, feed, told = fed()
     reading = asyncio.create_task(made.receive())
     await asyncio.sleep(0)
@@ -229,7 +229,7 @@ async def test_the_end_of_a_line_that_was_begun_is_no_line():
     assert told == [b"a1"]
 
 
-async def test_a_large_line_waits_for_its_turn():
+async def test_a_large_line_is_not_delivered_directly():
     made, feed, told = fed()
     reading = asyncio.create_task(made.receive())
     await asyncio.sleep(0)
@@ -252,7 +252,7 @@ ARGUMENTS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_request_is_written_at_once_as_the_session_would_write_it(server, era, monkeypatch):
+async def test_a_request_is_written_at_once_and_equals_that_of_the_session(server, era, monkeypatch):
     async def written() -> list[str]:
         async with Runtime(server(era)) as runtime:
             lines = [(await runtime.call("x__raw", each)).data["line"] for each in ARGUMENTS]
