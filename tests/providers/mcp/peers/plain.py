@@ -1,7 +1,7 @@
 """A small server in plain Python that starts at once: `python plain.py [habit ...]`.
 
-It uses the handshake protocol (`initialize`), and has the tools `echo`, `pid` and `spawn`. The bad habits that arguments
-switch on are named in `HABITS`.
+It uses the handshake protocol (`initialize`), and has the tools `echo`, `pid` and `spawn`. The bad habits that its
+arguments switch on are named in `HABITS`.
 """
 
 import json
