@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from secrets import randbelow
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from anyio import BrokenResourceError, ClosedResourceError
 from mcp import MCPError
@@ -51,7 +51,6 @@ from surehand.providers.mcp.transports.transport import TOOLS_CALL, Headers, Tra
 
 if TYPE_CHECKING:
     from surehand.jsonrpc.streams import MessageWriteStream
-    from surehand.providers.mcp.connection.request import CallRequest
 
 log = logging.getLogger("surehand")
 tracer = get_tracer("surehand")
@@ -73,13 +72,33 @@ _MODERN_RESULT_KEYS = frozenset({"resultType", "inputRequests", "requestState"})
 """Keys of a result that have no meaning in the handshake protocol."""
 
 
+class DirectCall(Protocol):
+    """A request that the direct path can send: `CallRequest`."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    request_id: int | None
+
+    def succeed(self, result: Any, *, plain: bool = False) -> None:
+        """Take the result."""
+        ...
+
+    def fail(self, error: Exception) -> None:
+        """Take an error."""
+        ...
+
+    def report_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Take a progress notification."""
+        ...
+
+
 class DirectToolCalls:
     """The calls in flight on one connection."""
 
     def __init__(self, transport: Transport, write: MessageWriteStream) -> None:
         self._transport = transport
         self._write = write
-        self._in_flight: dict[int, CallRequest] = {}
+        self._in_flight: dict[int, DirectCall] = {}
         self._spans: dict[int, Span] = {}
         """Recording spans of calls in flight, by request id."""
         self._last_id = MIN_REQUEST_ID + randbelow(REQUEST_ID_SPREAD)
@@ -111,7 +130,7 @@ class DirectToolCalls:
         if isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta:
             self._envelope_meta = {key: meta[key] for key in _ENVELOPE_META_KEYS if key in meta}
 
-    def send(self, request: CallRequest, params: dict[str, Any]) -> None:
+    def send(self, request: DirectCall, params: dict[str, Any]) -> None:
         """Write a request, at once if possible. `request` is completed or failed later."""
         request_id = self._last_id = self._last_id + 1
         request.request_id = request_id
@@ -180,7 +199,7 @@ class DirectToolCalls:
         finally:
             self._write_tasks.pop(request_id, None)
 
-    def _remove(self, request_id: int, error: Exception | None = None) -> CallRequest | None:
+    def _remove(self, request_id: int, error: Exception | None = None) -> DirectCall | None:
         """Remove a request from those in flight, and end its span."""
         request = self._in_flight.pop(request_id, None)
         if self._spans:
@@ -192,7 +211,7 @@ class DirectToolCalls:
         if request is not None:
             request.fail(error)
 
-    def cancel(self, request: CallRequest) -> None:
+    def cancel(self, request: DirectCall) -> None:
         """Stop waiting for a call, and notify the server."""
         request_id = request.request_id or 0
         writing = self._write_tasks.get(request_id)

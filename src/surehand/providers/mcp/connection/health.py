@@ -4,26 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from math import inf
 from time import monotonic as _now
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from surehand.providers.mcp.transports.connection_errors import failure_from_error
 
 if TYPE_CHECKING:
     from mcp import Client
 
-    from surehand.providers.mcp.connection.session import McpClientSession
+    from surehand.providers.mcp.connection.request import CallRequest
     from surehand.providers.mcp.options import ServerOptions
 
 PROBE_TIMEOUT_SECONDS = 3.0
 """Time in which a healthy server answers a probe."""
 
 
+class MonitoredSession(Protocol):
+    """The part of a session that its health check uses."""
+
+    name: str
+
+    @property
+    def open_requests(self) -> Mapping[CallRequest, None]:
+        """Requests in flight, or with a question that waits for an answer."""
+        ...
+
+    def end(self, reason: str = "") -> None:
+        """End the session."""
+        ...
+
+
 class SessionHealth:
     """Knows when the server was last used, and when it last sent something."""
 
-    def __init__(self, options: ServerOptions, log: logging.Logger, session: McpClientSession) -> None:
+    def __init__(self, options: ServerOptions, log: logging.Logger, session: MonitoredSession) -> None:
         self._options = options
         self._log = log
         self._session = session

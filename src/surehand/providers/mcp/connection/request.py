@@ -19,11 +19,10 @@ from pydantic_core import to_jsonable_python
 from surehand.core.errors import TimedOut, ToolError
 from surehand.providers.mcp.connection.direct_call import DirectToolCalls
 from surehand.providers.mcp.connection.elicitation import CURRENT_QUESTION_KEY, InputRequests
+from surehand.providers.mcp.connection.silence_timeout import SilenceTimeout
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
-
-    from surehand.providers.mcp.connection.silence_timeout import SilenceTimeout
 
 _RESULT_ADAPTER: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 """The MCP SDK has validated the result already. Parsing it into a model would validate and copy it again."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx2
 from mcp_types import HEADER_MISMATCH, ErrorData, JSONRPCError
@@ -33,7 +33,10 @@ from surehand.providers.mcp.transports.connection_errors import (
 )
 
 if TYPE_CHECKING:
-    from surehand.providers.mcp.addresses.http import HttpAddress
+    import logging
+
+    from surehand.http.settings import HttpSettings
+    from surehand.providers.mcp.addresses.address import HeadersOrEnv
 
 SESSION_ID_HEADER = "mcp-session-id"
 END_SESSION_SECONDS = 2.0
@@ -46,7 +49,26 @@ MIN_RECONNECT_SECONDS = 0.1
 _TOO_MANY_VALUES_PROBLEM = f"more than {SERVER_MESSAGE_LIMITS.max_values:,} values"
 
 
-async def build_client_options(address: HttpAddress, owner: ConnectionOwner) -> dict[str, Any]:
+class HttpEndpoint(Protocol):
+    """The part of an HTTP address that transports use."""
+
+    url: str
+    headers: HeadersOrEnv
+    settings: HttpSettings
+    max_frame: int
+
+    @property
+    def auth(self) -> Any:
+        """An object whose `auth_for(owner, url)` returns an `httpx2.Auth`, or None."""
+        ...
+
+    @property
+    def log(self) -> logging.Logger:
+        """The logger of the server."""
+        ...
+
+
+async def build_client_options(address: HttpEndpoint, owner: ConnectionOwner) -> dict[str, Any]:
     """Options of a `GuardedClient`, with the headers and the sign-in of an owner."""
     auth: Any = None if address.auth is None else address.auth.auth_for(owner, address.url)
     if isawaitable(auth):
@@ -98,7 +120,7 @@ class McpHttpClient(GuardedClient):
     the server is gone or has forgotten the session.
     """
 
-    def __init__(self, address: HttpAddress, on_end: OnConnectionEnd, **options: Any) -> None:
+    def __init__(self, address: HttpEndpoint, on_end: OnConnectionEnd, **options: Any) -> None:
         super().__init__(address.settings, **options)
         self.session_id: str | None = None
         """The session of the last message; learned from the MCP SDK, which negotiates it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 
@@ -20,18 +20,15 @@ from surehand.providers.mcp.transports.connection_errors import (
     failure_from_http_error,
     failure_from_status,
 )
-from surehand.providers.mcp.transports.http_client import build_client_options, send_within_origin
+from surehand.providers.mcp.transports.http_client import HttpEndpoint, build_client_options, send_within_origin
 from surehand.providers.mcp.transports.message_pump import FrameTooLong, MessagePump
 from surehand.providers.mcp.transports.transport import Transport
-
-if TYPE_CHECKING:
-    from surehand.providers.mcp.addresses.http import HttpAddress
 
 
 class SseTransport(Transport):
     """An open event stream, and the URL that messages are posted to."""
 
-    def __init__(self, address: HttpAddress, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
+    def __init__(self, address: HttpEndpoint, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
         self._address = address
         self._owner = owner
         self._report_end = on_end

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from anyio import CancelScope
 
@@ -23,7 +23,9 @@ from surehand.sandbox.child_process import ChildProcess
 from surehand.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from surehand.providers.mcp.addresses.stdio import StdioAddress
+    import logging
+
+    from surehand.sandbox.sandbox import Unprotected
 
 CHUNK_BYTES = 1 << 16
 EXIT_SECONDS = 1.5
@@ -38,10 +40,31 @@ _MAX_CHUNKS_AT_EXIT = 512
 """Chunks that are read from a server while it exits."""
 
 
+class StdioEndpoint(Protocol):
+    """The part of a stdio address that the transport uses."""
+
+    argv: list[str]
+    cwd: str | None
+    max_frame: int
+
+    @property
+    def log(self) -> logging.Logger:
+        """The logger of the server."""
+        ...
+
+    async def sandbox_for(self, owner: ConnectionOwner) -> Sandbox | Unprotected:
+        """The sandbox of the process, with the environment variables for one owner."""
+        ...
+
+    def validate_start(self, sandbox: Sandbox | Unprotected) -> str:
+        """Return the working directory, or raise if the server cannot be started."""
+        ...
+
+
 class StdioTransport(Transport):
     """The process of a server, and its standard streams."""
 
-    def __init__(self, address: StdioAddress, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
+    def __init__(self, address: StdioEndpoint, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
         self._address = address
         self._owner = owner
         self._report_end = on_end

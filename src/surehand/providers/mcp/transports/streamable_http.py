@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 from anyio import BrokenResourceError, ClosedResourceError, create_memory_object_stream
@@ -40,11 +40,13 @@ from surehand.providers.mcp.transports.connection_errors import (
     failure_from_error,
     remember_failure,
 )
-from surehand.providers.mcp.transports.http_client import SESSION_ID_HEADER, McpHttpClient, build_client_options
+from surehand.providers.mcp.transports.http_client import (
+    SESSION_ID_HEADER,
+    HttpEndpoint,
+    McpHttpClient,
+    build_client_options,
+)
 from surehand.providers.mcp.transports.transport import TOOLS_CALL, Headers, ResultReceiver, Transport
-
-if TYPE_CHECKING:
-    from surehand.providers.mcp.addresses.http import HttpAddress
 
 RESUME_SECONDS = 1.0
 """Delay before a broken event stream is resumed, unless the server sets another."""
@@ -58,7 +60,7 @@ class StreamableHttpTransport(Transport):
 
     uses_headers = True
 
-    def __init__(self, address: HttpAddress, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
+    def __init__(self, address: HttpEndpoint, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
         self._address = address
         self._url = httpx2.URL(address.url)
         self._owner = owner
