@@ -82,11 +82,9 @@ class InboundFilter:
             return True
         message = item.message
         if isinstance(message, JSONRPCNotification):
-            return (
-                self._accepts_notification(message)
-                if self._is_within_rate(self._progress_request_id(message))
-                else self._note_change(message)
-            )
+            if self._is_within_rate(self._progress_request_id(message)):
+                return self._accepts_notification(message)
+            return self._note_change(message)
         if isinstance(message, JSONRPCRequest):
             return self._accepts_request(message)
         if isinstance(message, JSONRPCError):
@@ -107,13 +105,13 @@ class InboundFilter:
         return self.direct_calls is not None and self.direct_calls.receive_response(message)
 
     def stop_reading(self) -> None:
-        """The session reads no more messages."""
+        """Fail the direct calls: the session reads no more messages."""
         if self.direct_calls is not None:
             self.direct_calls.close()
         self._transport.stop_reading()
 
     def note_outgoing(self, message: JsonRpcMessage) -> None:
-        """The session is about to send a message."""
+        """Note a message that the session is about to send."""
         if isinstance(message, JSONRPCRequest):
             self._session_requests.add(message.id)
             if self.direct_calls is not None:
@@ -122,7 +120,7 @@ class InboundFilter:
             self._session_requests.discard((message.params or {}).get("requestId"))
 
     def note_sent(self, message: JsonRpcMessage) -> None:
-        """The session has sent a message, which may answer a request of the server."""
+        """Note a message that the session has sent: it may answer a request of the server."""
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self._server_requests.discard(message.id)
 
@@ -155,10 +153,10 @@ class InboundFilter:
         return False
 
     def _accepts_notification(self, message: JSONRPCNotification) -> bool:
-        if message.method == _CANCELLED_METHOD and isinstance(
-            asked := (message.params or {}).get("requestId"), int | str
-        ):
-            self._server_requests.discard(asked)  # the SDK does not answer a cancelled request
+        if message.method == _CANCELLED_METHOD:
+            request_id = (message.params or {}).get("requestId")
+            if isinstance(request_id, int | str):
+                self._server_requests.discard(request_id)  # the SDK does not answer a cancelled request
         return self._is_readable(message)
 
     def _is_readable(self, message: JSONRPCNotification) -> bool:
@@ -172,9 +170,9 @@ class InboundFilter:
             return False
         if not isinstance(notification, ProgressNotification):
             return True
-        return _is_finite_progress(notification.params) and not (
-            self.direct_calls is not None and self.direct_calls.receive_progress(notification.params)
-        )
+        if not _is_finite_progress(notification.params):
+            return False
+        return self.direct_calls is None or not self.direct_calls.receive_progress(notification.params)
 
     def _accepts_request(self, message: JSONRPCRequest) -> bool:
         if not self._is_within_rate() or len(self._server_requests) >= MAX_SERVER_REQUESTS:
@@ -187,12 +185,14 @@ class InboundFilter:
         if isinstance(result.get("supportedVersions"), list):
             self._version = "2026-07-28"
         for kind in ("tools", "prompts"):
-            if (count := len(_list_field(result, kind))) > MAX_LIST_ITEMS:
+            count = len(_list_field(result, kind))
+            if count > MAX_LIST_ITEMS:
                 self._log.warning(
                     "The server lists %d %s at once; only the first %d are used.", count, kind, MAX_LIST_ITEMS
                 )
                 result[kind] = result[kind][:MAX_LIST_ITEMS]
-        if (tools := _list_field(result, "tools")) and self._find_malformed_tools(tools):
+        tools = _list_field(result, "tools")
+        if tools and self._find_malformed_tools(tools):
             result["tools"] = self._well_formed_tools([_with_object_type(tool) for tool in tools])
 
     def _well_formed_tools(self, tools: list[Any]) -> list[Any] | None:

@@ -87,8 +87,9 @@ def remove_patterns(node: Any) -> Any:
         return [remove_patterns(item) for item in node]
     if not isinstance(node, dict):
         return node
-    kept = {key: value for key, value in node.items() if key != "pattern" or not isinstance(value, str)}
-    return {key: {} if key == "patternProperties" else remove_patterns(value) for key, value in kept.items()}
+    # A property may be called "pattern", and then has a schema for its value.
+    others = {key: value for key, value in node.items() if key != "pattern" or not isinstance(value, str)}
+    return {key: {} if key == "patternProperties" else remove_patterns(value) for key, value in others.items()}
 
 
 def count_comparisons(schema: Any) -> int:

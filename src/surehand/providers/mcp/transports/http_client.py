@@ -116,14 +116,14 @@ def _is_within_origin(sent: httpx2.Request, following: httpx2.Request) -> bool:
 class McpHttpClient(GuardedClient):
     """Answers each message that fails with a JSON-RPC error.
 
-    The MCP SDK ends the whole connection, with all its requests, when its client raises. With `ended` it reports that
-    the server is gone or has forgotten the session.
+    The MCP SDK ends the whole connection, with all its requests, when its client raises. `on_end` is called when the
+    server is gone or has forgotten the session.
     """
 
     def __init__(self, address: HttpEndpoint, on_end: OnConnectionEnd, **options: Any) -> None:
         super().__init__(address.settings, **options)
         self.session_id: str | None = None
-        """The session of the last message; learned from the MCP SDK, which negotiates it."""
+        """The session id of the last message of the MCP SDK, which negotiates it."""
         self._report_end = on_end
         self._is_leaving = False
         self._next_event_stream_at = 0.0
@@ -162,7 +162,7 @@ class McpHttpClient(GuardedClient):
     async def _send_message(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         send = super().send
         options = {**options, "stream": True, "follow_redirects": False}
-        return await send_within_origin(lambda each: send(each, **options), request, self.max_redirects)
+        return await send_within_origin(lambda redirected: send(redirected, **options), request, self.max_redirects)
 
     async def _end_session(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """Send DELETE. If the server cannot be reached, its session is gone, and the MCP SDK need not log an error."""

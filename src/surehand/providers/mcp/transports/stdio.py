@@ -154,12 +154,10 @@ class StdioTransport(Transport):
         await self._wait_for_exit_code(_EXIT_CODE_SECONDS)
         if self._exit_code is not None:
             await self._read_rest_of_stderr()
-        how = (
-            "closed its output"
-            if self._exit_code is None
-            else f"ended by itself, with {_describe_exit(self._exit_code)}"
-        )
-        return f"The server {how}. {self._last_line}".rstrip()
+        event = "closed its output"
+        if self._exit_code is not None:
+            event = f"ended by itself, with {_describe_exit(self._exit_code)}"
+        return f"The server {event}. {self._last_line}".rstrip()
 
     async def _wait_for_exit_code(self, seconds: float) -> None:
         assert self._child is not None
