@@ -83,11 +83,11 @@ async def test_a_server_that_waits_for_a_user_is_reported_so(
     authority: Authority, caplog: pytest.LogCaptureFixture, given: Any
 ) -> None:
     async with Runtime(guarded(authority, **given)) as runtime:
-        outcome, told = await runtime.call("desk__whoami"), runtime.instructions()
+        outcome, instructions = await runtime.call("desk__whoami"), runtime.instructions()
 
     assert isinstance(outcome, Failed)
     assert outcome.code == "not_found"
-    for text in (outcome.message, told, caplog.text):
+    for text in (outcome.message, instructions, caplog.text):
         assert "waits for a user to sign in: " in text
 
 
@@ -135,12 +135,12 @@ async def test_a_user_signed_in_by_browser_is_served_while_anonymous_calls_are_r
     auth = mcp.oauth(tokens=tmp_path / "tokens", interactive=False)
 
     async with Runtime(guarded(authority, headers=None, auth=auth)) as runtime:
-        told = runtime.instructions()
+        instructions = runtime.instructions()
         ada = await runtime.scope(user="ada").call("desk__whoami")
         bob = await runtime.scope(user="bob").call("desk__whoami")
         shown = [names(runtime.scope(user=user)) for user in ("ada", "bob")]
 
-    assert "waits for a user to sign in: Nobody is signed in" in told
+    assert "waits for a user to sign in: Nobody is signed in" in instructions
     assert ada.unwrap() == {"result": "ada"}
     assert isinstance(bob, Failed)
     assert bob.code == "unavailable"
@@ -188,7 +188,7 @@ async def test_a_later_anonymous_list_is_shown_to_everybody(server: Steady, monk
         assert [names(runtime.scope(user=user)) for user in (None, "anna", "ben")] == [["steady__pid"]] * 3
 
 
-def told_apart(folder: Path, lists: dict[str, Any], **options: Any) -> Server:
+def server_with_lists_per_user(folder: Path, lists: dict[str, Any], **options: Any) -> Server:
     """A server that lists other tools for each user, and none anonymously."""
     for user, tools in lists.items():
         replace(folder / user, json.dumps({"tools": tools, "instructions": f"For {user}."}))
@@ -199,29 +199,31 @@ def told_apart(folder: Path, lists: dict[str, Any], **options: Any) -> Server:
 
 async def test_of_two_concurrent_first_users_only_one_sets_the_tools(tmp_path: Path) -> None:
     many = [described(f"tool_{n}") for n in range(1_000)]  # so that the second is there before the first is taken
-    server = told_apart(tmp_path, {"anna": [*many, described("of_anna")], "ben": [*many, described("of_ben")]})
+    server = server_with_lists_per_user(
+        tmp_path, {"anna": [*many, described("of_anna")], "ben": [*many, described("of_ben")]}
+    )
     async with Runtime(server) as runtime:
         users = [runtime.scope(user=user) for user in ("anna", "ben")]
         await asyncio.gather(*(user.load_user_tools() for user in users))
-        told = [user.instructions() for user in users]
+        instructions = [user.instructions() for user in users]
         own = [name for user in users for name in names(user) if "of_" in name]
-    assert sorted(told) in (["", "## apart\nFor anna."], ["", "## apart\nFor ben."])  # and nothing is held back
+    assert sorted(instructions) in (["", "## apart\nFor anna."], ["", "## apart\nFor ben."])  # and nothing is held back
     assert len(own) == 1
 
 
 async def test_a_user_with_other_tools_is_served_in_a_pool_of_one_connection(tmp_path: Path) -> None:
     lists = {user: [described("find", f"For {user}.")] for user in ("anna", "ben")}
-    async with Runtime(told_apart(tmp_path, lists, sessions=1)) as runtime:
+    async with Runtime(server_with_lists_per_user(tmp_path, lists, sessions=1)) as runtime:
         for user in lists:
             assert (await runtime.scope(user=user).call("apart__find")).unwrap() == "done"
 
 
 async def test_a_users_next_session_sees_the_tools_listed_for_it(tmp_path: Path) -> None:
-    server = told_apart(tmp_path, {"anna": [described("old")]}, per="session")
+    server = server_with_lists_per_user(tmp_path, {"anna": [described("old")]}, per="session")
     async with Runtime(server) as runtime:
         first, second = (runtime.scope(user="anna", session=session) for session in "12")
         await first.load_user_tools()
-        told_apart(tmp_path, {"anna": [described("new")]})
+        server_with_lists_per_user(tmp_path, {"anna": [described("new")]})
         await second.refresh()
         assert names(second) == ["apart__new"]
         assert (await second.call("apart__new")).ok
@@ -230,13 +232,13 @@ async def test_a_users_next_session_sees_the_tools_listed_for_it(tmp_path: Path)
 async def test_pinned_texts_of_one_user_are_not_shown_to_another(tmp_path: Path) -> None:
     lists = {user: [described("find", f"For {user}.")] for user in ("anna", "ben")}
     for user in lists:
-        async with Runtime(told_apart(tmp_path, lists, lock=tmp_path / "surehand.lock")) as runtime:
+        async with Runtime(server_with_lists_per_user(tmp_path, lists, lock=tmp_path / "surehand.lock")) as runtime:
             scope = runtime.scope(user=user)
             await scope.load_user_tools()
-            told, shown = scope.instructions(), scope.describe("mcp")
-    assert "Instructions of it are held back" in told
-    assert "find is held back" in told
-    assert "anna" not in f"{told}{shown}"
+            instructions, shown = scope.instructions(), scope.describe("mcp")
+    assert "Instructions of it are held back" in instructions
+    assert "find is held back" in instructions
+    assert "anna" not in f"{instructions}{shown}"
 
 
 async def test_the_tools_of_one_user_are_not_cached_on_disk(server: Steady, tmp_path: Path) -> None:
@@ -278,8 +280,8 @@ async def test_a_user_sees_the_last_line_of_the_users_own_process(caplog: pytest
         scopes = [runtime.scope(user=user) for user in ("anna", "ben")]
         await asyncio.gather(*(scope.load_user_tools() for scope in scopes))
         await until(lambda: all(f"{name}-secret" in caplog.text for name in "AB"))  # which only people read
-        told = [await refused(scope) for scope in scopes]
-    for name, each in zip("AB", told, strict=True):
+        instructions = [await refused(scope) for scope in scopes]
+    for name, each in zip("AB", instructions, strict=True):
         assert each.endswith(f"is not up after 0.2 s. It last wrote: {name} is no one by token: ***")
 
 

@@ -106,7 +106,7 @@ async def test_a_pending_call_holds_no_slot_and_has_no_deadline(steady: Steady, 
 
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
 async def test_progress_after_an_answer_is_reported(protocol: Any) -> None:
-    desk, told = MCPServer("desk", log_level="WARNING"), list[CallProgress]()
+    desk, progress_events = MCPServer("desk", log_level="WARNING"), list[CallProgress]()
 
     @desk.tool()
     async def shred(ctx: Context, sure: Annotated[ElicitationResult[Sure], Resolve(ask_first)]) -> str:
@@ -115,11 +115,13 @@ async def test_progress_after_an_answer_is_reported(protocol: Any) -> None:
 
     async with Runtime(mcp.server(desk, protocol=protocol)) as runtime:
         waiting = asks(await runtime.call("desk__shred"))
-        runtime.listen(lambda event: told.append(event) if isinstance(event, CallProgress) else None)
+        runtime.listen(lambda event: progress_events.append(event) if isinstance(event, CallProgress) else None)
         outcome = await runtime.settle(waiting.call_id, {"sure": True})
 
     assert outcome.text == "gone"
-    assert [(each.call_id, each.fraction, each.message) for each in told] == [(waiting.call_id, 0.5, "half of it")]
+    assert [(each.call_id, each.fraction, each.message) for each in progress_events] == [
+        (waiting.call_id, 0.5, "half of it")
+    ]
 
 
 async def test_concurrent_questions_each_get_their_own_answer(steady: Steady) -> None:
@@ -232,10 +234,10 @@ async def test_an_answer_given_in_another_runtime_reaches_the_runtime_that_holds
     async with Runtime(steady.provider(), store=store) as here, Runtime(steady.provider(), store=store) as there:
         waiting = asks(await here.call("steady__ask", {"text": "it"}))
         assert [each.call_id for each in await there.pending()] == [waiting.call_id]
-        told = await there.settle(waiting.call_id, {"sure": True})
-        assert isinstance(told, Pending)
+        first_outcome = await there.settle(waiting.call_id, {"sure": True})
+        assert isinstance(first_outcome, Pending)
         await until(lambda: steady.effects == ["asked"])
-        outcome = told
+        outcome = first_outcome
         async with asyncio.timeout(25):
             while isinstance(outcome, Pending):  # the server is done before its answer is written down
                 await asyncio.sleep(0.01)

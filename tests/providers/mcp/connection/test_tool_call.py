@@ -180,7 +180,7 @@ async def test_a_traced_call_has_its_own_span_whose_context_is_sent(stdio, monke
 
     async with Runtime(stdio()) as runtime:
         with provider.get_tracer("test").start_as_current_span("outer") as outer:
-            told = json.loads((await runtime.call("x__meta")).text)
+            meta = json.loads((await runtime.call("x__meta")).text)
         assert not (await runtime.call("x__bad")).ok
 
     sent, _, failed = spans.get_finished_spans()
@@ -190,7 +190,7 @@ async def test_a_traced_call_has_its_own_span_whose_context_is_sent(stdio, monke
         outer.get_span_context(),
     )
     assert sent.attributes["mcp.method.name"] == "tools/call"
-    assert told["traceparent"].split("-")[2] == f"{sent.context.span_id:016x}"
+    assert meta["traceparent"].split("-")[2] == f"{sent.context.span_id:016x}"
     assert failed.attributes["error.type"] == "-32602"
     assert failed.status.status_code is StatusCode.ERROR
 

@@ -126,10 +126,10 @@ def test_no_log_record_contains_control_characters_or_line_breaks_of_a_server(
     with log_on_stderr():
         words = EVIL.replace("\U000e0100", "")
         logging.getLogger("surehand.mcp.x").warning("It says: %s\nerror: forged", words)
-    told = capsys.readouterr().err
-    assert is_clean(told)
-    assert "\\u001b]0;title\\u0007" in told
-    assert "\n  error: forged" in told
+    stderr = capsys.readouterr().err
+    assert is_clean(stderr)
+    assert "\\u001b]0;title\\u0007" in stderr
+    assert "\n  error: forged" in stderr
 
 
 def test_non_finite_numbers_become_null() -> None:
@@ -184,14 +184,14 @@ async def test_only_a_lost_session_lets_a_refused_call_be_sent_again(status: int
     async with web(status, session=True) as (url, _), connected(HttpAddress(url)) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("t", {})
-    met = failure_from_error(caught.value)
-    assert (met.is_retryable, met.is_connection_lost, met.status) == (True, True, status)
+    failure = failure_from_error(caught.value)
+    assert (failure.is_retryable, failure.is_connection_lost, failure.status) == (True, True, status)
 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_401_means_not_executed_and_is_not_retried(status: int) -> None:
-    met = failure_from_status("host", status, has_session=True)
-    assert (met.was_sent, met.is_retryable, met.is_permanent) == (False, False, True)
+    failure = failure_from_status("host", status, has_session=True)
+    assert (failure.was_sent, failure.is_retryable, failure.is_permanent) == (False, False, True)
 
 
 @pytest.mark.parametrize(("status", "again", "answered"), [(400, False, True), (404, True, False), (503, False, False)])
@@ -214,14 +214,14 @@ async def test_statuses_mean_the_same_over_sse(status: int, again: bool, answere
     async with bare(sse_server) as url, connected(SseAddress(f"{url}/sse")) as client:
         with pytest.raises(RequestFailed) as caught:
             await client.call_tool("t", {})
-        met = failure_from_error(caught.value)
-        assert (met.is_retryable, met.is_server_answer) == (again, answered)
+        failure = failure_from_error(caught.value)
+        assert (failure.is_retryable, failure.is_server_answer) == (again, answered)
 
 
 async def test_a_servers_message_never_means_that_nothing_was_executed() -> None:
     for code, words in ((-32600, "Session terminated"), (HEADER_MISMATCH, "look again"), (-32001, "no"), (1, "x")):
-        met = failure_from_error(MCPError(code=code, message=words))
-        assert (met.is_retryable, met.has_stale_headers) == (False, False), words
+        failure = failure_from_error(MCPError(code=code, message=words))
+        assert (failure.is_retryable, failure.has_stale_headers) == (False, False), words
 
 
 async def test_a_message_that_claims_a_lost_session_does_not_reconnect(tmp_path: Path) -> None:
@@ -238,8 +238,8 @@ async def test_a_header_mismatch_over_http_is_retryable_after_a_relist() -> None
     async with web(400, error) as (url, _), connected(HttpAddress(url)) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("t", {})
-    met = failure_from_error(caught.value)
-    assert (met.has_stale_headers, met.is_retryable, met.is_server_answer, is_clean(met.message)) == (
+    failure = failure_from_error(caught.value)
+    assert (failure.has_stale_headers, failure.is_retryable, failure.is_server_answer, is_clean(failure.message)) == (
         True,
         True,
         False,

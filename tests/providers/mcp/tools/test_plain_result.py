@@ -77,7 +77,7 @@ def modern(result: dict[str, Any]) -> dict[str, Any]:
     return {**result, "resultType": "complete"}
 
 
-def taken(result: Any, version: str) -> bool:
+def is_accepted_by_sdk(result: Any, version: str) -> bool:
     try:
         validate_server_result("tools/call", version, result)
     except ValueError:
@@ -94,10 +94,12 @@ def outcome(made: Any, result: Any, check: Any) -> Any:
     return done, done.content, done.text, dict(done.metadata or {})
 
 
-def check_the_same(result: dict[str, Any], *, is_modern: bool) -> None:
+def assert_same_outcome(result: dict[str, Any], *, is_modern: bool) -> None:
     """All that the short way leaves out would have changed nothing."""
     before = json.dumps(result)
-    assert all(taken(result, version) for version in (MODERN_VERSIONS if is_modern else HANDSHAKE_VERSIONS))
+    assert all(
+        is_accepted_by_sdk(result, version) for version in (MODERN_VERSIONS if is_modern else HANDSHAKE_VERSIONS)
+    )
     validate_json_value(result)
     if len(before) <= MAX_DIRECT_BYTES:
         assert not is_heavy(result)
@@ -110,8 +112,8 @@ def check_the_same(result: dict[str, Any], *, is_modern: bool) -> None:
 def test_common_results_are_plain_in_both_protocols(result):
     assert is_plain_result(result, is_modern=False)
     assert is_plain_result(modern(result), is_modern=True)
-    check_the_same(result, is_modern=False)
-    check_the_same(modern(result), is_modern=True)
+    assert_same_outcome(result, is_modern=False)
+    assert_same_outcome(modern(result), is_modern=True)
 
 
 @pytest.mark.parametrize("result", UNUSUAL.values(), ids=UNUSUAL.keys())
@@ -126,7 +128,7 @@ def test_structured_content_may_be_any_value_only_in_the_modern_protocol(structu
 
     assert not is_plain_result(result, is_modern=False)
     assert is_plain_result(modern(result), is_modern=True)
-    check_the_same(modern(result), is_modern=True)
+    assert_same_outcome(modern(result), is_modern=True)
 
 
 @pytest.mark.parametrize("kind", ["input_required", "task", None, 5, ["complete"]])
@@ -178,4 +180,4 @@ def test_a_plain_result_equals_what_the_sdk_would_return(result, is_modern):
     read = from_json(json.dumps(result))
 
     if is_plain_result(read, is_modern=is_modern):
-        check_the_same(read, is_modern=is_modern)
+        assert_same_outcome(read, is_modern=is_modern)

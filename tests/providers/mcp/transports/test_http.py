@@ -33,7 +33,7 @@ async def connected(address, mode="legacy", ended=lambda reason: None, who=None,
         yield client
 
 
-async def trouble_with(address, **options):
+async def failure_of_connection(address, **options):
     """What a connection that cannot be made has met."""
     try:
         async with connected(address, **options):
@@ -143,10 +143,10 @@ async def test_a_refused_connection_says_why(status, sent, hopeless, other_way, 
             async with connected(address, mode):
                 pass
 
-    met = failure_from_error(caught.value)
-    assert (met.was_sent, met.status, met.is_retryable) == (sent, status, False)
-    assert met.is_server_answer == (status in (400, 404, 405, 406))
-    assert message in met.message
+    failure = failure_from_error(caught.value)
+    assert (failure.was_sent, failure.status, failure.is_retryable) == (sent, status, False)
+    assert failure.is_server_answer == (status in (400, 404, 405, 406))
+    assert message in failure.message
     assert (address.is_permanent_error(caught.value), address.should_try_next_transport(caught.value)) == (
         hopeless,
         other_way,
@@ -156,9 +156,9 @@ async def test_a_refused_connection_says_why(status, sent, hopeless, other_way, 
 async def test_an_unreachable_server_was_sent_nothing():
     with port_of_nobody() as port:
         for address in (HttpAddress(f"http://127.0.0.1:{port}/mcp"), SseAddress(f"http://127.0.0.1:{port}/sse")):
-            met = await trouble_with(address)
-            assert (met.was_sent, met.is_connection_lost, met.is_permanent) == (False, True, False)
-            assert "127.0.0.1 could not be reached" in met.message
+            failure = await failure_of_connection(address)
+            assert (failure.was_sent, failure.is_connection_lost, failure.is_permanent) == (False, True, False)
+            assert "127.0.0.1 could not be reached" in failure.message
 
 
 async def test_an_outage_is_logged_once_with_url_and_cause_and_without_secrets(caplog):
@@ -179,12 +179,12 @@ async def test_an_outage_is_logged_once_with_url_and_cause_and_without_secrets(c
                 await back.refresh()  # it is tried at once, and in vain
 
     why = "127.0.0.1 could not be reached (connection refused)."
-    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len(told) == 1
-    assert told[0].startswith(f"The MCP server back ({url}/mcp/***) is down: {why}")
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(warnings) == 1
+    assert warnings[0].startswith(f"The MCP server back ({url}/mcp/***) is down: {why}")
     assert f"The MCP server back ({url}/mcp/***) is not connected: {why}" in str(failed.value)
     assert all(f"The MCP server back is not connected: {why}" in each.text for each in outcomes)
-    assert "hunter" not in "".join([*told, str(failed.value), *(each.text for each in outcomes)])
+    assert "hunter" not in "".join([*warnings, str(failed.value), *(each.text for each in outcomes)])
 
 
 async def test_a_server_that_never_came_up_is_reported_with_its_url(caplog):
@@ -193,19 +193,21 @@ async def test_a_server_that_never_came_up_is_reported_with_its_url(caplog):
         async with Runtime(mcp.http(f"{url}?token=hunter2", namespace="back", manifest=False)):
             pass
 
-    [told] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert told.startswith(f"back is left out: The MCP server back ({url}) is not connected: ")
-    assert "(connection refused)" in told
+    [warning] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert warning.startswith(f"back is left out: The MCP server back ({url}) is not connected: ")
+    assert "(connection refused)" in warning
 
 
 async def test_an_unknown_host_is_named():
-    async def nobody(host, port):
+    async def no_addresses(host, port):
         return []
 
-    met = await trouble_with(HttpAddress("http://mcp.example/mcp", settings=HttpSettings(resolver=nobody)))
+    failure = await failure_of_connection(
+        HttpAddress("http://mcp.example/mcp", settings=HttpSettings(resolver=no_addresses))
+    )
 
-    assert (met.was_sent, met.is_connection_lost) == (False, True)
-    assert "There is no host mcp.example" in met.message
+    assert (failure.was_sent, failure.is_connection_lost) == (False, True)
+    assert "There is no host mcp.example" in failure.message
 
 
 async def test_a_request_in_a_forgotten_session_was_not_executed_and_the_session_is_lost():
@@ -217,9 +219,9 @@ async def test_a_request_in_a_forgotten_session_was_not_executed_and_the_session
         with pytest.raises(MCPError) as caught:
             await client.call_tool("echo", {})
 
-    met = failure_from_error(caught.value)
-    assert (met.was_sent, met.is_connection_lost, met.status) == (False, True, 404)
-    assert met.message == "The server does not know this session any more."
+    failure = failure_from_error(caught.value)
+    assert (failure.was_sent, failure.is_connection_lost, failure.status) == (False, True, 404)
+    assert failure.message == "The server does not know this session any more."
 
 
 async def test_an_error_of_one_request_does_not_affect_others():
@@ -251,8 +253,10 @@ async def test_an_error_of_one_request_does_not_affect_others():
         if name == "good":
             assert result.content[0].text == "good"
         else:
-            met = failure_from_error(result)
-            assert (met.was_sent, met.is_connection_lost, met.is_server_answer) == (True, False, False), name
+            failure = failure_from_error(result)
+            assert (failure.was_sent, failure.is_connection_lost, failure.is_server_answer) == (True, False, False), (
+                name
+            )
 
 
 async def test_an_error_response_means_that_the_request_was_received():
@@ -300,9 +304,9 @@ async def test_a_response_that_is_too_large_fails_only_its_request(streamed):
             await client.call_tool("70000", {})
         assert len((await client.call_tool("1000", {})).content[0].text) == 1000
 
-    met = failure_from_error(caught.value)
-    assert (met.was_sent, met.is_connection_lost) == (True, False)
-    assert "65536" in met.message
+    failure = failure_from_error(caught.value)
+    assert (failure.was_sent, failure.is_connection_lost) == (True, False)
+    assert "65536" in failure.message
 
 
 async def test_a_silent_notification_stream_outlives_the_read_timeout_and_a_silent_response_does_not(http_server):
@@ -384,8 +388,8 @@ async def test_the_end_of_an_sse_stream_is_reported_and_fails_waiting_requests()
         with pytest.raises(MCPError) as caught:
             await client.call_tool("echo", {})
 
-    met = failure_from_error(caught.value)
-    assert (met.was_sent, met.is_connection_lost, [met.message]) == (True, True, reasons)
+    failure = failure_from_error(caught.value)
+    assert (failure.was_sent, failure.is_connection_lost, [failure.message]) == (True, True, reasons)
 
 
 async def test_a_failed_post_over_sse_fails_its_request():
@@ -417,10 +421,10 @@ async def test_sse_posts_to_no_other_server():
         await asyncio.Event().wait()
 
     async with bare(elsewhere) as url:
-        met = await trouble_with(SseAddress(f"{url}/sse"))
+        failure = await failure_of_connection(SseAddress(f"{url}/sse"))
 
-    assert (met.was_sent, met.is_permanent) == (False, True)
-    assert "another server" in met.message
+    assert (failure.was_sent, failure.is_permanent) == (False, True)
+    assert "another server" in failure.message
 
 
 async def test_only_the_named_host_may_be_private():
@@ -436,7 +440,7 @@ async def test_only_the_named_host_may_be_private():
     async with bare(inside, "0.0.0.0") as anywhere, bare(leading) as url:
         inner = anywhere.replace("0.0.0.0", "127.0.0.1")
         for address in (HttpAddress(f"{url}/mcp"), SseAddress(f"{url}/sse")):
-            await trouble_with(address)
+            await failure_of_connection(address)
 
         async with _client(HttpAddress(url)) as client:
             with pytest.raises(Exception, match="private addresses may not be reached"):
@@ -502,9 +506,9 @@ async def test_a_failed_sign_in_fails_only_its_request():
             return Auth()
 
     async with by_hand() as url:
-        met = await trouble_with(HttpAddress(url, auth=Failing()))
+        failure = await failure_of_connection(HttpAddress(url, auth=Failing()))
 
-    assert "nobody is at the browser" in met.message
+    assert "nobody is at the browser" in failure.message
 
 
 @pytest.mark.parametrize("leave", ["scope", "cancel"])

@@ -57,7 +57,7 @@ class Web:
             case "tools/list":
                 await asked.result({"tools": TOOLS, **LIST})
             case "tools/call":
-                self.calls.append(shown(asked))
+                self.calls.append(seen_request(asked))
                 self.ways.append(id(asked.writer))
                 await self.call(asked)
             case other:
@@ -65,7 +65,7 @@ class Web:
                 await asked.answer(202)
 
 
-def shown(asked):
+def seen_request(asked):
     """A request as it came, without what differs from one to the next."""
     body = re.sub(rb'("(?:id|progressToken)"): ?\d+', rb"\1:0", asked.body)
     return asked.path, {**asked.headers, "host": "", "content-length": ""}, body
@@ -266,19 +266,19 @@ def provider(url, era, **options):
     return mcp.http(f"{url}/mcp", namespace="web", manifest=False, protocol=era, headers={"X-Own": "k"}, **given)
 
 
-def told(outcome, url):
+def comparable_outcome(outcome, url):
     words = re.sub(r"\d+ bytes of headers", "", f"{getattr(outcome, 'message', '')}".replace(url, "URL"))
     return type(outcome), outcome.ok, getattr(outcome, "data", None), outcome.text if outcome.ok else words, (
         getattr(outcome, "code", None), getattr(outcome, "executed", None)
     )  # fmt: skip
 
 
-async def seen(call, era, session=None):
+async def outcomes_and_calls(call, era, session=None):
     """Two calls, one after the other: what comes of them, and what the server has seen."""
     web = Web(call, session=session)
     settings = HttpSettings(timeout=None, read_timeout=0.5 if call is silent else 30.0)
     async with bare(web) as url, Runtime(provider(url, era, settings=settings)) as runtime:
-        outcomes = [told(await runtime.call("web__look", {"region": "über"}), url) for _ in range(2)]
+        outcomes = [comparable_outcome(await runtime.call("web__look", {"region": "über"}), url) for _ in range(2)]
     return outcomes, web.calls
 
 
@@ -293,10 +293,10 @@ async def seen(call, era, session=None):
 async def test_a_call_has_the_same_outcome_as_through_the_sdk(name, era, direct, monkeypatch):
     call = (PLAIN_RESULTS | OTHERS)[name]
     session = "one" if era == "legacy" else None
-    here = await seen(call, era, session)
+    here = await outcomes_and_calls(call, era, session)
     assert direct[0] is True
     monkeypatch.setattr(StreamableHttpTransport, "post_call", lambda *call: False)
-    there = await seen(call, era, session)
+    there = await outcomes_and_calls(call, era, session)
 
     assert here == there
 
