@@ -42,7 +42,7 @@ _OUTPUT_TEMPLATE = {
 
 
 class ResourceHandlers:
-    """Serves `resources/list`, `resources/templates/list` and `resources/read`. Each user sees only their own outputs."""
+    """Serves `resources/list`, `resources/templates/list` and `resources/read`. Users see their own outputs only."""
 
     def __init__(self, served_runtime: ServedRuntime) -> None:
         self._served_runtime = served_runtime
