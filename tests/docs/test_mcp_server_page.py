@@ -19,7 +19,7 @@ from surehand.gateway.mcp import (
     tool_calls,
 )
 from surehand.gateway.mcp.http import authentication, request_monitor, sessions
-from surehand.gateway.mcp.http.connection import ConnectionLimits
+from surehand.gateway.mcp.http.connection_table import ConnectionLimits
 from surehand.gateway.mcp.options import ServeOptions
 from surehand.gateway.mcp.stdio import limits as stdio_limits
 from surehand.gateway.mcp.tasks import retention, running_tasks, subscriptions, task_handlers, wire_format

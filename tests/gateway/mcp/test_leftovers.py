@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from surehand import Pending, Runtime, ToolError, tool
-from surehand.gateway.mcp.http.connection import ConnectionLimits
+from surehand.gateway.mcp.http.connection_table import ConnectionLimits
 from tests.gateway.mcp.lines_peer import META, SOON, call, connected, message
 from tests.gateway.mcp.processes import on_a_port
 from tests.gateway.mcp.processes import surehand as surehand

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from surehand import Runtime, gateway
-from surehand.gateway.mcp.http.connection import ConnectionLimits
+from surehand.gateway.mcp.http.connection_table import ConnectionLimits
 from surehand.gateway.mcp.http.server import bound, listen
 from tests.gateway.mcp.lines_peer import META, SOON, call, message
 

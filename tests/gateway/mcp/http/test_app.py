@@ -18,7 +18,8 @@ from surehand import Context, DefinitionError, Runtime, gateway, tool
 from surehand.gateway.mcp.http import app as web
 from surehand.gateway.mcp.http import sessions
 from surehand.gateway.mcp.http.admission import Admission
-from surehand.gateway.mcp.http.connection import ClientConnection, ConnectionLimits
+from surehand.gateway.mcp.http.connection import ClientConnection
+from surehand.gateway.mcp.http.connection_table import ConnectionLimits
 from surehand.gateway.mcp.http.server import bound
 from tests.gateway.mcp.bare import eventually
 from tests.gateway.mcp.lines_peer import META, SOON, call, message

@@ -11,7 +11,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from surehand import Context, DefinitionError, Runtime, gateway, tool
-from surehand.gateway.mcp.http.connection import MAX_BYTES_PARSED_AT_ONCE, MAX_UNPARSED_BYTES, ConnectionLimits
+from surehand.gateway.mcp.http.connection import MAX_BYTES_PARSED_AT_ONCE, MAX_UNPARSED_BYTES
+from surehand.gateway.mcp.http.connection_table import ConnectionLimits
 from surehand.gateway.mcp.http.request_monitor import MAX_HEADERS
 from tests.gateway.mcp.lines_peer import SOON
 from tests.gateway.mcp.standing import standing_still

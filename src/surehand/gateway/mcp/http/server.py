@@ -16,7 +16,9 @@ from uvicorn import Config, Server
 
 from surehand.core.clock import Clock, Deadlines
 from surehand.core.errors import DefinitionError
-from surehand.gateway.mcp.http.connection import ClientConnection, ConnectionLimits, ConnectionTable
+from surehand.core.extras import install_command
+from surehand.gateway.mcp.http.connection import ClientConnection
+from surehand.gateway.mcp.http.connection_table import ConnectionLimits, ConnectionTable
 from surehand.gateway.mcp.http.request_monitor import RequestMonitor
 from surehand.gateway.mcp.log_throttle import LogThrottle
 from surehand.gateway.mcp.signals import on_stop_signals
@@ -32,10 +34,10 @@ LAST_WRITES_TIMEOUT_SECONDS = 2.0
 
 def bound(host: str, port: int) -> list[socket.socket]:
     """Bind sockets to a port on each address of a host; raises `OSError` if no address can be used."""
-    found = dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
+    addresses = dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
     sockets: list[socket.socket] = []
     missing: OSError | None = None
-    for family, _, _, _, address in found:
+    for family, _, _, _, address in addresses:
         try:
             sockets.append(_bind_socket(family, (address[0], port, *address[2:])))
         except OSError as error:
@@ -51,16 +53,16 @@ def bound(host: str, port: int) -> list[socket.socket]:
 
 
 def _bind_socket(family: int, address: tuple[Any, ...]) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    new_socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        new_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(address)
+            new_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        new_socket.bind(address)
     except OSError:
-        made.close()
+        new_socket.close()
         raise
-    return made
+    return new_socket
 
 
 def _close_sockets(sockets: list[socket.socket]) -> None:
@@ -207,7 +209,7 @@ def _uvicorn_config(app: Starlette, table: ConnectionTable) -> Config:
 def _uvicorn_http_protocol(app: RequestMonitor) -> Callable[..., asyncio.Protocol]:
     """uvicorn's protocol class for httptools."""
     if find_spec("httptools") is None:
-        raise DefinitionError("Serving over HTTP needs httptools.", fix="pip install 'surehand[mcp,server]'")
+        raise DefinitionError("Serving over HTTP needs httptools.", fix=install_command("mcp", "server"))
     config = Config(app, http="httptools", ws="none", lifespan="off", interface="asgi3", log_config=None)
     config.load()
     return config.http_protocol_class

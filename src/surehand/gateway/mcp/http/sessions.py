@@ -1,4 +1,4 @@
-"""Sessions of the protocol with a handshake: who owns each, which requests use it, and when it ends.
+"""Sessions of the handshake protocol over HTTP: their owners, the requests that use them, and when they end.
 
 The session manager of the MCP SDK keeps the sessions themselves. This table is kept beside it from what passes through:
 the `mcp-session-id` of the response to `initialize`, and the notification that the client is initialized. Sessions are
@@ -32,7 +32,7 @@ MAX_SESSIONS = 1_000
 """Sessions of all users at the same time."""
 MAX_SESSIONS_PER_USER = 100
 SESSION_IDLE_TIMEOUT_SECONDS = 30 * 60.0
-"""A session that no request has used for so long is ended."""
+"""A session is ended after this time without requests."""
 _SESSION_ID_HEADER = MCP_SESSION_ID_HEADER.encode()
 
 
