@@ -177,9 +177,9 @@ async def test_whoever_fails_to_hear_it_is_in_nobodys_way(caplog):
     async with talking(gateway.mcp.server(Runtime(pay), on_wait=fails)) as client:
         assert (await waiting(client))["status"] == "pending"
 
-    assert "Nobody could be told that pay waits" in caplog.text
+    assert "The on_wait function failed for the pending call of pay" in caplog.text
 
 
 def test_only_a_function_can_be_told():
-    with pytest.raises(DefinitionError, match="on_wait='x' cannot be called"):
+    with pytest.raises(DefinitionError, match="on_wait must be callable, got 'x'"):
         gateway.mcp.server(Runtime(pay), on_wait="x")

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from surehand import DefinitionError, Runtime, __version__, gateway
+from surehand.core.extras import install_command
 
 
 def test_without_options_a_server_is_called_as_we_are():
@@ -21,8 +22,8 @@ def test_without_the_extra_it_is_told_what_to_install(name):
     ended = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
 
     missing = "uvicorn" if name == "listen" else "mcp"
-    extras = "mcp,server" if name in ("app", "listen") else "mcp"
-    fix = f"pip install 'surehand[{extras}]'"
+    extras = ("mcp", "server") if name in ("app", "listen") else ("mcp",)
+    fix = install_command(*extras)
     expected = f"surehand.core.errors.DefinitionError: Serving over MCP needs {missing}. Fix: {fix}"
     assert ended.stderr.splitlines()[-1] == expected
 
@@ -54,13 +55,13 @@ def test_a_page_has_at_least_one_entry(page):
 
 @pytest.mark.parametrize("option", ["name", "version", "toolset", "user"])
 def test_texts_are_texts(option):
-    with pytest.raises(DefinitionError, match=f"{option}=3"):
+    with pytest.raises(DefinitionError, match=f"{option} must be a string, got 3"):
         gateway.mcp.server(Runtime(), **{option: 3})
 
 
 @pytest.mark.parametrize("value", [None, "yes", 1])
 def test_short_names_are_wanted_or_not(value):
-    with pytest.raises(DefinitionError, match="short_names="):
+    with pytest.raises(DefinitionError, match="short_names must be a bool"):
         gateway.mcp.server(Runtime(), short_names=value)
 
 

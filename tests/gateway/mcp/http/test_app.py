@@ -182,7 +182,7 @@ async def test_a_function_that_gives_no_name_lets_nobody_in_and_is_told_of(given
         answer = await site.ask(calling("add", bearer("x"), a=1, b=1))
 
     assert answer.status == 503
-    assert f"gave a {type(given).__name__}, and neither a user's name nor None" in caplog.text
+    assert f"must return a user's name or None, got {type(given).__name__}." in caplog.text
 
 
 async def test_refusals_are_told_once_a_minute_of_each_kind(caplog):
@@ -194,7 +194,7 @@ async def test_refusals_are_told_once_a_minute_of_each_kind(caplog):
 
     told = [record.getMessage() for record in caplog.records if record.name == "surehand"]
     assert len(told) == 3
-    assert told[0] == "A request without a good token was refused (401)."
+    assert told[0] == "A request without a valid token was refused (401)."
     assert told[1].startswith("A request for the host 'evil.test' was refused (421).")
     assert told[2].startswith("A request from the origin 'http://evil.test' was refused (403).")
 

@@ -585,5 +585,5 @@ async def test_an_app_that_answers_wrongly_loses_its_connection_and_no_more(path
 async def test_without_httptools_the_missing_extra_is_named(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.http.server.find_spec", lambda name: None)
 
-    with pytest.raises(DefinitionError, match=r"surehand\[mcp,server\]"):
+    with pytest.raises(DefinitionError, match=r"\.\[mcp,server\]"):
         await gateway.mcp.listen(gateway.mcp.app(Runtime(add)), gateway.mcp.bound("127.0.0.1", 0))

@@ -76,8 +76,8 @@ def way(monkeypatch):
     taken: list[str] = []
     plain = DirectCalls.find_direct_tool
 
-    def counted(self: DirectCalls, params: Any, user: str | None, *, modern: bool) -> Any:
-        found = plain(self, params, user, is_modern=modern)
+    def counted(self: DirectCalls, params: Any, user: str | None, *, is_modern: bool) -> Any:
+        found = plain(self, params, user, is_modern=is_modern)
         if found is not None:
             taken.append(params["name"])
         return found

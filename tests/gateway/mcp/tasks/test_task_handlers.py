@@ -531,7 +531,7 @@ async def main():
         calls = [asyncio.create_task(runtime.call(name, call_id=ids[name])) for name in ids]
         states = []
         while states != ["idle", "running", "running"]:
-            states = [getattr(await runtime.standing(each), "state", None) for each in ids.values()]
+            states = [getattr(await runtime.status(each), "state", None) for each in ids.values()]
             await asyncio.sleep(0.01)
         print(*ids.values(), flush=True)
         await asyncio.gather(*calls)
