@@ -109,7 +109,7 @@ def test_the_statuses_of_a_task_are_those_of_the_code():
         ),
         ("tasks that run", [running_tasks.MAX_RUNNING_TASKS, running_tasks.MAX_RUNNING_TASKS_PER_USER]),
         (
-            "tasks that are remembered",
+            "tasks that are kept",
             [
                 retention.MAX_RETAINED_TASKS,
                 retention.MAX_RETAINED_TASKS_PER_USER,

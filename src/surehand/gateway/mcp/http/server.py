@@ -77,7 +77,7 @@ async def listen(
     ready: Callable[[], None] = lambda: None,
     limits: ConnectionLimits | None = None,
 ) -> None:
-    """Serve an app on sockets until SIGTERM or SIGINT comes, or the task is cancelled.
+    """Serve an app on sockets until SIGTERM or SIGINT arrives, or the task is cancelled.
 
     Args:
         sockets: as `bound` returns them; they are closed afterwards.
