@@ -36,7 +36,7 @@ async def result_of(client: Any, call_id: str) -> Any:
 
 
 @eras
-async def test_the_result_is_fetched_once_somebody_has_answered(era):
+async def test_the_result_is_fetched_after_the_answer(era):
     async with Runtime(pay) as runtime, talking(runtime, era) as client:
         before = await names(client)
         told = await waiting(client)
@@ -53,7 +53,7 @@ async def test_the_result_is_fetched_once_somebody_has_answered(era):
 
 
 @eras
-async def test_a_call_that_came_to_nothing_is_told_as_it_failed(era):
+async def test_the_failure_of_a_call_is_fetched_as_it_is(era):
     async with Runtime(pay) as runtime, talking(runtime, era) as client:
         dear, rejected = [(await waiting(client, 500))["pendingToolCallId"] for _ in range(2)]
         await runtime.approve(dear)
@@ -149,7 +149,7 @@ async def test_a_tool_of_that_name_stays_what_it_is():
 
 
 @pytest.mark.parametrize("capabilities", [{}, {"extensions": {TASKS: {}}}])
-async def test_whoever_serves_is_told_once_of_a_call_that_no_client_asks_about(capabilities):
+async def test_on_wait_is_called_once_for_a_call_that_its_client_cannot_ask_about(capabilities):
     heard: list[tuple[str, Pending]] = []
     async with Runtime(pay) as runtime:
         server = gateway.mcp.server(runtime, on_wait=lambda tool, pending: heard.append((tool, pending)))
@@ -160,7 +160,7 @@ async def test_whoever_serves_is_told_once_of_a_call_that_no_client_asks_about(c
     assert [(tool, pending.call_id, pending.waiting_for) for tool, pending in heard] == [("pay", call_id, "approval")]
 
 
-async def test_nobody_is_told_of_a_call_that_its_client_asks_about():
+async def test_on_wait_is_not_called_for_a_call_that_its_client_asks_about():
     heard: list[str] = []
     async with Runtime(pay) as runtime:
         server = gateway.mcp.server(runtime, on_wait=lambda tool, pending: heard.append(tool))
@@ -170,7 +170,7 @@ async def test_nobody_is_told_of_a_call_that_its_client_asks_about():
     assert heard == []
 
 
-async def test_whoever_fails_to_hear_it_is_in_nobodys_way(caplog):
+async def test_a_failing_on_wait_function_does_not_fail_the_call(caplog):
     def fails(tool: str, pending: Pending) -> None:
         raise OSError("nobody is there")
 
@@ -180,6 +180,6 @@ async def test_whoever_fails_to_hear_it_is_in_nobodys_way(caplog):
     assert "The on_wait function failed for the pending call of pay" in caplog.text
 
 
-def test_only_a_function_can_be_told():
+def test_on_wait_must_be_callable():
     with pytest.raises(DefinitionError, match="on_wait must be callable, got 'x'"):
         gateway.mcp.server(Runtime(pay), on_wait="x")

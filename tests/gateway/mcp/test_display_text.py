@@ -123,7 +123,7 @@ async def test_a_message_or_preview_of_many_lines_cannot_pass_for_what_would_run
     assert len(lines) < 25
 
 
-async def test_of_many_long_arguments_every_short_one_is_shown_and_the_rest_is_told():
+async def test_of_many_long_arguments_the_short_ones_are_shown_and_the_others_named():
     long = {f"long{number}": "x" * 1_400 for number in range(20)}
     message = await asked("take", **long, to="eve")
 
@@ -134,7 +134,7 @@ async def test_of_many_long_arguments_every_short_one_is_shown_and_the_rest_is_t
     assert len(message) < 15_000
 
 
-async def test_of_far_too_many_arguments_it_is_told_that_most_are_not_shown():
+async def test_with_far_too_many_arguments_a_warning_says_that_most_are_hidden():
     message = await asked("take", **{f"name{number}": "\u200b" * 20 for number in range(5_000)})
 
     assert " of 5,000 arguments are left out, and the names of " in message.splitlines()[-1]
@@ -198,7 +198,7 @@ NO_PAGES = [
 
 
 @pytest.mark.parametrize("url", NO_PAGES, ids=range(len(NO_PAGES)))
-async def test_nobody_is_sent_to_what_is_no_page_or_not_what_it_looks_like(url):
+async def test_unsafe_urls_are_never_shown_to_a_person(url):
     async with bare(Runtime(Clerk("Sign in.", {"mode": "url", "url": url})), BOTH) as client:
         result = await client.call("clerk__ask")
 
@@ -220,7 +220,7 @@ async def test_what_a_task_says_of_itself_hides_nothing():
     assert standing["statusMessage"] == r"Still\u202e here."
 
 
-async def test_of_a_task_that_crashed_a_client_is_told_the_kind_alone(caplog):
+async def test_of_a_crashed_task_the_client_gets_only_the_exception_type(caplog):
     options = {"mcp": {"execution": {"taskSupport": "required"}}}
 
     @tool(effects={"read"}, provider_options=options)

@@ -130,7 +130,7 @@ async def test_only_a_plain_yes_lets_later_calls_run_unasked(era, always):
 
 
 @eras
-async def test_a_client_that_cannot_be_asked_is_told_to_go_on_and_somebody_else_answers(era):
+async def test_a_client_that_cannot_be_asked_gets_a_pending_text_and_the_call_is_answered_elsewhere(era):
     till = Till()
     async with Runtime(till.tool) as runtime:
         async with talking(runtime, era) as client:
@@ -166,7 +166,7 @@ async def test_another_process_with_the_same_store_may_answer(tmp_path):
 # While a client of the older protocol is asked
 
 
-async def test_a_question_that_somebody_else_answers_is_withdrawn_and_the_call_goes_on():
+async def test_a_question_that_is_answered_elsewhere_is_cancelled_and_the_call_resumes():
     till, away = Till(), Away()
     async with Runtime(till.tool) as runtime, talking(runtime, OLD, elicitation_callback=away) as client:
         calling = asyncio.create_task(client.call_tool("pay", {"amount": 5}))
@@ -180,7 +180,7 @@ async def test_a_question_that_somebody_else_answers_is_withdrawn_and_the_call_g
     assert said(result) == "paid 5"
 
 
-async def test_a_call_that_somebody_else_rejects_ends_while_its_client_is_asked():
+async def test_a_call_that_is_rejected_elsewhere_ends_while_its_client_is_asked():
     till, away = Till(), Away()
     async with Runtime(till.tool) as runtime, talking(runtime, OLD, elicitation_callback=away) as client:
         calling = asyncio.create_task(client.call_tool("pay", {"amount": 5}))
@@ -371,7 +371,7 @@ async def test_a_question_outlives_the_server_that_asked_it(tmp_path):
     assert (text_of(result), text_of(again), till.paid, later.paid) == ("paid 5", "paid 5", [], [5])
 
 
-async def test_an_answer_that_comes_too_late_is_told_so():
+async def test_a_late_answer_gets_an_error():
     clock, till = ManualClock(), Till()
     async with Runtime(till.tool, clock=clock, defaults={"pending_ttl": 60.0}) as runtime, bare(runtime) as client:
         asks = await client.call("pay", {"amount": 5})
@@ -381,7 +381,7 @@ async def test_an_answer_that_comes_too_late_is_told_so():
     assert (result["_meta"]["surehand/code"], till.paid) == ("expired", [])
 
 
-async def test_nobody_agrees_before_they_were_asked():
+async def test_an_approval_cannot_be_sent_with_the_call():
     till = Till()
     async with bare(Runtime(till.tool)) as client:
         asks = await client.call("pay", {"amount": 5}, inputResponses={"approve": YES})
@@ -429,7 +429,7 @@ def heard(result: Any) -> list[Any]:
 
 @eras
 @pytest.mark.parametrize("answer", [accepted(name="Ann"), NO, AWAY])
-async def test_what_a_form_is_answered_goes_to_whoever_asked(era, answer):
+async def test_the_answer_to_a_form_reaches_the_tool_that_asked(era, answer):
     person = Person(answer)
     async with talking(Runtime(Clerk(form())), era, elicitation_callback=person) as client:
         result = await client.call_tool("clerk__ask")
@@ -566,7 +566,7 @@ async def test_who_declines_a_plain_schema_says_no(era):
         None,
     ],
 )
-async def test_what_is_no_form_is_asked_of_nobody_and_the_call_waits(request_):
+async def test_a_request_that_is_not_a_form_is_not_asked_and_the_call_stays_pending(request_):
     async with bare(Runtime(Clerk(request_)), BOTH) as client:
         result = await client.call("clerk__ask")
 
@@ -586,7 +586,7 @@ async def test_what_no_json_text_can_carry_is_asked_all_the_same(era):
         assert heard(await client.call_tool("clerk__ask")) == [{"who": NO}]
 
 
-async def test_a_client_that_says_it_can_be_asked_and_cannot_is_told_that_the_call_waits():
+async def test_a_client_that_fails_to_ask_gets_a_pending_text():
     async def broken(context: Any, params: Any) -> Any:
         raise MCPError(code=-32603, message="no screen")
 
@@ -596,7 +596,7 @@ async def test_a_client_that_says_it_can_be_asked_and_cannot_is_told_that_the_ca
     assert result.meta["surehand/waitingFor"] == "input"
 
 
-async def test_the_library_s_client_in_memory_asks_as_well():
+async def test_the_sdk_client_in_memory_is_asked_as_well():
     for era in ERAS:
         till = Till()
         server = gateway.mcp.server(Runtime(till.tool))

@@ -204,7 +204,7 @@ async def test_a_server_that_stops_tells_every_caller_and_logs_nothing(kind, cap
     assert complaints(caplog) == []
 
 
-async def test_a_server_that_stops_ends_the_streams_of_its_news_and_its_questions(caplog):
+async def test_a_server_that_stops_ends_its_notification_streams_and_questions(caplog):
     async with listening(pay, limits=PROMPT) as site:
         known = await able(site)
         asking, news, listens = [await site.connect() for _ in range(3)]
@@ -245,7 +245,7 @@ async def test_a_request_that_waits_for_its_token_to_be_judged_is_given_up_in_si
     assert complaints(caplog) == []
 
 
-def test_a_process_that_is_told_to_stop_answers_what_runs_and_prints_no_traceback(surehand):
+def test_a_process_that_gets_sigterm_answers_running_requests_and_prints_no_traceback(surehand):
     with on_a_port(surehand) as (site, _):  # which tells it to, and looks at what was printed
         known = asyncio.run(site.session())
         connection = socket.create_connection(("127.0.0.1", site.port), SOON)
@@ -290,7 +290,7 @@ async def test_a_session_that_is_ended_in_the_middle_of_a_question_ends_after_it
     assert complaints(caplog) == []
 
 
-async def test_who_waits_in_a_session_that_is_ended_is_told_so(caplog):
+async def test_running_requests_of_an_ended_session_get_an_error(caplog):
     async with listening(pay) as site:
         known, asking = await able(site), await site.connect()
         await asking.send(request(call(1, "pay", amount=1), *known))

@@ -352,7 +352,7 @@ async def test_over_a_pipe_requests_that_run_have_so_many_bytes_and_others_wait_
     assert {id: "result" in each for id, each in answers.items()} == {1: True, 2: True, 3: True}
 
 
-async def test_requests_of_the_newer_protocol_are_of_no_session(monkeypatch):
+async def test_requests_of_the_modern_protocol_belong_to_no_session(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.http.app.Admission", partial(Admission, max_requests_per_session=2))
     async with served(hold, echo) as site:
         bobs = await site.session(of("bob"))
@@ -484,7 +484,7 @@ async def test_no_more_tasks_are_begun_than_can_be_remembered(monkeypatch):
 # Whose it is
 
 
-async def test_a_token_that_nobody_can_check_in_time_is_refused(monkeypatch, caplog):
+async def test_a_token_check_that_times_out_refuses_the_request(monkeypatch, caplog):
     monkeypatch.setattr("surehand.gateway.mcp.http.authentication.TOKEN_CHECK_TIMEOUT_SECONDS", 0.05)
 
     async def ask(shown: str) -> str:
@@ -499,7 +499,7 @@ async def test_a_token_that_nobody_can_check_in_time_is_refused(monkeypatch, cap
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800x"])
-async def test_a_user_whose_name_no_store_can_hold_is_refused(name, caplog):
+async def test_a_user_name_that_no_store_can_save_is_refused(name, caplog):
     async with listening(echo, token=lambda _: name) as site:
         answer = await site.ask(calling("echo", of("ann")))
 

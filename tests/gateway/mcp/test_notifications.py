@@ -69,7 +69,7 @@ async def _note(events, heard: Heard) -> None:
 
 
 @eras
-async def test_a_tool_that_comes_or_goes_is_told_of(era):
+async def test_an_added_or_removed_tool_is_notified(era):
     async with within(), Runtime(look) as runtime, listening(runtime, era) as (client, heard):
         runtime.catalogue.add(send)
         assert await heard.get() == "tools"
@@ -79,7 +79,7 @@ async def test_a_tool_that_comes_or_goes_is_told_of(era):
 
 
 @eras
-async def test_a_tool_that_comes_is_told_of_over_a_pipe(era):
+async def test_an_added_tool_is_notified_over_stdio(era):
     asks, meta = {"notifications": {"toolsListChanged": True}}, {} if era == OLD else {"_meta": META}
     async with within(), Runtime(look) as runtime, connected(runtime) as peer:
         if era == OLD:
@@ -98,7 +98,7 @@ async def test_a_tool_that_comes_is_told_of_over_a_pipe(era):
 
 
 @eras
-async def test_many_changes_at_once_are_told_as_one(era):
+async def test_many_changes_at_once_are_sent_as_one(era):
     async with within(), Runtime(look) as runtime, listening(runtime, era) as (client, heard):
         for number in range(50):
             runtime.catalogue.add(tool(name=f"t{number}")(_more()))
@@ -118,7 +118,7 @@ def _more():
 
 
 @eras
-async def test_a_tool_that_is_added_in_a_thread_is_told_of(era):
+async def test_a_tool_that_is_added_in_a_thread_is_notified(era):
     async with within(), Runtime(look) as runtime, listening(runtime, era) as (_, heard):
         await asyncio.to_thread(runtime.catalogue.add, send)
 
@@ -126,7 +126,7 @@ async def test_a_tool_that_is_added_in_a_thread_is_told_of(era):
 
 
 @eras
-async def test_an_output_that_was_kept_is_told_of(era):
+async def test_a_stored_output_is_notified(era):
     async with within(), Runtime(large) as runtime, listening(runtime, era) as (client, heard):
         await client.call_tool("large")
         first = {await heard.get(), await heard.get()}
@@ -137,7 +137,7 @@ async def test_an_output_that_was_kept_is_told_of(era):
 
 
 @eras
-async def test_over_http_changes_are_told_as_well(era):
+async def test_changes_are_notified_over_http(era):
     runtime = Runtime(large)
     async with within(), over_http(runtime) as url, listening(url, era, visiting) as (client, heard):
         if era == OLD:  # its stream is opened behind the first request
@@ -157,7 +157,7 @@ async def until_heard(runtime, heard: Heard) -> None:
 
 
 @eras
-async def test_an_output_is_told_of_to_those_whose_it_is_and_nobody_else(era):
+async def test_an_output_is_notified_to_its_user_only(era):
     runtime, people = Runtime(large), {"a": "ann", "b": "bob"}
     ann, bob = (partial(visiting, token=token) for token in people)
     async with (
@@ -182,7 +182,7 @@ async def test_an_output_is_told_of_to_those_whose_it_is_and_nobody_else(era):
 
 
 @eras
-async def test_every_client_is_told(era):
+async def test_every_client_is_notified(era):
     server = gateway.mcp.server(Runtime(look))
     async with within(), listening(server, era) as (_, first), listening(server, era) as (_, second):
         server.runtime.catalogue.add(send)
@@ -229,7 +229,7 @@ async def test_a_session_over_http_is_forgotten_when_it_ends(monkeypatch):
         await eventually(lambda: not news._sessions)
 
 
-async def test_there_is_an_end_to_the_sessions_that_are_told(monkeypatch):
+async def test_the_number_of_notified_sessions_is_limited(monkeypatch):
     monkeypatch.setattr(news_module, "MAX_NOTIFIED_SESSIONS", 2)
     server = gateway.mcp.server(Runtime(look))
     async with within(), talking(server, OLD), talking(server, OLD), listening(server, OLD) as (_, heard):
@@ -239,7 +239,7 @@ async def test_there_is_an_end_to_the_sessions_that_are_told(monkeypatch):
         assert len(server.notifications._sessions) == 2
 
 
-async def test_a_client_that_reads_nothing_keeps_nobody_from_hearing():
+async def test_a_client_that_does_not_read_does_not_delay_others():
     server = gateway.mcp.server(Runtime(look))
     stuck = asyncio.Event()
 
@@ -254,7 +254,7 @@ async def test_a_client_that_reads_nothing_keeps_nobody_from_hearing():
         stuck.set()
 
 
-async def test_whoever_asks_for_one_list_hears_nothing_of_the_other():
+async def test_a_subscription_to_one_list_gets_no_changes_of_the_other():
     server = gateway.mcp.server(Runtime(large))
     async with within(), talking(server) as client, client.listen(resources_list_changed=True) as events:
         server.runtime.catalogue.add(look)
@@ -263,7 +263,7 @@ async def test_whoever_asks_for_one_list_hears_nothing_of_the_other():
         assert await anext(aiter(events)) == ResourcesListChanged()
 
 
-async def test_who_does_not_listen_is_told_nothing_in_the_newer_protocol():
+async def test_in_the_modern_protocol_nothing_is_sent_without_a_subscription():
     heard = Heard()
     async with Runtime(look) as runtime, talking(runtime, NEW, message_handler=heard.note) as client:
         runtime.catalogue.add(send)
@@ -286,7 +286,7 @@ async def test_a_client_that_keeps_lists_asks_again_when_it_has_heard():
 
 
 @eras
-async def test_nobody_is_told_after_the_end(era):
+async def test_nothing_is_sent_after_the_end(era):
     async with Runtime(look) as runtime:
         async with listening(runtime, era):
             runtime.catalogue.add(send)
@@ -309,7 +309,7 @@ async def test_a_stream_ends_in_order_when_the_server_does():
 
 
 @eras
-async def test_a_client_is_told_what_all_providers_want_a_model_to_know(era):
+async def test_a_client_gets_the_instructions_of_all_providers(era):
     shop = Shop("shop", "look", says="Look before you send.")
     async with talking(Runtime(shop), "auto" if era == NEW else era) as client:
         assert "Look before you send." in client.instructions

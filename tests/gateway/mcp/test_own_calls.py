@@ -55,7 +55,7 @@ async def test_a_server_without_a_user_knows_nothing_of_the_calls_of_any(tmp_pat
     assert till.paid == []
 
 
-async def test_a_state_of_another_user_s_call_is_as_unknown_to_nobody():
+async def test_the_request_state_of_another_users_call_is_unknown():
     till = Till()
     async with Runtime(till.tool) as runtime:
         async with bare(runtime, FORM, user="ann") as ann:

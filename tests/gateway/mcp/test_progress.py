@@ -40,7 +40,7 @@ async def heard(era: str, *reports: dict) -> Heard:
 
 
 @eras
-async def test_fractions_are_told_in_hundredths_and_all_before_the_result(era):
+async def test_fractions_are_sent_as_percent_before_the_result(era):
     told = await heard(era, {"fraction": 0.25, "message": "a"}, {"fraction": 0.5}, {"fraction": 1.0, "message": "b"})
 
     assert told == [(25, 100, "a"), (50, 100, None), (100, 100, "b")]
@@ -59,7 +59,7 @@ async def test_another_servers_own_count_is_passed_on(era):
 
 
 @eras
-async def test_progress_never_stands_still_or_goes_back(era):
+async def test_progress_always_increases(era):
     told = await heard(era, *({"fraction": each} for each in (0.5, 0.5, 0.2, 0.0, 0.6, -1.0)))
 
     numbers = [progress for progress, _, _ in told]
@@ -89,7 +89,7 @@ async def test_a_number_that_no_client_can_count_to_is_a_step(era):
     assert told == [(0, None, None), (1, None, None), (3, None, None)]
 
 
-async def test_a_message_that_no_json_can_carry_is_told_as_far_as_it_can():
+async def test_a_message_with_a_lone_surrogate_is_sent_with_a_replacement():
     assert await heard(NEW, {"message": "half \ud83d"}) == [(0, None, r"half \ud83d")]
 
 
@@ -119,7 +119,7 @@ async def test_a_report_from_a_thread_is_heard(era):
     assert told == [(50, 100, "half")]
 
 
-async def test_who_does_not_ask_is_told_nothing_and_nobody_listens():
+async def test_without_a_progress_token_nothing_is_sent_and_the_runtime_has_no_listener():
     async with Runtime(reporting({"message": "a"})) as runtime, talking(runtime) as client:
         await client.call_tool("work")
         await client.call_tool("work", progress_callback=Heard())
@@ -181,7 +181,7 @@ async def test_a_callback_that_raises_does_not_end_the_call(era, caplog):
     assert result.content[0].text == "done"
 
 
-async def test_a_client_in_the_same_process_is_told_as_well():
+async def test_a_client_in_the_same_process_gets_progress():
     told = Heard()
     server = gateway.mcp.server(Runtime(reporting({"fraction": 0.5, "message": "half"})))
     async with within(), Client(server, mode=NEW) as client:

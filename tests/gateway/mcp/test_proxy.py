@@ -101,7 +101,7 @@ async def test_a_tool_that_is_only_ever_a_task_is_left_out():
 
 
 @both
-async def test_a_change_behind_is_told_in_front(front, behind):
+async def test_a_change_of_the_server_behind_is_notified_in_front(front, behind):
     back = Back(behind)
     back.add("first")
     heard = asyncio.Event()
@@ -215,7 +215,7 @@ async def test_structured_results_are_those_that_were_sent(front, behind):
 
 
 @pytest.mark.parametrize("value", [[1, 2], "text", 5, True])
-async def test_in_the_newer_protocol_a_result_need_not_be_an_object(value):
+async def test_in_the_modern_protocol_structured_content_may_be_any_value(value):
     back = Back()
     back.add(
         "give",
@@ -293,7 +293,7 @@ async def test_steps_arrive_as_their_server_counts_them(front, behind):
 
 
 @both
-async def test_a_call_that_nobody_wants_any_more_is_stopped_behind(front, behind):
+async def test_a_cancelled_call_is_cancelled_at_the_server_behind(front, behind):
     back = Back(behind)
     back.add("work", back.works)
     async with through(back, front) as client:
@@ -306,7 +306,7 @@ async def test_a_call_that_nobody_wants_any_more_is_stopped_behind(front, behind
 
 
 @pytest.mark.parametrize("behind", ERAS)
-async def test_a_server_that_says_nothing_for_too_long_is_told_of_as_an_error(behind):
+async def test_a_server_behind_that_times_out_is_an_error_result(behind):
     back = Back(behind)
     back.add("work", back.works)
     async with talking(Runtime(back.provider(timeout=0.1)), NEW, short_names=True) as client:
@@ -427,7 +427,7 @@ async def test_a_server_that_dies_is_back_for_the_next_call(tmp_path):
 
 
 @pytest.mark.timeout(60)
-async def test_each_user_has_a_session_of_its_own_behind_and_shares_it_with_nobody(tmp_path):
+async def test_each_user_has_a_separate_session_with_the_server_behind(tmp_path):
     steady, users = Steady(tmp_path / "steady"), {"a": "ann", "b": "bob"}
     app = gateway.mcp.app(Runtime(steady.provider()), token=users.get, short_names=True)
 

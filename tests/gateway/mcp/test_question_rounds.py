@@ -41,7 +41,7 @@ class Cleaner(Provider):
 
 
 @pytest.mark.parametrize("is_here", [True, False])
-async def test_a_yes_that_comes_when_somebody_else_has_said_no_is_not_one_to_the_next_question(tmp_path, is_here):
+async def test_an_approval_after_a_rejection_elsewhere_does_not_answer_the_next_question(tmp_path, is_here):
     disks, shown = (Cleaner(), Cleaner()), list[str]()
     runtime, there = (Runtime(disk, store=tmp_path / "calls.db") for disk in disks)
     other = runtime if is_here else there
@@ -74,7 +74,7 @@ async def answered_before(scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Scope, "settle", late)
 
 
-async def test_who_is_too_late_in_the_newer_protocol_is_asked_what_is_open(monkeypatch):
+async def test_a_late_answer_in_the_modern_protocol_gets_the_open_question(monkeypatch):
     disk = Cleaner()
     async with Runtime(disk) as runtime, bare(runtime, FORM) as client:
         first = await client.call("disk__clean")
@@ -183,7 +183,7 @@ async def test_all_questions_of_a_call_that_is_waited_for_are_asked_in_turn(era)
         ("\n", "mcp"),
     ],
 )
-async def test_the_audit_says_through_which_client_somebody_answered(tmp_path, era, name, kept):
+async def test_the_audit_names_the_client_that_answered(tmp_path, era, name, kept):
     async def person(context: Any, params: Any) -> ElicitResult:
         return ElicitResult(action="accept", content={})
 

@@ -104,7 +104,7 @@ async def test_a_text_that_only_looks_like_such_a_message_is_no_link():
 
 
 @pytest.mark.parametrize("rest", ["", "null}", "[" * 3_000, '{"handle":3}}', '{"handle":"x"}}', "3}"])
-async def test_a_failure_that_only_looks_like_such_a_message_is_told_as_it_is(rest):
+async def test_a_failure_that_imitates_a_placeholder_is_sent_unchanged(rest):
     @tool
     async def pretend() -> str:
         """Pretend."""
@@ -206,7 +206,7 @@ async def test_a_cursor_that_was_never_given_is_refused(era, cursor):
 
 
 @eras
-async def test_the_form_of_addresses_is_told(era):
+async def test_the_uri_template_is_listed(era):
     async with talking(Runtime(large), era) as client:
         [template] = (await client.list_resource_templates()).resource_templates
 

@@ -52,7 +52,7 @@ async def _has(client: Bare, *wanted: str) -> bool:
     return set(wanted) <= await names(client)
 
 
-async def test_a_name_that_nobody_had_is_free_once_one_alone_bears_it():
+async def test_an_unused_short_name_is_available_once_it_is_unique():
     one, two = saying(deploy="one"), saying(deploy="two")
     async with bare(
         Runtime(one.provider(namespace="one"), two.provider(namespace="two")), {}, short_names=True

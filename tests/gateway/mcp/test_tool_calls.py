@@ -77,7 +77,7 @@ async def test_a_name_that_is_none_is_refused_and_not_repeated_whole(era):
 
 @eras
 @pytest.mark.parametrize("arguments", [{}, {"a": "x"}, {"a": 1, "c": 2}, {"a": [1]}, {"a": None}])
-async def test_arguments_that_do_not_fit_are_told_to_the_model(era, arguments):
+async def test_invalid_arguments_are_an_error_result(era, arguments):
     async with talking(Runtime(add), era) as client:
         result = await client.call_tool("add", arguments)
 
@@ -86,7 +86,7 @@ async def test_arguments_that_do_not_fit_are_told_to_the_model(era, arguments):
 
 
 @eras
-async def test_a_call_that_takes_too_long_is_told_to_the_model(era):
+async def test_a_timeout_is_an_error_result(era):
     @tool(timeout=0.05)
     async def late() -> str:
         """Be late."""
@@ -226,7 +226,7 @@ async def test_a_running_runtime_is_left_running(era):
 
 
 @eras
-async def test_calls_are_made_for_the_user_that_the_server_stands_for(era):
+async def test_calls_have_the_user_of_the_option(era):
     async with talking(Runtime(whoami), era, user="ada") as client:
         result = await client.call_tool("whoami")
 
@@ -234,13 +234,13 @@ async def test_calls_are_made_for_the_user_that_the_server_stands_for(era):
 
 
 @eras
-async def test_without_a_user_calls_are_made_for_nobody(era):
+async def test_without_a_user_calls_are_anonymous(era):
     async with talking(Runtime(whoami), era) as client:
         assert (await client.call_tool("whoami")).structured_content == {"user": None, "session": None}
 
 
 @eras
-async def test_what_a_client_writes_into_its_request_makes_it_nobody_else(era):
+async def test_metadata_of_a_request_does_not_change_its_user(era):
     async with talking(Runtime(whoami), era, user="ada") as client:
         result = await client.call_tool("whoami", meta={"user": "bob", "surehand/user": "bob"})
 

@@ -162,7 +162,7 @@ async def test_a_toolset_that_has_lost_its_last_tool_is_empty():
         assert await names(client) == []
 
 
-async def test_a_toolset_that_there_is_not_is_told_when_serving_begins():
+async def test_an_unknown_toolset_is_an_error_when_serving_begins():
     server = gateway.mcp.server(Runtime(look), toolset="readin")
 
     with pytest.raises(DefinitionError, match="Did you mean 'reading'"):

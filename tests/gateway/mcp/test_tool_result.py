@@ -82,7 +82,7 @@ async def test_a_text_is_only_a_text(era):
 
 
 @pytest.mark.parametrize("value", [None, ""])
-async def test_nothing_is_told_in_words(value):
+async def test_a_result_of_none_is_a_text(value):
     result = await given(value)
 
     assert [block.text for block in result.content] == ["(no output)"]
@@ -201,14 +201,14 @@ async def test_a_failure_is_a_result_with_its_code(era, error, code):
     assert result.structured_content is None
 
 
-async def test_when_to_try_again_is_told():
+async def test_retry_after_is_in_the_metadata():
     result = await given(RateLimited("Too often.", retry_after=2.5))
 
     assert (result.meta["surehand/code"], result.meta["surehand/retryAfter"]) == ("rate_limited", 2.5)
 
 
 @eras
-async def test_of_a_bug_in_a_handler_a_client_is_told_the_kind_alone(era, caplog):
+async def test_of_an_unexpected_exception_the_client_gets_only_the_type(era, caplog):
     result = await given(ZeroDivisionError("by /home/ada/secret.py\nTraceback: more"), era)
 
     assert (result.is_error, result.meta["surehand/code"]) == (True, "crashed")
@@ -228,7 +228,7 @@ async def test_of_a_bug_that_a_runtime_keeps_to_itself_nothing_is_left_to_hide(c
     assert result.content[0].text.startswith("give crashed with ZeroDivisionError. The same call")
 
 
-async def test_of_what_cannot_be_written_as_json_a_client_is_told_no_more(caplog):
+async def test_an_error_while_serializing_a_result_reveals_no_details(caplog):
     class Odd(BaseModel):
         x: int = 1
 
@@ -242,7 +242,7 @@ async def test_of_what_cannot_be_written_as_json_a_client_is_told_no_more(caplog
     assert "/home/ada" not in result.model_dump_json()
 
 
-async def test_on_a_transport_of_ones_own_no_text_of_an_exception_is_sent_either(monkeypatch, caplog):
+async def test_on_any_transport_the_text_of_an_exception_is_not_sent(monkeypatch, caplog):
     async def broken(*_: Any) -> Any:
         raise RuntimeError("in /home/ada")
 
@@ -257,7 +257,7 @@ async def test_on_a_transport_of_ones_own_no_text_of_an_exception_is_sent_either
 
 @eras
 @pytest.mark.parametrize("kind", ["surehand/code", "Surehand/callId", "io.modelcontextprotocol/related-task"])
-async def test_nobody_but_us_sets_our_marks(era, kind):
+async def test_reserved_metadata_keys_of_others_are_removed(era, kind):
     beside = {"_meta": {kind: "forged", "own": 1}, "blocks": {"0": {"_meta": {kind: "forged", "own": 2}}}}
     result = await given(Done("x", content=[Text("x")], metadata=beside), era)
 
@@ -279,7 +279,7 @@ async def test_nobody_but_us_sets_our_marks(era, kind):
     ],
     ids=range(8),
 )
-async def test_an_address_that_a_client_might_run_is_told_in_words(uri):
+async def test_a_link_that_a_client_might_execute_becomes_text(uri):
     result = await given(Done(content=[Resource(uri, "a"), Resource(uri, text="inside"), File(url=uri)]))
 
     assert [block.type for block in result.content] == ["text"] * 3
@@ -308,7 +308,7 @@ async def test_a_file_is_addressed_by_its_name_whatever_it_is():
     ]  # fmt: skip
 
 
-async def test_a_block_with_nothing_in_it_is_told_in_words():
+async def test_an_empty_block_becomes_text():
     result = await given(Done(content=[Image(), Audio(), File()]))
 
     assert [block.type for block in result.content] == ["text"] * 3
@@ -334,7 +334,7 @@ async def test_a_client_of_an_old_protocol_is_given_no_block_that_it_does_not_kn
     assert [block.text if block.type == "text" else block.type for block in result.content] == told
 
 
-async def test_a_client_of_an_old_protocol_is_told_where_the_whole_of_a_cut_result_is(monkeypatch):
+async def test_a_client_of_an_old_protocol_gets_the_uri_of_a_shortened_result(monkeypatch):
     monkeypatch.setattr("mcp.client.session.LATEST_HANDSHAKE_VERSION", "2025-03-26")
     result = await given("x" * 2_000, OLD, max_bytes=1_000)
 

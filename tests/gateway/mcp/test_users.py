@@ -64,7 +64,7 @@ async def test_a_tool_of_one_user_alone_is_to_others_as_if_it_were_not_there(tmp
         assert await names(anna) == first
 
 
-async def test_a_user_who_is_not_let_in_is_shown_nothing_and_harms_nobody(tmp_path):
+async def test_a_user_that_the_server_refuses_sees_no_tools_and_does_not_affect_others(tmp_path):
     async with guarded(tmp_path) as (behind, url), visiting(url, token="eve") as eve:
         assert await names(eve) == []
         with pytest.raises(MCPError, match=r"steady__pid\. steady did not say what it offers: .*KeyError"):
@@ -85,7 +85,7 @@ async def test_a_server_that_does_not_come_up_is_waited_for_once_and_not_at_each
             assert [await names(anna) for _ in range(10)] == [[]] * 10
 
 
-async def test_what_everybody_is_told_is_asked_for_once(tmp_path):
+async def test_tools_for_all_users_are_listed_once(tmp_path):
     behind = Steady(tmp_path / "steady")
     async with over_http(Runtime(behind.provider()), token=lambda shown: shown) as url:
         for user in USERS:
@@ -94,7 +94,7 @@ async def test_what_everybody_is_told_is_asked_for_once(tmp_path):
     assert behind.starts == 1
 
 
-async def test_a_call_of_another_user_s_tool_is_not_told_which_headers_that_wants(tmp_path):
+async def test_a_call_of_another_users_tool_does_not_reveal_its_header_parameters(tmp_path):
     behind = Steady(tmp_path / "steady")
     schema = {"type": "object", "properties": {"customer": {"type": "string", "x-mcp-header": "Customer"}}}
     behind.offer(described("pid", inputSchema=schema))

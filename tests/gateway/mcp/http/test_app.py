@@ -110,7 +110,7 @@ async def test_only_who_shows_the_token_is_served_and_others_learn_nothing(token
     assert served.status == 200
 
 
-async def test_calls_are_made_for_the_user_whom_the_token_stands_for():
+async def test_calls_have_the_user_of_the_token():
     async def asked(shown: str) -> str | None:
         await asyncio.sleep(0)
         return shown.removesuffix("-token") if shown.endswith("-token") else None
@@ -123,7 +123,7 @@ async def test_calls_are_made_for_the_user_whom_the_token_stands_for():
         assert (await site.calls(bob, "who")).json["result"]["content"][0]["text"] == "bob"
 
 
-async def test_whoever_knows_a_session_of_others_learns_nothing_of_what_runs_there():
+async def test_the_id_of_another_users_session_reveals_nothing_about_it():
     begun, end = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -177,7 +177,7 @@ async def test_a_token_that_cannot_be_checked_is_no_good_and_no_crash():
 
 
 @pytest.mark.parametrize("given", [{"name": "ada"}, 7, True, b"ada"])
-async def test_a_function_that_gives_no_name_lets_nobody_in_and_is_told_of(given, caplog):
+async def test_a_token_function_that_returns_no_name_refuses_all_requests_and_is_logged(given, caplog):
     async with listening(add, token=lambda shown: given) as site:
         answer = await site.ask(calling("add", bearer("x"), a=1, b=1))
 
@@ -185,7 +185,7 @@ async def test_a_function_that_gives_no_name_lets_nobody_in_and_is_told_of(given
     assert f"must return a user's name or None, got {type(given).__name__}." in caplog.text
 
 
-async def test_refusals_are_told_once_a_minute_of_each_kind(caplog):
+async def test_refusals_are_logged_once_a_minute_of_each_kind(caplog):
     async with listening(add, token="s3cret") as site:
         for _ in range(3):
             await site.ask(calling("add", bearer("x"), a=1, b=1))
@@ -206,7 +206,7 @@ def test_a_token_that_no_header_could_hold_is_refused_at_once(token):
 
 
 @pytest.mark.parametrize("options", [{"path": "mcp"}, {"hosts": "example.org"}, {"hosts": ["a b"]}, {"origins": ["x"]}])
-def test_mistakes_in_options_are_told_at_once(options):
+def test_invalid_options_are_definition_errors(options):
     with pytest.raises(DefinitionError):
         gateway.mcp.app(Runtime(add), **options)
 
@@ -251,7 +251,7 @@ PAGE = "https://tools.test"
 
 @pytest.mark.parametrize("page", [PAGE, "http://localhost:6274"])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-async def test_a_browser_that_asks_whether_a_page_may_is_told_so_without_a_token(page, method):
+async def test_a_preflight_request_is_answered_without_a_token(page, method):
     async with listening(add, origins=[PAGE], token="x") as site:
         answer = await site.ask(preflight(page, *SENT, method=method))
 
@@ -278,7 +278,7 @@ async def test_a_page_that_may_talk_to_a_server_can_read_its_answers():
     assert all("mcp-session-id" in each.headers["access-control-expose-headers"].lower() for each in answers)
 
 
-async def test_other_pages_and_other_programs_are_told_nothing():
+async def test_other_origins_and_programs_get_no_cors_headers():
     async with listening(add, origins=[PAGE]) as site:
         answers = [
             await site.ask(preflight("https://evil.test", *SENT)),
@@ -315,7 +315,7 @@ async def test_a_body_that_is_nonsense_where_none_is_read_is_no_error_of_ours(ha
     assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
-async def test_other_paths_and_methods_are_told_apart():
+async def test_other_paths_are_404_and_other_methods_405():
     async with listening(add, path="/tools/mcp") as site:
         statuses = {
             path: (await site.ask(request(b"{}", path=path))).status
@@ -437,7 +437,7 @@ async def test_there_are_only_so_many_sessions_and_room_again_once_one_has_ended
         assert await site.session()
 
 
-async def test_a_session_that_nobody_uses_is_ended(monkeypatch):
+async def test_an_idle_session_is_ended(monkeypatch):
     monkeypatch.setattr(sessions, "SESSION_IDLE_TIMEOUT_SECONDS", 3)
     async with listening(add) as site:
         with standing_still(monkeypatch) as time:
@@ -715,7 +715,7 @@ async def test_it_can_be_mounted_in_another_app():
     assert statuses == [200, 404, 404]
 
 
-async def test_a_name_with_several_addresses_is_served_on_those_that_there_are():
+async def test_a_host_name_is_served_on_those_of_its_addresses_that_exist():
     sockets = bound("localhost", 0)
     ports = {each.getsockname()[1] for each in sockets}
     for each in sockets:
@@ -734,7 +734,7 @@ async def test_a_websocket_is_not_taken():
     assert "Missing session" in answer.body.decode() or answer.error
 
 
-async def test_notifications_of_the_newer_protocol_are_taken_note_of():
+async def test_notifications_of_the_modern_protocol_are_accepted():
     async with listening(add) as site:
         told = await site.ask(
             request(message("notifications/cancelled", requestId=1), ("MCP-Protocol-Version", MODERN))

@@ -218,7 +218,7 @@ SHORT = {
 }
 
 
-async def test_the_short_way_answers_byte_for_byte_what_the_library_does(monkeypatch, ways):
+async def test_direct_answers_equal_those_of_the_sdk_byte_for_byte(monkeypatch, ways):
     async with both(monkeypatch) as ask:
         for what, data in SHORT.items():
             short, long = await ask(data)
@@ -315,7 +315,7 @@ async def test_a_tool_that_wants_arguments_in_headers_gets_them_checked(ways):
     assert ways.short == 0
 
 
-async def test_a_server_that_somebody_put_something_into_has_no_short_way(monkeypatch, ways):
+async def test_a_server_with_added_middleware_has_no_direct_calls(monkeypatch, ways):
     seen = []
 
     async def theirs(ctx: Any, call_next: Any) -> Any:
@@ -348,7 +348,7 @@ async def test_a_client_that_leaves_ends_its_call(after):
         await ended("left")
 
 
-async def test_what_takes_long_becomes_a_stream_as_that_of_the_library(monkeypatch):
+async def test_a_long_call_becomes_a_stream_like_that_of_the_sdk(monkeypatch):
     monkeypatch.setattr(reply, "PING_INTERVAL_SECONDS", 1)
     monkeypatch.setattr(library, "_SSE_PING_INTERVAL", 1)
     async with both(monkeypatch) as ask:
@@ -377,7 +377,7 @@ async def test_a_client_that_leaves_a_stream_ends_its_call(monkeypatch):
         await ended("streamed")
 
 
-async def test_a_bug_of_ours_is_told_as_the_library_would(monkeypatch, caplog):
+async def test_an_internal_error_is_answered_like_the_sdk_does(monkeypatch, caplog):
     async def broken(*given: Any) -> Any:
         raise RuntimeError("/etc/secret")
 
@@ -395,7 +395,7 @@ async def test_a_bug_of_ours_is_told_as_the_library_would(monkeypatch, caplog):
 # In sessions
 
 
-async def test_in_a_session_the_short_way_says_what_the_library_does(monkeypatch, ways):
+async def test_direct_answers_in_a_session_equal_those_of_the_sdk(monkeypatch, ways):
     named = {
         "add": {"a": 1, "b": 2},
         "fail": {},
@@ -419,7 +419,7 @@ async def test_in_a_session_the_short_way_says_what_the_library_does(monkeypatch
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26"])
-async def test_clients_of_the_first_protocols_are_told_the_same_too(version, monkeypatch, ways):
+async def test_direct_answers_to_clients_of_the_first_protocols_equal_those_of_the_sdk(version, monkeypatch, ways):
     about = {"name": "web", "version": "1"}
     hello = message("initialize", 0, protocolVersion=version, capabilities={}, clientInfo=about)
     async with listening(*TOOLS) as site:
@@ -434,7 +434,7 @@ async def test_clients_of_the_first_protocols_are_told_the_same_too(version, mon
     assert ways.short == 3
 
 
-async def test_before_its_client_has_said_hello_a_session_has_no_short_way(ways):
+async def test_before_the_handshake_a_session_has_no_direct_calls(ways):
     about = {"name": "web", "version": "1"}
     hello = message("initialize", 0, protocolVersion=LEGACY, capabilities={}, clientInfo=about)
     async with listening(add) as site:

@@ -214,7 +214,7 @@ async def test_malformed_requests_are_logged_once_a_minute(caplog):
     assert "uvicorn: Invalid HTTP request received." in warnings
 
 
-async def test_a_client_that_asks_whether_to_go_on_is_told_so_unless_it_is_refused():
+async def test_expect_continue_is_answered_unless_the_request_is_refused():
     asking = HEAD + b"Expect: 100-continue\r\n\r\n"
     async with listening(add) as site:
         connection = await site.connect()
@@ -515,7 +515,7 @@ def _server_side(client_port: int) -> int:
     return next(each.fd for each in found if each.raddr and each.raddr.port == client_port)
 
 
-async def test_whoever_is_refused_is_told_before_the_body_has_come():
+async def test_a_refusal_is_sent_before_the_body_has_arrived():
     async with listening(add) as site:
         answer = await site.ask(request(b"x" * 100, host="example.org")[:-100])
 
@@ -544,7 +544,7 @@ async def test_a_refused_body_that_does_not_come_is_not_waited_for(monkeypatch):
         await connection.close()
 
 
-async def test_what_somebody_adds_to_the_app_is_served_as_well():
+async def test_routes_added_to_the_app_are_served_as_well():
     app = gateway.mcp.app(Runtime(add))
     async with on_port(app) as site:
         before = await site.ask(request(b"", method="GET", path="/health"))

@@ -123,7 +123,7 @@ def requests_of(modern: bool, capabilities: dict[str, Any]) -> list[dict[str, An
 
 
 @pytest.mark.parametrize("modern", [False, True])
-async def test_answers_are_what_the_library_would_send(modern, way):
+async def test_direct_answers_equal_those_of_the_sdk(modern, way):
     requests = requests_of(modern, {})
 
     short = await said({}, modern, *requests, close=False)
@@ -152,21 +152,21 @@ ODD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("change", ODD, ids=str)
-async def test_a_call_that_is_oddly_written_is_answered_as_the_library_would(change):
+async def test_an_unusual_request_is_answered_like_the_sdk_does(change):
     asked = {**call(1, "add", a=1, b=2), **change}
 
     assert await said({}, False, asked, close=False) == await said({}, False, asked, close=True)
 
 
 @pytest.mark.parametrize("missing", ["jsonrpc", "params"])
-async def test_a_call_that_lacks_something_is_answered_as_the_library_would(missing):
+async def test_an_incomplete_request_is_answered_like_the_sdk_does(missing):
     asked = {key: value for key, value in call(1, "add", a=1, b=2).items() if key != missing}
 
     assert await said({}, False, asked, close=False) == await said({}, False, asked, close=True)
 
 
 @pytest.mark.parametrize("modern", [False, True])
-async def test_an_output_that_is_cut_is_told_alike(modern):
+async def test_a_shortened_output_is_answered_like_the_sdk_does(modern):
     asked = requests_of(modern, {})[0] | {"id": 9}
     asked["params"] = {**asked["params"], "name": "long", "arguments": {}}
 
@@ -178,7 +178,7 @@ async def test_an_output_that_is_cut_is_told_alike(modern):
     assert len(short["result"]["content"][0]["text"]) == len(through["result"]["content"][0]["text"])
 
 
-async def test_in_the_older_protocol_a_call_on_the_short_way_asks_within_its_request(way):
+async def test_in_the_handshake_protocol_a_direct_call_asks_within_its_request(way):
     async with connected(*TOOLS) as peer:
         await peer.shake_hands(**CAN_ASK)
         asked = await peer.ask(call(1, "wipe", path="x"))
@@ -191,7 +191,7 @@ async def test_in_the_older_protocol_a_call_on_the_short_way_asks_within_its_req
 
 
 @pytest.mark.parametrize(("capabilities", "kind"), [(CAN_ASK, "input_required"), (TASKS, "task"), ({}, "complete")])
-async def test_in_the_newer_protocol_a_call_that_waits_is_told_as_its_caller_can_take_it(capabilities, kind, way):
+async def test_in_the_modern_protocol_a_pending_direct_call_gives_what_its_client_supports(capabilities, kind, way):
     meta = {**META, "io.modelcontextprotocol/clientCapabilities": capabilities}
     async with connected(*TOOLS) as peer:
         told = await peer.ask(message("tools/call", 1, name="wipe", arguments={"path": "x"}, _meta=meta))
@@ -201,7 +201,7 @@ async def test_in_the_newer_protocol_a_call_that_waits_is_told_as_its_caller_can
     assert way == ["wipe"]
 
 
-async def test_a_question_of_the_short_way_is_answered_on_the_long_one():
+async def test_the_question_of_a_direct_call_is_answered_through_the_sdk():
     meta = {**META, "io.modelcontextprotocol/clientCapabilities": CAN_ASK}
     given = {"name": "wipe", "arguments": {"path": "x"}, "_meta": meta}
     async with connected(*TOOLS) as peer:
@@ -223,7 +223,7 @@ UNUSUAL = [
 
 
 @pytest.mark.parametrize("meta", UNUSUAL, ids=str)
-async def test_what_is_not_plain_goes_through_the_library(meta, way):
+async def test_requests_with_other_metadata_go_through_the_sdk(meta, way):
     async with connected(*TOOLS) as peer:
         await peer.ask(call(0, "add", True, a=1, b=1))
         way.clear()
@@ -296,7 +296,7 @@ async def test_a_call_that_is_cancelled_is_not_answered_and_its_id_is_free_again
     assert waiting.begun.is_set() == (when == "while it runs")
 
 
-async def test_a_call_that_runs_when_the_connection_ends_is_told_so():
+async def test_a_call_that_runs_when_the_connection_ends_gets_an_error():
     waiting = Waiting()
     async with connected(waiting.tool) as peer:
         await peer.send(call("007", "wait", True))
@@ -326,7 +326,7 @@ async def test_a_call_that_begins_where_another_ends_knows_nothing_of_it():
     assert {each["result"]["content"][0]["text"] for each in answers.values()} == {"nothing"}
 
 
-async def test_where_nothing_is_before_it_a_call_begins_without_anybody_being_woken(monkeypatch):
+async def test_a_call_without_others_before_it_starts_without_waking_the_receiver(monkeypatch):
     seen: list[bool] = []
     take = RunningCalls.try_handle
 

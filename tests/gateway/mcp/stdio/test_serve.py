@@ -140,7 +140,7 @@ async def test_nonsense_is_answered_with_what_is_wrong_and_the_connection_goes_o
             assert (await peer.ask(call("good", "add", modern, a=1, b=1)))["id"] == "good"
 
 
-async def test_answers_that_nobody_asked_for_are_passed_over():
+async def test_unexpected_responses_are_ignored():
     async with connected(add) as peer:
         await peer.shake_hands()
         await peer.send({"jsonrpc": "2.0", "id": 1, "result": {}}, {"jsonrpc": "2.0", "id": 1, "result": 5})
@@ -170,7 +170,7 @@ async def test_a_handshake_is_refused_after_requests_without_one():
     assert refused["error"]["data"] == {"supported": ["2026-07-28"], "requested": "2025-11-25"}
 
 
-async def test_nobody_is_told_where_something_crashed():
+async def test_a_crash_reveals_no_details_to_clients():
     runtime = Runtime(crash, crash_details=False)
     async with connected(runtime) as peer:
         answer = await peer.ask(call(1, "crash", True))
@@ -182,7 +182,7 @@ async def test_nobody_is_told_where_something_crashed():
     "sent", [call("big", "say", text="x" * 5000), {**call("big", "say", text="x" * 5000), "id": 4}]
 )
 @pytest.mark.parametrize("last", [False, True])
-async def test_a_line_that_is_too_long_is_skipped_and_told_of_by_its_id(sent, last):
+async def test_an_overlong_line_is_skipped_and_refused_with_its_id(sent, last):
     async with connected(say, limits={"max_message_bytes": 1000}) as peer:
         await peer.shake_hands()
         told = await peer.ask({**{key: sent[key] for key in sent if key != "id"}, "id": sent["id"]} if last else sent)

@@ -139,7 +139,7 @@ async def test_a_client_that_knows_no_tasks_cannot_call_what_is_always_one():
 
 
 @pytest.mark.parametrize("support", ["optional", "required"])
-async def test_in_the_older_protocol_everybody_waits_for_the_result(support):
+async def test_in_the_handshake_protocol_clients_wait_for_the_result(support):
     mill = Mill(support)
     mill.may_end.set()
     async with talking(Runtime(mill.tool), OLD) as client:
@@ -161,7 +161,7 @@ async def test_a_tool_that_says_nothing_is_no_task():
         assert text_of(await client.call("nap")) == "rested"
 
 
-async def test_what_nobody_here_can_be_asked_is_a_task_that_somebody_else_answers():
+async def test_a_question_that_the_client_cannot_ask_becomes_a_task_that_is_answered_elsewhere():
     till = Till()
     async with Runtime(till.tool) as runtime, bare(runtime, ONLY_TASKS) as client:
         made = await client.call("pay", {"amount": 5})
@@ -422,7 +422,7 @@ async def test_what_is_always_a_task_waits_as_one_once_its_dialog_is_dismissed(p
 # Whose it is
 
 
-async def test_nobody_learns_of_the_tasks_of_another():
+async def test_tasks_of_other_users_are_unknown():
     mill = Mill()
     async with Runtime(mill.tool) as runtime, bare(runtime, WITH_TASKS, user="ann") as ann:
         task_id = (await ann.call("grind"))["taskId"]
@@ -438,7 +438,7 @@ async def test_nobody_learns_of_the_tasks_of_another():
         assert not mill.stopped.is_set()
 
 
-async def test_who_knows_no_tasks_is_told_what_it_would_have_to_know():
+async def test_a_client_without_the_extension_gets_the_required_capability():
     async with bare(Runtime(quick), FORM) as client:
         for method in ("tasks/get", "tasks/update", "tasks/cancel"):
             with pytest.raises(MCPError) as error:
@@ -594,7 +594,7 @@ def large(size: int = 60_000) -> Tool[..., Any]:
     return give
 
 
-async def test_without_a_store_a_result_that_nobody_fetches_is_forgotten_in_time():
+async def test_without_a_store_an_unfetched_result_is_deleted_after_its_ttl():
     clock = ManualClock()
     async with Runtime(large(), clock=clock) as runtime, bare(runtime, WITH_TASKS) as client:
         task_id = (await client.call("give"))["taskId"]
@@ -620,7 +620,7 @@ async def test_without_a_store_a_task_that_outlives_its_time_is_forgotten_after_
     assert after is None
 
 
-async def test_without_a_store_results_that_nobody_fetches_take_so_many_bytes(monkeypatch):
+async def test_without_a_store_unfetched_results_have_a_limit_of_bytes(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.tasks.retention.MAX_RETAINED_BYTES_PER_USER", 100_000)
     clock = ManualClock()
     async with Runtime(large(), clock=clock) as runtime, bare(runtime, WITH_TASKS) as client:
@@ -695,7 +695,7 @@ async def test_too_many_tasks_of_one_user_are_no_tasks(monkeypatch):
     assert "Too many tasks" in error.value.message
 
 
-async def test_asking_how_a_task_stands_looks_at_one_row_and_not_at_all(tmp_path):
+async def test_the_status_of_a_task_is_read_from_one_row(tmp_path):
     mill = Mill("required")
     mill.may_end.set()
     async with Runtime(mill.tool, store=tmp_path / "calls.db") as runtime, bare(runtime, WITH_TASKS) as client:
@@ -727,7 +727,7 @@ async def listen(client: Bare, *task_ids: str, **more: Any) -> dict[str, Any]:
     return await client.news("notifications/subscriptions/acknowledged")
 
 
-async def test_a_client_that_listens_is_told_how_its_tasks_go_on():
+async def test_a_subscribed_client_is_notified_of_its_tasks():
     several = {"mode": "several", "requests": {"first": form(), "second": form()}}
     async with bare(Runtime(asking(several), Mill().tool), WITH_TASKS) as client:
         task_id, requests = await asked(client)
@@ -772,7 +772,7 @@ async def test_a_client_hears_only_of_the_tasks_that_it_named_and_that_are_its_o
     assert (told["taskId"], told["status"], text_of(told["result"])) == (mine, "completed", "ground rye")
 
 
-async def test_a_task_that_ended_before_anybody_listened_is_told_of_once():
+async def test_a_task_that_ended_before_the_subscription_is_notified_once():
     mill = Mill("required")
     mill.may_end.set()
     async with bare(Runtime(mill.tool), WITH_TASKS) as client:
@@ -816,7 +816,7 @@ _ENVELOPE = {
 }
 
 
-async def test_lists_are_told_of_on_the_same_stream():
+async def test_list_changes_are_sent_on_the_same_stream():
     mill = Mill()
     async with Runtime(mill.tool) as runtime, bare(runtime, WITH_TASKS) as client:
         task_id = (await client.call("grind"))["taskId"]
@@ -867,7 +867,7 @@ async def test_a_stream_that_is_left_costs_nothing_any_more():
             await eventually(lambda: not runtime.services.listeners.callbacks)
 
 
-async def test_a_task_that_goes_on_in_another_process_is_told_of_as_well(tmp_path):
+async def test_a_task_that_runs_in_another_process_is_notified_as_well(tmp_path):
     till, store = Till(), tmp_path / "calls.db"
     async with Runtime(till.tool, store=store) as runtime, bare(runtime, ONLY_TASKS) as client:
         task_id = (await client.call("pay", {"amount": 5}))["taskId"]
