@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from surehand import Context, Pending, Provider, Runtime, Tool, tool
-from tests.gateway.mcp.bare import BOTH, WITH_TASKS, bare
+from tests.gateway.mcp.raw_client import FORMS_AND_URLS, WITH_TASKS, raw_client
 
 INVISIBLE = "\x1b\x07\r\x9b\x85\u200b\u200e\u202e\u2028\u2066\ufeff\U000e0041"
 
@@ -37,7 +37,7 @@ async def shell(command: str) -> str:
 
 async def asked(name: str, **arguments: Any) -> str:
     """The question that a person is asked about a call."""
-    async with bare(Runtime(send, take, many, shell)) as client:
+    async with raw_client(Runtime(send, take, many, shell)) as client:
         asks = await client.call(name, arguments)
     return asks["inputRequests"]["approve"]["params"]["message"]
 
@@ -168,7 +168,7 @@ FIELDS = {
 
 @pytest.mark.parametrize("request_", [FIELDS, {"mode": "form", "schema": FIELDS}])
 async def test_a_form_hides_nothing_and_its_values_are_as_they_were(request_):
-    async with bare(Runtime(Clerk("Who\u202e?", request_))) as client:
+    async with raw_client(Runtime(Clerk("Who\u202e?", request_))) as client:
         [asks] = (await client.call("clerk__ask"))["inputRequests"].values()
 
     name, kind, size = asks["params"]["requestedSchema"]["properties"].values()
@@ -180,7 +180,7 @@ async def test_a_form_hides_nothing_and_its_values_are_as_they_were(request_):
 
 async def test_the_message_beside_an_address_hides_nothing():
     request = {"mode": "url", "url": "https://example.com/in"}
-    async with bare(Runtime(Clerk("Sign\u202e in.", request)), BOTH) as client:
+    async with raw_client(Runtime(Clerk("Sign\u202e in.", request)), FORMS_AND_URLS) as client:
         [asks] = (await client.call("clerk__ask"))["inputRequests"].values()
 
     assert asks["params"]["message"] == r"Sign\u202e in."
@@ -199,7 +199,7 @@ NO_PAGES = [
 
 @pytest.mark.parametrize("url", NO_PAGES, ids=range(len(NO_PAGES)))
 async def test_unsafe_urls_are_never_shown_to_a_person(url):
-    async with bare(Runtime(Clerk("Sign in.", {"mode": "url", "url": url})), BOTH) as client:
+    async with raw_client(Runtime(Clerk("Sign in.", {"mode": "url", "url": url})), FORMS_AND_URLS) as client:
         result = await client.call("clerk__ask")
 
     assert result["_meta"]["surehand/waitingFor"] == "input"
@@ -213,7 +213,7 @@ async def test_what_a_task_says_of_itself_hides_nothing():
         """Wait."""
         return Pending("result", message="Still\u202e here.")
 
-    async with bare(Runtime(wait), WITH_TASKS) as client:
+    async with raw_client(Runtime(wait), WITH_TASKS) as client:
         task = await client.call("wait")
         standing = await client.task(task["taskId"], "working")
 
@@ -228,7 +228,7 @@ async def test_of_a_crashed_task_the_client_gets_only_the_exception_type(caplog)
         """Fail."""
         raise RuntimeError("in /home/ada")
 
-    async with bare(Runtime(boom), WITH_TASKS) as client:
+    async with raw_client(Runtime(boom), WITH_TASKS) as client:
         task = await client.task((await client.call("boom"))["taskId"], "failed")
 
     told = "boom crashed with RuntimeError. Its details are in the server's log."

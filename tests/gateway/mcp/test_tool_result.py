@@ -27,7 +27,7 @@ from surehand import (
     gateway,
     tool,
 )
-from tests.gateway.mcp.talking import ERAS, NEW, OLD, talking
+from tests.gateway.mcp.sdk_clients import ERAS, HANDSHAKE, MODERN, sdk_client
 
 eras = pytest.mark.parametrize("era", ERAS)
 PICTURE = b64encode(b"\x89PNG").decode()
@@ -44,7 +44,7 @@ class Pair:
     right: str
 
 
-async def given(value: Any, era: str = NEW, **facets: Any) -> Any:
+async def given(value: Any, era: str = MODERN, **facets: Any) -> Any:
     """What a client is given of a tool that returns, or raises, this."""
 
     @tool(**facets)
@@ -54,7 +54,7 @@ async def given(value: Any, era: str = NEW, **facets: Any) -> Any:
             raise value
         return value
 
-    async with talking(Runtime(give), era) as client:
+    async with sdk_client(Runtime(give), era) as client:
         return await client.call_tool("give")
 
 
@@ -222,7 +222,7 @@ async def test_of_a_bug_that_a_runtime_keeps_to_itself_nothing_is_left_to_hide(c
         """Give it."""
         raise ZeroDivisionError("by /home/ada")
 
-    async with talking(Runtime(give, crash_details=False)) as client:
+    async with sdk_client(Runtime(give, crash_details=False)) as client:
         result = await client.call_tool("give")
 
     assert result.content[0].text.startswith("give crashed with ZeroDivisionError. The same call")
@@ -248,7 +248,7 @@ async def test_on_any_transport_the_text_of_an_exception_is_not_sent(monkeypatch
 
     monkeypatch.setattr("surehand.gateway.mcp.resources.ResourceHandlers.list_resources", broken)
     server = gateway.mcp.server(Runtime())
-    async with talking(server) as client:
+    async with sdk_client(server) as client:
         with pytest.raises(MCPError) as refused:
             await client.list_resources()
 
@@ -329,13 +329,13 @@ SOUND, LINK = "[audio: audio/wav, 4 bytes]", "[resource: note://1]"
 async def test_a_client_of_an_old_protocol_is_given_no_block_that_it_does_not_know(protocol, told, monkeypatch):
     monkeypatch.setattr("mcp.client.session.LATEST_HANDSHAKE_VERSION", protocol)
     blocks = [Text("x"), Image(PICTURE), Audio(PICTURE), Resource("note://1")]
-    result = await given(Done(content=blocks), OLD)
+    result = await given(Done(content=blocks), HANDSHAKE)
 
     assert [block.text if block.type == "text" else block.type for block in result.content] == told
 
 
 async def test_a_client_of_an_old_protocol_gets_the_uri_of_a_shortened_result(monkeypatch):
     monkeypatch.setattr("mcp.client.session.LATEST_HANDSHAKE_VERSION", "2025-03-26")
-    result = await given("x" * 2_000, OLD, max_bytes=1_000)
+    result = await given("x" * 2_000, HANDSHAKE, max_bytes=1_000)
 
     assert result.content[1].text.startswith("[resource: surehand://outputs/")
