@@ -1,4 +1,4 @@
-"""A client that can neither be asked nor take tasks asks for the result later."""
+"""Deferred results for clients that support neither elicitation nor tasks."""
 
 import json
 from typing import Any
@@ -87,7 +87,7 @@ async def test_a_call_that_never_waited_is_not_found():
         assert (await result_of(client, "mine")).meta["surehand/code"] == "not_found"
 
 
-async def test_without_a_store_it_is_said_that_the_call_waits_here_alone(tmp_path):
+async def test_without_a_store_the_text_says_that_the_call_waits_only_here(tmp_path):
     async with Runtime(pay) as runtime, sdk_client(runtime) as client:
         here = await waiting(client)
     async with Runtime(pay, store=str(tmp_path / "calls.db")) as runtime, sdk_client(runtime) as client:
@@ -97,7 +97,7 @@ async def test_without_a_store_it_is_said_that_the_call_waits_here_alone(tmp_pat
     assert "while this server runs" not in kept["next"]
 
 
-async def test_what_was_asked_before_a_restart_is_fetched_after_it(tmp_path):
+async def test_the_result_of_a_call_from_before_a_restart_is_fetched_after_it(tmp_path):
     store = str(tmp_path / "calls.db")
     async with Runtime(pay, store=store) as runtime, sdk_client(runtime) as client:
         call_id = (await waiting(client))["pendingToolCallId"]
@@ -109,7 +109,7 @@ async def test_what_was_asked_before_a_restart_is_fetched_after_it(tmp_path):
 
 
 @eras
-async def test_after_a_restart_it_is_listed_from_the_start_where_a_call_still_waits(era, tmp_path):
+async def test_after_a_restart_call_result_is_listed_while_a_call_is_pending(era, tmp_path):
     store = str(tmp_path / "calls.db")
     async with sdk_client(Runtime(pay, store=store), era) as client:
         call_id = (await waiting(client))["pendingToolCallId"]
@@ -119,20 +119,20 @@ async def test_after_a_restart_it_is_listed_from_the_start_where_a_call_still_wa
         assert (await result_of(client, call_id)).structured_content["status"] == "pending"
 
 
-async def test_where_nothing_waits_there_is_no_such_tool():
+async def test_without_a_pending_call_call_result_is_not_listed():
     async with sdk_client(Runtime(pay)) as client:
         with pytest.raises(MCPError, match="Unknown tool"):
             await result_of(client, "any")
 
 
-async def test_it_is_offered_beside_a_selection_of_tools():
+async def test_call_result_is_served_beside_a_toolset():
     async with Runtime(pay) as runtime, sdk_client(runtime, toolset="shop") as client:
         await waiting(client)
 
         assert await names(client) == ["pay", "call_result"]
 
 
-async def test_a_tool_of_that_name_stays_what_it_is():
+async def test_a_tool_of_the_application_named_call_result_is_kept():
     @tool(effects={"read"})
     async def call_result() -> str:
         """Something else."""

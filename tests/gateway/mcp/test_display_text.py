@@ -1,4 +1,4 @@
-"""What a person is shown before saying yes, however a call tries to hide what it does."""
+"""The text of an approval shows the whole call, however a call tries to hide a part of it."""
 
 from typing import Any
 
@@ -74,7 +74,7 @@ async def test_a_call_without_arguments_shows_its_defaults():
     assert len(lines) == 7
 
 
-async def test_no_default_takes_the_place_of_what_was_sent():
+async def test_no_default_displaces_a_sent_argument():
     lines = (await asked("many", body="x" * 1_400)).splitlines()
 
     assert lines[3] == f"  body: {'x' * 1_400}"
@@ -97,7 +97,7 @@ async def test_a_long_argument_hides_no_other_and_not_its_own_end():
     assert len(message) < 2_000
 
 
-async def test_nothing_that_steers_or_hides_is_shown_as_it_is():
+async def test_control_and_invisible_characters_are_escaped():
     message = await asked("send", body=f"a{INVISIBLE}b", to="\n  files: none")
     shell_message = await asked("shell", command=f"ls{INVISIBLE}")
 
@@ -205,7 +205,7 @@ async def test_unsafe_urls_are_never_shown_to_a_person(url):
     assert result["_meta"]["surehand/waitingFor"] == "input"
 
 
-async def test_what_a_task_says_of_itself_hides_nothing():
+async def test_the_status_message_of_a_task_is_escaped():
     options = {"mcp": {"execution": {"taskSupport": "required"}}}
 
     @tool(effects={"write"}, provider_options=options)

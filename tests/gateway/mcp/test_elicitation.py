@@ -1,4 +1,4 @@
-"""A call that waits for a person: its client asks, in either protocol."""
+"""Pending calls whose client asks its user, in both protocols."""
 
 import asyncio
 import sys
@@ -291,7 +291,7 @@ async def test_the_first_of_two_answers_counts():
         assert [text_of(await yes), text_of(await no)] == ["paid 5", "paid 5"]
 
 
-async def test_who_brings_an_answer_and_leaves_does_not_end_the_call_of_who_stays():
+async def test_a_client_that_answers_and_disconnects_does_not_cancel_the_call_for_others():
     till = Till()
     till.may_end.clear()
     async with raw_client(Runtime(till.tool)) as client:
@@ -309,7 +309,7 @@ async def test_who_brings_an_answer_and_leaves_does_not_end_the_call_of_who_stay
     assert text_of(result) == "paid 5"
 
 
-async def test_who_leaves_alone_ends_the_call():
+async def test_the_last_client_that_disconnects_cancels_the_call():
     till = Till()
     till.may_end.clear()
     async with Runtime(till.tool) as runtime, raw_client(runtime) as client:
@@ -325,7 +325,7 @@ async def test_who_leaves_alone_ends_the_call():
 
 
 @pytest.mark.parametrize("change", ["{}-TAMPERED", "x{}", "{}0", "", "-1.", "{}\n", "9" * 400, "\ud800"])
-async def test_a_state_that_is_none_of_ours_is_refused(change):
+async def test_a_malformed_request_state_is_refused(change):
     till = Till()
     async with raw_client(Runtime(till.tool)) as client:
         asks = await client.call("pay", {"amount": 5})
@@ -493,7 +493,7 @@ async def test_several_questions_are_answered_by_their_keys(era):
 
 
 @eras
-async def test_one_round_follows_another(era):
+async def test_a_call_may_ask_several_rounds(era):
     person = Person(accepted(name="Ann"), accepted(name="Bob"))
     async with sdk_client(Runtime(Clerk(form(), form())), era, elicitation_callback=person) as client:
         result = await client.call_tool("clerk__ask")
@@ -534,7 +534,7 @@ async def test_answers_that_are_missing_are_asked_for_again_and_strange_ones_ign
     assert result["structuredContent"]["heard"] == [{"first": ACCEPT, "second": DECLINE}]
 
 
-async def test_who_knows_what_will_be_asked_may_answer_with_the_call_itself():
+async def test_expected_questions_can_be_answered_with_the_call():
     one = {"mode": "several", "requests": {"who": form()}}
     async with raw_client(Runtime(Clerk(one, one))) as client:
         asks = await client.call("clerk__ask", inputResponses={"who": accepted(name="Ann"), "strange": DECLINE})
@@ -567,7 +567,7 @@ async def test_values_that_do_not_fit_a_plain_schema_are_asked_for_again(era):
 
 
 @eras
-async def test_who_declines_a_plain_schema_says_no(era):
+async def test_declining_a_form_rejects_the_call(era):
     async with sdk_client(Runtime(Clerk(NAME)), era, elicitation_callback=Person(DECLINE)) as client:
         result = await client.call_tool("clerk__ask")
 
@@ -594,7 +594,7 @@ async def test_a_request_that_is_not_a_form_is_not_asked_and_the_call_stays_pend
 
 
 @eras
-async def test_what_no_json_text_can_carry_is_asked_all_the_same(era):
+async def test_a_question_with_a_lone_surrogate_is_asked(era):
     broken = {
         "mode": "form",
         "message": "\ud800",

@@ -1,4 +1,4 @@
-"""Limits: what one client may take of a server, however it asks, so that others have theirs."""
+"""Limits of what one client may take of a server."""
 
 import asyncio
 import gc
@@ -176,7 +176,7 @@ async def test_json_within_a_text_is_not_read_for_long(packed, uncollected):
 LONG_HELLO = CLIENT_MESSAGE_LIMITS.max_initialize_bytes
 
 
-async def test_what_a_client_says_of_itself_is_kept_and_so_it_is_brief():
+async def test_the_size_of_the_initialize_request_is_limited():
     hello = message(
         "initialize", 0, protocolVersion=HANDSHAKE_VERSION,
         capabilities={"experimental": {"a": {"b": "x" * LONG_HELLO}}},
@@ -254,7 +254,7 @@ async def test_both_protocols_read_json_alike(body):
 
 
 @pytest.mark.parametrize("is_older", [True, False])
-async def test_requests_of_one_user_that_run_have_so_many_bytes(monkeypatch, is_older):
+async def test_running_requests_of_one_user_have_a_limit_of_bytes(monkeypatch, is_older):
     monkeypatch.setattr("surehand.gateway.mcp.http.app.Admission", partial(Admission, max_bytes=100_000))
     async with served(hold, echo) as site:
         headers = await site.session(of("ann")) if is_older else ()
@@ -347,7 +347,7 @@ async def test_a_body_where_none_is_needed_takes_no_more_room_than_others(monkey
     assert [each.status for each in answers] == [400, 503]
 
 
-async def test_over_a_pipe_requests_that_run_have_so_many_bytes_and_others_wait_for_their_turn():
+async def test_over_stdio_running_requests_have_a_limit_of_bytes_and_others_wait():
     seen = asyncio.Event()
 
     @tool(effects={"read"})
@@ -384,7 +384,7 @@ async def test_requests_of_the_modern_protocol_belong_to_no_session(monkeypatch)
 # What waits
 
 
-async def test_so_many_calls_of_one_user_wait(monkeypatch):
+async def test_the_pending_calls_of_one_user_are_limited(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.runtime_server.MAX_PENDING_CALLS_PER_USER", 2)
     runtime = Runtime(pay, echo)
     async with runtime, served(runtime) as site:
@@ -405,7 +405,7 @@ async def test_so_many_calls_of_one_user_wait(monkeypatch):
     assert beside.status == 200
 
 
-async def test_what_waits_has_so_many_bytes_and_is_kept_once(monkeypatch):
+async def test_pending_calls_have_a_limit_of_bytes(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.runtime_server.MAX_PENDING_BYTES_PER_USER", 100_000)
     runtime = Runtime(pay)
     async with runtime, stdio_peer(runtime) as peer:
@@ -426,7 +426,7 @@ async def test_what_waits_has_so_many_bytes_and_is_kept_once(monkeypatch):
 # What lasts
 
 
-async def test_one_user_has_so_many_sessions(monkeypatch):
+async def test_the_sessions_of_one_user_are_limited(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.http.sessions.MAX_SESSIONS_PER_USER", 2)
     hello = message(
         "initialize", 0, protocolVersion=HANDSHAKE_VERSION, capabilities={}, clientInfo={"name": "a", "version": "1"}
@@ -447,7 +447,7 @@ async def test_one_user_has_so_many_sessions(monkeypatch):
     assert (bobs.status, again.status) == (200, 200)
 
 
-async def test_one_user_has_so_many_streams(monkeypatch):
+async def test_the_streams_of_one_user_are_limited(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.tasks.subscriptions.MAX_STREAMS_PER_USER", 2)
 
     def listen(user: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Clients hear that a list has changed."""
+"""Notifications of list changes."""
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
@@ -191,7 +191,7 @@ async def test_every_client_is_notified(era):
 
 
 @eras
-async def test_who_has_left_costs_the_others_nothing(era):
+async def test_a_disconnected_client_does_not_delay_others(era):
     server = gateway.mcp.server(Runtime(look))
     async with within(), listening(server, era) as (_, stays):
         async with listening(server, era):
@@ -282,7 +282,7 @@ async def test_in_the_modern_protocol_nothing_is_sent_without_a_subscription():
     assert heard.told() == []
 
 
-async def test_a_client_that_keeps_lists_asks_again_when_it_has_heard():
+async def test_a_client_that_caches_lists_lists_again_after_a_notification():
     server = gateway.mcp.server(Runtime(look))
     async with within(), Client(server, mode=MODERN) as client, client.listen(tools_list_changed=True) as events:
         before = await client.list_tools()
@@ -325,7 +325,7 @@ async def test_a_client_gets_the_instructions_of_all_providers(era):
 
 
 @eras
-async def test_instructions_are_those_of_the_moment(era):
+async def test_instructions_are_those_at_the_time_of_the_request(era):
     shop = NamedToolsProvider("shop", "look", says="Closed on Sundays.")
     server = gateway.mcp.server(Runtime(shop))
     mode = "auto" if era == MODERN else era
@@ -336,6 +336,6 @@ async def test_instructions_are_those_of_the_moment(era):
             assert "Open every day ?." in second.instructions
 
 
-async def test_a_runtime_that_has_nothing_to_say_gives_no_instructions():
+async def test_a_runtime_without_instructions_gives_none():
     async with sdk_client(Runtime(look), HANDSHAKE) as client:
         assert client.instructions is None

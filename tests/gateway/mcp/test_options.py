@@ -1,4 +1,4 @@
-"""How a runtime is served."""
+"""The options of a server."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What a client hears of a call while it waits."""
+"""Progress notifications of running calls."""
 
 import asyncio
 import math
@@ -74,7 +74,7 @@ async def test_a_message_between_fractions_keeps_the_total():
     assert [(round(progress, 6), total) for progress, total, _ in told] == [(50, 100), (50, 100), (75, 100)]
 
 
-async def test_numbers_that_are_none_are_steps():
+async def test_invalid_progress_numbers_count_as_steps():
     told = await heard(MODERN, {"fraction": math.nan}, {"progress": "half"}, {"progress": True}, {"fraction": math.inf})
 
     assert [(progress, total) for progress, total, _ in told] == [(0, None), (1, None), (2, None), (3, None)]
@@ -146,7 +146,7 @@ async def test_each_call_hears_of_itself_alone(era):
 
 
 @eras
-async def test_a_client_that_is_slow_hears_the_last_and_does_not_hold_up_the_handler(era):
+async def test_a_slow_client_gets_the_last_report_and_does_not_delay_the_handler(era):
     ended = asyncio.Event()
 
     @tool(effects={"read"})

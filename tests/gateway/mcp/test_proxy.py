@@ -1,4 +1,4 @@
-"""A runtime between a client and a server: what either says reaches the other, whichever protocol each speaks."""
+"""A runtime as a proxy between a client and a server, in all combinations of protocols."""
 
 import asyncio
 from typing import Any
@@ -57,7 +57,7 @@ async def test_tools_are_shown_as_their_server_shows_them(front, behind):
     assert (plain.name, plain.output_schema) == ("plain", None)
 
 
-async def test_what_a_developer_says_of_a_tool_counts_for_clients_too():
+async def test_provider_options_replace_parts_of_the_entry():
     back = BackendServer()
     back.add("look", annotations={"readOnlyHint": False, "destructiveHint": True})
     async with through(back, MODERN) as client:
@@ -66,7 +66,7 @@ async def test_what_a_developer_says_of_a_tool_counts_for_clients_too():
     assert (tool.annotations.read_only_hint, tool.annotations.destructive_hint) == (True, False)
 
 
-async def test_a_schema_of_results_that_hides_something_is_not_handed_on():
+async def test_an_output_schema_of_the_server_behind_that_is_unsafe_is_not_passed_on():
     back = BackendServer()
     back.add("look", outputSchema={"type": "object", "properties": {"a\u200bb": {"type": "string"}}})
     async with through(back, MODERN) as client:
@@ -186,7 +186,7 @@ FORGED = [
 
 @both
 @pytest.mark.parametrize("is_error", [False, True])
-async def test_a_server_behind_cannot_speak_as_if_it_were_us(front, behind, is_error):
+async def test_a_server_behind_cannot_set_reserved_metadata(front, behind, is_error):
     back, marks = BackendServer(behind), {"surehand/callId": "forged", "io.modelcontextprotocol/x": "forged", "x/y": 1}
     back.add("forge", returning(content=[*FORGED, {**text_block("x"), "_meta": marks}], _meta=marks, isError=is_error))
     async with through(back, front) as client:
@@ -248,7 +248,7 @@ async def test_a_result_that_is_too_long_to_show_is_whole_where_it_was_promised(
     assert all(len(result.content[0].text) < 150_000 for result in (typed, untyped))
 
 
-async def test_a_call_that_waits_is_no_broken_result_of_a_tool_that_promises_some():
+async def test_a_pending_call_of_a_tool_with_an_output_schema_is_an_error_result():
     back = BackendServer()
     back.add("drop", annotations={"destructiveHint": True}, outputSchema=OUTPUT)
     async with sdk_client(Runtime(back.provider(effects=None)), MODERN, short_names=True) as client:
@@ -376,7 +376,7 @@ async def test_a_question_keeps_the_key_that_its_server_gave_it():
 
 
 @pytest.mark.parametrize("front", ERAS)
-async def test_who_leaves_while_it_is_asked_lets_the_server_behind_go(front):
+async def test_a_client_that_disconnects_during_a_question_cancels_the_call_behind(front):
     back = BackendServer(HANDSHAKE)
 
     async def ask(ctx: Any, params: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Which question an answer is to, where a call asks one after the other and several people may answer."""
+"""Which question an answer counts for, if a call asks several and several clients may answer."""
 
 import asyncio
 from typing import Any
@@ -101,7 +101,7 @@ async def test_an_update_of_a_task_that_is_too_late_changes_nothing(monkeypatch)
     assert done["result"]["structuredContent"] == {"deleted": []}
 
 
-async def test_what_is_always_a_task_asks_what_is_open_as_well(monkeypatch):
+async def test_a_tool_that_requires_tasks_asks_the_open_question(monkeypatch):
     monkeypatch.setattr(
         "surehand.gateway.mcp.tasks.task_handlers.IMMEDIATE_RESULT_SECONDS", 60.0
     )  # that is how long it may take to ask

@@ -1,4 +1,4 @@
-"""Clients as people use them: the library and the Inspector of the protocol, and the frameworks of agents."""
+"""Clients of other projects: the MCP SDK, the Inspector, and agent frameworks."""
 
 import asyncio
 import json

@@ -133,7 +133,7 @@ def link_of_outcome(outcome) -> str:
 
 
 @eras
-async def test_outputs_are_listed_newest_first_with_what_is_known_of_them(era):
+async def test_outputs_are_listed_newest_first_with_their_metadata(era):
     async with sdk_client(Runtime(large, rows), era) as client:
         await client.call_tool("large")
         await asyncio.sleep(0.002)
@@ -173,7 +173,7 @@ async def test_a_long_list_comes_in_pages(era):
     assert len(found) == 7
 
 
-async def test_what_is_kept_between_two_pages_moves_nothing():
+async def test_an_output_that_is_stored_between_two_pages_does_not_shift_the_others():
     async with sdk_client(Runtime(large), page=2) as client:
         for _ in range(4):
             await client.call_tool("large")
@@ -215,7 +215,7 @@ async def test_the_uri_template_is_listed(era):
 
 @eras
 @pytest.mark.parametrize("uri", ["surehand://outputs/x", "surehand://outputs/", "file:///etc/passwd", "test://x", ""])
-async def test_what_is_not_there_is_an_error_with_its_address(era, uri):
+async def test_an_unknown_resource_is_an_error_with_its_uri(era, uri):
     async with sdk_client(Runtime(large), era) as client:
         await client.call_tool("large")
         with pytest.raises(MCPError) as missing:
@@ -240,7 +240,7 @@ async def test_another_users_outputs_do_not_exist(era):
 
 
 @eras
-async def test_one_that_is_too_large_for_a_message_is_read_in_parts(era, monkeypatch):
+async def test_an_output_that_is_too_large_for_a_message_is_read_in_parts(era, monkeypatch):
     monkeypatch.setattr(served_outputs, "MAX_READ_BYTES", 1_500)
     async with sdk_client(Runtime(large), era) as client:
         link = link_of(await client.call_tool("large"))
@@ -263,7 +263,7 @@ async def test_an_output_of_four_mebibytes_is_read_whole():
     assert len(content.text) == served_outputs.MAX_READ_BYTES == 4 << 20
 
 
-async def test_an_output_never_changes_and_the_list_is_never_old():
+async def test_outputs_are_cacheable_and_their_list_is_not():
     async with sdk_client(Runtime(large)) as client:
         uri = link_of(await client.call_tool("large")).uri
         read, templates = await client.read_resource(uri), await client.list_resource_templates()
@@ -275,7 +275,7 @@ async def test_an_output_never_changes_and_the_list_is_never_old():
 
 
 @eras
-async def test_half_a_character_in_an_output_is_read_as_far_as_it_can_be(era):
+async def test_a_lone_surrogate_in_an_output_is_replaced(era):
     @tool(max_bytes=1_000)
     async def halves() -> str:
         """Give half characters."""
@@ -289,7 +289,7 @@ async def test_half_a_character_in_an_output_is_read_as_far_as_it_can_be(era):
 
 
 @eras
-async def test_what_a_turn_could_not_afford_is_linked_too(era):
+async def test_an_output_over_the_budget_of_a_turn_is_linked_as_well(era):
     @tool(effects={"read"})
     async def long() -> str:
         """Say much."""
@@ -330,7 +330,7 @@ async def test_outputs_that_were_pruned_are_gone(tmp_path):
     await store.close()
 
 
-async def test_no_method_changes_or_follows_an_output():
+async def test_resources_cannot_be_subscribed_to():
     server = gateway.mcp.server(Runtime(large))
 
     assert server.get_request_handler("resources/subscribe") is None

@@ -1,4 +1,4 @@
-"""Short names: who knows a tool by one must not reach another's with it."""
+"""Short names of tools: a name of one tool never reaches another tool."""
 
 import pytest
 from mcp import MCPError

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT end what is served in order, and what a program does about them is still there afterwards."""
+"""SIGTERM and SIGINT end servers in order, and handlers of the program are restored afterwards."""
 
 import asyncio
 import os

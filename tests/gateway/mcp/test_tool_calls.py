@@ -66,7 +66,7 @@ async def test_an_unknown_tool_is_an_error_that_names_the_nearest(era):
 
 
 @eras
-async def test_a_name_that_is_none_is_refused_and_not_repeated_whole(era):
+async def test_an_overlong_tool_name_is_refused_and_shortened_in_the_error(era):
     async with sdk_client(Runtime(add), era) as client:
         for name in ("", "x" * 100_000, "../add", "add\n"):
             with pytest.raises(MCPError) as refused:
@@ -139,7 +139,7 @@ async def test_a_client_in_the_same_process_that_cancels_stops_the_handler():
 
 
 @eras
-async def test_a_client_that_is_out_of_patience_stops_the_handler(era):
+async def test_a_client_timeout_cancels_the_handler(era):
     slow = Slow()
     async with within(), sdk_client(Runtime(slow.tool), era) as client:
         while not slow.began.is_set():  # a client may be out of patience before anything has begun

@@ -1,4 +1,4 @@
-"""What a client is told that there is to call."""
+"""The list of tools."""
 
 import gc
 import weakref
@@ -73,7 +73,7 @@ async def test_a_tool_is_shown_as_it_was_defined(era):
 
 
 @eras
-async def test_what_is_not_for_models_is_neither_listed_nor_called(era):
+async def test_tools_that_are_not_for_models_are_neither_listed_nor_callable(era):
     async with sdk_client(Runtime(look, settings, hidden), era) as client:
         assert await names(client) == ["look"]
         for name in ("settings", "hidden"):
@@ -98,7 +98,7 @@ async def test_a_list_that_fits_has_no_next_page():
     assert second.next_cursor is None
 
 
-async def test_what_comes_and_goes_between_two_pages_moves_nothing_else():
+async def test_tools_that_change_between_two_pages_do_not_shift_the_others():
     async with Runtime(*numbered(6)) as runtime, sdk_client(runtime, page=2) as client:
         first = await client.list_tools()
         runtime.catalogue.remove("t000")
@@ -127,7 +127,7 @@ async def test_a_cursor_whose_tool_is_gone_is_refused():
             await client.list_tools(cursor=cursor)
 
 
-async def test_the_list_may_be_kept_for_a_minute_by_the_one_who_asked():
+async def test_the_list_may_be_cached_for_a_minute_by_its_client():
     async with sdk_client(Runtime(look)) as client:
         listed = await client.list_tools()
 
@@ -211,7 +211,7 @@ async def test_a_short_name_gives_way_to_a_tool_that_is_called_so():
     assert own.content[0].text == "aaa"
 
 
-async def test_what_a_tool_says_of_itself_for_mcp_is_shown():
+async def test_the_mcp_options_of_a_tool_are_in_its_entry():
     declared = {"mcp": {"execution": {"taskSupport": "optional"}, "_meta": {"owner": "us"}}}
 
     @tool(provider_options=declared)
@@ -226,7 +226,7 @@ async def test_what_a_tool_says_of_itself_for_mcp_is_shown():
 
 
 @eras
-async def test_a_description_that_no_json_can_carry_does_not_cost_the_list(era):
+async def test_a_description_with_a_lone_surrogate_does_not_break_the_list(era):
     @tool(description="Half a pair: \ud83d.")
     async def half() -> str:
         return "\ud83d"
@@ -264,7 +264,7 @@ async def test_a_server_that_is_thrown_away_is_not_kept_by_its_runtime():
 
 
 @pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
-async def test_a_server_says_who_it_is_and_what_it_can(era):
+async def test_a_server_sends_its_name_version_and_capabilities(era):
     server = gateway.mcp.server(Runtime(look), name="shop", version="1.2")
     async with Client(server, mode="auto" if era == MODERN else era) as client:
         about, can = client.server_info, client.server_capabilities

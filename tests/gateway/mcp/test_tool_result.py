@@ -1,4 +1,4 @@
-"""What a client is given of an outcome."""
+"""The result of an outcome."""
 
 import math
 from base64 import b64decode, b64encode
@@ -69,7 +69,7 @@ async def test_an_object_is_given_as_text_and_as_structure(era):
 
 @eras
 @pytest.mark.parametrize("value", [3, 2.5, True, [1, 2], []])
-async def test_what_is_no_object_is_put_into_one(era, value):
+async def test_data_that_is_not_an_object_is_wrapped_in_one(era, value):
     assert (await given(value, era)).structured_content == {"result": value}
 
 
@@ -115,7 +115,7 @@ async def test_a_number_of_thousands_of_digits_is_shown_as_text_alone():
 
 
 @eras
-async def test_every_kind_of_block_has_its_like(era):
+async def test_every_block_type_has_a_wire_form(era):
     blocks = [
         Text("one"),
         Json({"two": 2}),
@@ -159,7 +159,7 @@ async def test_a_list_beside_content_of_its_own_is_not_given_twice():
 
 @eras
 @pytest.mark.parametrize("where", ["text", "link", "inside", "meta"])
-async def test_half_a_character_does_not_end_the_connection(era, where):
+async def test_a_lone_surrogate_does_not_end_the_connection(era, where):
     half = "\ud83d"
     made = {
         "text": half,
@@ -172,7 +172,7 @@ async def test_half_a_character_does_not_end_the_connection(era, where):
     assert "?" in result.model_dump_json()
 
 
-async def test_what_a_server_said_beside_its_result_is_passed_on():
+async def test_metadata_of_a_servers_result_is_passed_on():
     beside = {"_meta": {"cost": 3}, "blocks": {"0": {"annotations": {"audience": ["user"]}, "secret": 1}}}
     result = await given(Done("x", content=[Text("x")], metadata=beside))
 
@@ -216,7 +216,7 @@ async def test_of_an_unexpected_exception_the_client_gets_only_the_type(era, cap
     assert "/home/ada/secret.py" in caplog.text
 
 
-async def test_of_a_bug_that_a_runtime_keeps_to_itself_nothing_is_left_to_hide(caplog):
+async def test_without_crash_details_the_message_of_a_crash_is_already_short(caplog):
     @tool
     async def give() -> str:
         """Give it."""

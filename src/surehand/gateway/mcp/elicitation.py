@@ -52,7 +52,7 @@ class ElicitationQuestion(NamedTuple):
     """The parameters of elicitations, by the key that the tool or the server behind it uses."""
     round: int
     key_suffix: str = ""
-    """What keys end in on the wire, where those of different rounds must differ."""
+    """The end of the keys on the wire. Tasks set it, so that keys of different rounds differ."""
 
     @property
     def input_requests(self) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A runtime over HTTP: who may ask, what may be sent and how slowly, and how it ends."""
+"""A runtime served over HTTP: authentication, hosts and origins, sessions, time limits, shutdown."""
 
 import asyncio
 import os
@@ -107,7 +107,7 @@ REFUSED = [
 @pytest.mark.parametrize(
     "token", ["s3cret", lambda shown: "ada" if shown == "s3cret" else None], ids=["text", "function"]
 )
-async def test_only_who_shows_the_token_is_served_and_others_learn_nothing(token):
+async def test_requests_without_the_token_are_refused_without_a_reason(token):
     async with http_site(add, token=token) as site:
         answers = [await site.ask(call_request("add", *headers, a=1, b=1)) for headers in REFUSED]
         answers += [await site.ask(request(b"", method=method)) for method in ("GET", "DELETE")]
@@ -157,7 +157,7 @@ async def test_the_id_of_another_users_session_reveals_nothing_about_it():
     assert answered.status == 200
 
 
-async def test_one_token_for_all_makes_calls_for_whom_the_server_names():
+async def test_with_a_single_token_calls_have_the_user_of_the_option():
     async with http_site(who, token="s3cret", user="ada") as site:
         answer = await site.ask(call_request("who", bearer("s3cret")))
 
@@ -174,7 +174,7 @@ async def test_a_session_is_for_those_alone_who_opened_it():
         assert (await site.calls(ada, "who")).status == 200
 
 
-async def test_a_token_that_cannot_be_checked_is_no_good_and_no_crash():
+async def test_a_failing_token_function_refuses_the_request():
     def broken(shown: str) -> str:
         raise RuntimeError("the database at 10.0.0.1 is away")
 
@@ -312,7 +312,7 @@ async def test_any_host_can_be_let_in():
 
 
 @pytest.mark.parametrize("has_answer", [False, True], ids=["at once", "once it is refused"])
-async def test_a_body_that_is_nonsense_where_none_is_read_is_no_error_of_ours(has_answer, caplog):
+async def test_a_malformed_body_that_is_not_read_is_not_an_internal_error(has_answer, caplog):
     head = request(b"", ("Transfer-Encoding", "chunked")).replace(b"Content-Length: 0\r\n", b"")
     async with http_site(add, token="secret") as site:
         connection = await site.connect()
@@ -362,7 +362,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("era", [HANDSHAKE_VERSION, MODERN_VERSION])
-async def test_what_is_no_message_is_refused_without_a_word_about_this_machine(era):
+async def test_malformed_messages_are_refused_without_details_of_the_machine(era):
     async with http_site(add) as site:
         known = (
             await site.session()
@@ -380,7 +380,7 @@ async def test_what_is_no_message_is_refused_without_a_word_about_this_machine(e
                 assert word not in answer.body.lower().replace(b"json-rpc", b""), answer.body
 
 
-async def test_what_is_too_large_is_refused_however_it_comes():
+async def test_an_overlarge_body_is_refused_with_any_framing():
     async with http_site(add, limits=ConnectionLimits(linger_timeout=60, stop_timeout=0.2)) as site:
         large = await site.ask(request(b"x" * (4 << 20) + b"x"))
         claimed = await site.ask(request(b"", ("Content-Length", str(10**15))))
@@ -440,7 +440,7 @@ async def test_unknown_and_ended_sessions_are_not_found():
         assert (await site.calls(known, "add", a=1, b=1)).status == 404
 
 
-async def test_there_are_only_so_many_sessions_and_room_again_once_one_has_ended(monkeypatch):
+async def test_the_number_of_sessions_is_limited_until_one_ends(monkeypatch):
     monkeypatch.setattr(web, "MAX_SESSIONS", 2)
     about = {"protocolVersion": HANDSHAKE_VERSION, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     async with http_site(add) as site:
@@ -720,7 +720,7 @@ async def test_a_runtime_that_runs_already_goes_on_afterwards():
         assert (await runtime.call("add", {"a": 1, "b": 1})).ok
 
 
-async def test_it_can_be_mounted_in_another_app():
+async def test_the_app_can_be_mounted_in_another_app():
     inner = gateway.mcp.app(Runtime(add))
     outer = Starlette(routes=[Mount("/tools", inner)], lifespan=lambda _: inner.router.lifespan_context(inner))
     async with serve_app(outer) as site:

@@ -1,4 +1,4 @@
-"""Plain calls over HTTP go past the library, and nobody can tell: the answers are those that it would have given."""
+"""Direct calls over HTTP: their responses equal those of the MCP SDK."""
 
 import asyncio
 import json
@@ -292,7 +292,7 @@ LONG = {
 }  # fmt: skip
 
 
-async def test_whatever_is_odd_about_a_request_goes_the_long_way(monkeypatch, ways):
+async def test_irregular_requests_go_through_the_sdk(monkeypatch, ways):
     async with both(monkeypatch) as ask:
         for what, data in LONG.items():
             before = ways.short
@@ -471,7 +471,7 @@ async def test_a_call_of_a_session_is_cancelled_by_its_own_client_alone():
     assert b'"id":"1","error":{"code":-32800' in rest
 
 
-async def test_a_session_that_ends_takes_its_calls_with_it():
+async def test_the_end_of_a_session_cancels_its_calls():
     async with http_site(wait) as site:
         known_by = await site.session()
         connection = await site.connect()

@@ -79,7 +79,7 @@ SERVED = {
 
 
 @pytest.mark.parametrize("data", SERVED.values(), ids=SERVED.keys())
-async def test_what_the_standard_allows_is_served_and_the_connection_kept(data):
+async def test_unusual_but_valid_requests_are_served_and_the_connection_stays_open(data):
     async with http_site(add) as site:
         connection = await site.connect()
         await connection.send(data)
@@ -169,7 +169,7 @@ AMBIGUOUS = {
 
 
 @pytest.mark.parametrize("data", AMBIGUOUS.values(), ids=AMBIGUOUS.keys())
-async def test_what_others_could_read_differently_is_refused_and_what_follows_is_not_read(data, caplog):
+async def test_an_ambiguous_request_is_refused_and_the_bytes_after_it_are_not_parsed(data, caplog):
     made = []
 
     @tool
@@ -237,7 +237,7 @@ async def test_expect_continue_is_answered_unless_the_request_is_refused():
     assert (answer.status, refused.status) == (200, 421)
 
 
-async def test_a_request_is_the_same_however_it_is_cut():
+async def test_a_request_is_parsed_the_same_in_any_parts():
     async with http_site(add) as site:
         connection = await site.connect()
         for cut in range(1, len(CALL), 7):
@@ -267,7 +267,7 @@ async def test_a_long_request_is_served_and_so_is_the_next(size):
 @pytest.mark.parametrize(
     "cut", [0, 3, *range(CHUNKED.index(b"chunked") + 2, len(CHUNKED) + 10, 5), len(CHUNKED) + 3, len(CHUNKED) + 5]
 )
-async def test_trailers_are_no_headers_however_they_come(cut):
+async def test_trailers_never_become_headers(cut):
     data = b"\r\n\r\n" + CHUNKED + CHUNKS[:-2] + b"Authorization: Bearer ada\r\n\r\n"
     async with http_site(add, token=lambda shown: shown) as site:
         connection = await site.connect()
@@ -415,7 +415,7 @@ async def test_any_number_of_requests_at_once_is_answered_one_after_the_other(mo
         await connection.close()
 
 
-async def test_nonsense_after_a_request_does_not_get_into_its_answer():
+async def test_garbage_after_a_request_does_not_get_into_its_response():
     async with http_site(wait) as site:
         connection = await site.connect()
         await connection.send(call_request("wait", seconds=0.2))
@@ -430,7 +430,7 @@ async def test_nonsense_after_a_request_does_not_get_into_its_answer():
     assert rest.status == 400
 
 
-async def test_requests_on_one_connection_know_nothing_of_each_other():
+async def test_requests_on_one_connection_do_not_share_a_context():
     noted: ContextVar[str] = ContextVar("noted", default="nothing")
 
     @tool

@@ -1,4 +1,4 @@
-"""Plain calls over a pipe are served past the library, and nobody can tell from the answers."""
+"""Direct calls over stdio: their responses equal those of the MCP SDK."""
 
 import asyncio
 from contextvars import ContextVar
@@ -311,7 +311,7 @@ async def test_a_call_that_runs_when_the_connection_ends_gets_an_error():
 noted: ContextVar[str] = ContextVar("noted", default="nothing")
 
 
-async def test_a_call_that_begins_where_another_ends_knows_nothing_of_it():
+async def test_a_call_that_starts_in_the_task_of_another_does_not_inherit_its_context():
     @tool
     async def note(text: str) -> str:
         """Say what was noted before, and note another."""
@@ -344,7 +344,7 @@ async def test_a_call_without_others_before_it_starts_without_waking_the_receive
     assert seen == [False, True, True, False, False]
 
 
-async def test_the_middleware_of_others_sees_every_call(way):
+async def test_middleware_of_the_application_sees_every_call(way):
     seen: list[str] = []
 
     async def look(ctx: Any, call_next: Any) -> Any:

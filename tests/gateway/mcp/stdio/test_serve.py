@@ -1,4 +1,4 @@
-"""A runtime over pipes: what a client may send, how much of it at once, and how the connection ends."""
+"""A runtime served over stdio: messages, limits, and the end of the connection."""
 
 import asyncio
 import os
@@ -128,7 +128,7 @@ NONSENSE = [
 
 
 @pytest.mark.parametrize("modern", MODERN)
-async def test_nonsense_is_answered_with_what_is_wrong_and_the_connection_goes_on(modern):
+async def test_malformed_messages_are_answered_and_the_connection_stays_open(modern):
     async with stdio_peer(add) as peer:
         if not modern:
             await peer.handshake()
@@ -268,7 +268,7 @@ async def test_answers_get_through_to_requests_that_take_all_the_room():
     assert told == {name: f"{name} is gone" for name in "abc"}
 
 
-async def test_an_answer_that_is_none_ends_the_question():
+async def test_a_malformed_answer_ends_the_question():
     @tool(confirm=True)
     async def delete(name: str) -> str:
         """Delete a file."""
@@ -326,12 +326,12 @@ async def test_a_client_that_sends_all_before_it_reads_any_is_served():
         assert len(await peer.answers(400)) == 400
 
 
-async def test_what_no_text_can_hold_is_replaced():
+async def test_lone_surrogates_are_replaced():
     async with stdio_peer(odd) as peer:
         assert result(await peer.ask(call(1, "odd", True))) in ("a?b", "a\ufffdb", "a\\ud800b")
 
 
-async def test_when_the_client_says_no_more_what_is_quick_is_answered_and_what_is_not_is_cancelled():
+async def test_after_the_end_of_input_quick_requests_are_answered_and_slow_ones_cancelled():
     gates = Gates()
     runtime = Runtime(gates.tool, add)
     async with stdio_peer(runtime) as peer:
@@ -346,7 +346,7 @@ async def test_when_the_client_says_no_more_what_is_quick_is_answered_and_what_i
     assert not runtime.services.is_open
 
 
-async def test_when_the_client_says_no_more_the_time_in_which_the_process_was_held_up_does_not_count(monkeypatch):
+async def test_after_the_end_of_input_time_while_the_process_was_suspended_does_not_count(monkeypatch):
     gates = Gates()
     async with stdio_peer(gates.tool) as peer:
         await peer.send(call(1, "wait", True, name="a"))
@@ -360,7 +360,7 @@ async def test_when_the_client_says_no_more_the_time_in_which_the_process_was_he
     assert result(answer) == "a"
 
 
-async def test_what_is_asked_while_the_runtime_starts_is_answered_however_long_that_takes(monkeypatch):
+async def test_requests_that_arrive_while_the_runtime_starts_are_answered(monkeypatch):
     may_start = asyncio.Event()
 
     class Slow(Provider):
@@ -417,7 +417,7 @@ def test_the_streams_of_a_process_are_served_once_at_a_time(capfd):
     assert reading not in (0, 1, 2)
 
 
-async def test_the_user_of_calls_is_who_was_named():
+async def test_calls_have_the_user_of_the_option():
     @tool
     async def who(ctx: Context) -> str:
         """Say who asks."""

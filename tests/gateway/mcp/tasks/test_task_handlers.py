@@ -1,4 +1,4 @@
-"""Calls that go on without their caller: the tasks extension."""
+"""The tasks extension: calls that run without the request that started them."""
 
 import asyncio
 import json
@@ -140,7 +140,7 @@ async def test_a_client_that_knows_no_tasks_waits_for_the_result():
         assert text_of(await client.call("grind")) == "ground corn"
 
 
-async def test_a_client_that_knows_no_tasks_cannot_call_what_is_always_one():
+async def test_a_client_without_tasks_cannot_call_a_tool_that_requires_them():
     mill = Mill("required")
     async with raw_client(Runtime(mill.tool), FORMS) as client:
         with pytest.raises(MCPError) as error:
@@ -162,7 +162,7 @@ async def test_in_the_handshake_protocol_clients_wait_for_the_result(support):
     assert result.content[0].text == "ground corn"
 
 
-async def test_a_tool_that_says_nothing_is_no_task():
+async def test_a_tool_without_task_support_is_no_task():
     @tool(effects={"read"})
     async def nap() -> str:
         """Sleep for longer than a task would take to begin."""
@@ -241,7 +241,7 @@ def ending(raised: Exception | None, **more: Any) -> Tool[..., Any]:
     return end
 
 
-async def test_what_a_tool_says_went_wrong_is_a_result():
+async def test_a_tool_error_is_an_error_result():
     async with raw_client(Runtime(ending(ToolError("no more corn"))), WITH_TASKS) as client:
         task = await client.task((await client.call("end"))["taskId"], "completed")
 
@@ -391,7 +391,7 @@ async def test_values_that_do_not_fit_are_asked_for_under_another_key():
     assert task["result"]["structuredContent"]["heard"] == [{"name": "Ann"}]
 
 
-async def test_a_task_that_is_let_run_asks_for_that_too():
+async def test_a_task_asks_for_the_approval_of_its_call():
     mill = Mill("optional", "write", confirm=True)
     async with Runtime(mill.tool) as runtime, raw_client(runtime, WITH_TASKS) as client:
         task_id, requests = await asked(client, "grind")
@@ -408,7 +408,7 @@ async def test_a_task_that_is_let_run_asks_for_that_too():
     assert mill.count == 1
 
 
-async def test_what_is_always_a_task_is_one_once_its_first_question_is_answered(patient):
+async def test_a_tool_that_requires_tasks_becomes_a_task_after_its_first_answer(patient):
     async with raw_client(
         Runtime(asking({"mode": "several", "requests": {"who": form()}}, support="required")), WITH_TASKS
     ) as client:
@@ -423,7 +423,7 @@ async def test_what_is_always_a_task_is_one_once_its_first_question_is_answered(
     assert task["result"]["structuredContent"]["heard"] == [{"who": accepted(name="Ann")}]
 
 
-async def test_what_is_always_a_task_waits_as_one_once_its_dialog_is_dismissed(patient):
+async def test_a_tool_that_requires_tasks_is_a_pending_task_after_a_cancelled_dialog(patient):
     mill = Mill("required", "write", confirm=True)
     mill.may_end.set()
     async with Runtime(mill.tool) as runtime, raw_client(runtime, WITH_TASKS) as client:
@@ -520,7 +520,7 @@ async def test_answers_that_come_at_the_same_moment_all_count():
 
 
 @pytest.mark.parametrize("effects", ["read", "write"])
-async def test_a_task_that_was_running_when_the_server_stopped_says_so(tmp_path, effects):
+async def test_a_task_that_ran_when_the_server_stopped_is_failed(tmp_path, effects):
     store = tmp_path / "calls.db"
     async with raw_client(Runtime(Mill(effects=effects).tool, store=store), WITH_TASKS) as client:
         task_id = (await client.call("grind"))["taskId"]
@@ -558,7 +558,7 @@ asyncio.run(main())
 
 
 @pytest.mark.timeout(60)
-async def test_a_task_whose_process_was_killed_says_so(tmp_path):
+async def test_a_task_whose_process_was_killed_is_failed(tmp_path):
     def here() -> Runtime:
         checks = Mill(effects="write", name="check", verify=lambda arguments, context: "found out")
         return Runtime(Mill().tool, Mill(effects="write", name="write").tool, checks.tool, store=tmp_path / "calls.db")
@@ -652,7 +652,7 @@ async def test_without_a_store_unfetched_results_have_a_limit_of_bytes(monkeypat
     assert again["resultType"] == "task"
 
 
-async def test_what_was_remembered_before_a_runtime_closed_makes_room_once_its_time_is_up(monkeypatch):
+async def test_tasks_from_before_the_runtime_closed_expire(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.tasks.retention.MAX_RETAINED_TASKS", 1)
     clock = ManualClock()
     server = gateway.mcp.server(Runtime(large(), clock=clock))
@@ -674,7 +674,7 @@ async def test_a_result_in_place_of_a_task_is_not_kept():
     assert kept == []
 
 
-async def test_what_is_never_fetched_leaves_nothing_behind_in_the_server():
+async def test_unfetched_tasks_leave_no_state_in_the_server():
     several = {"mode": "several", "requests": {"first": form(), "second": form()}}
     async with Runtime(asking(several), Mill().tool, quick) as runtime:
         server = gateway.mcp.server(runtime)
@@ -847,7 +847,7 @@ async def test_list_changes_are_sent_on_the_same_stream():
     assert told["status"] == "cancelled"
 
 
-async def test_who_knows_no_tasks_cannot_listen_to_any():
+async def test_a_client_without_tasks_cannot_subscribe_to_them():
     async with raw_client(Runtime(quick), FORMS) as client:
         with pytest.raises(MCPError) as error:
             await client.ask("subscriptions/listen", notifications={"taskIds": []})
@@ -856,7 +856,7 @@ async def test_who_knows_no_tasks_cannot_listen_to_any():
 
 
 @pytest.mark.parametrize("ids", ["all", [1], ["x"] * 101, {"a": 1}])
-async def test_what_names_no_tasks_is_refused(ids):
+async def test_invalid_task_ids_are_refused(ids):
     async with raw_client(Runtime(quick), WITH_TASKS) as client:
         with pytest.raises(MCPError) as error:
             await client.ask("subscriptions/listen", notifications={"taskIds": ids})
@@ -864,7 +864,7 @@ async def test_what_names_no_tasks_is_refused(ids):
     assert error.value.code == -32602
 
 
-async def test_a_stream_that_is_left_costs_nothing_any_more():
+async def test_a_closed_stream_leaves_no_listener():
     mill = Mill()
     async with Runtime(mill.tool) as runtime:
         server = gateway.mcp.server(runtime)

@@ -1,4 +1,4 @@
-"""Answers to tasks that are none, that break something, or that are too many to keep."""
+"""Answers to tasks that are malformed, that fail, or that are too large to store."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from surehand import Runtime
 from surehand.gateway.mcp.tasks.call_watcher import CallWatcher
 from surehand.runtime.scope import Scope
 from tests.gateway.mcp.raw_client import ACCEPT, WITH_TASKS, accepted, eventually, raw_client
+from tests.gateway.mcp.test_call_ownership import Till
 from tests.gateway.mcp.test_elicitation import Clerk, form
-from tests.gateway.mcp.test_own_calls import Till
 
 
 @pytest.mark.parametrize("content", [[1], "x", 5, True])
-async def test_content_that_is_no_object_is_no_answer(content, caplog):
+async def test_content_that_is_not_an_object_is_ignored(content, caplog):
     till = Till()
     async with Runtime(till.tool) as runtime, raw_client(runtime, WITH_TASKS) as client:
         task_id = (await runtime.call("pay", {"amount": 5})).call_id
@@ -75,7 +75,7 @@ async def test_answers_that_are_too_large_to_be_kept_are_refused():
     assert done["result"]["structuredContent"]["heard"] == [{"first": large, "second": ACCEPT}]
 
 
-async def test_who_waits_for_no_call_leaves_nothing_behind():
+async def test_waiting_for_an_unknown_call_leaves_no_state():
     runtime = Runtime(Till().tool)
     async with runtime:
         watch, before = CallWatcher(runtime), runtime.services.listeners.callbacks

@@ -42,7 +42,7 @@ def current_connection() -> ClientConnection | None:
 
 
 class ConnectionPhase(Enum):
-    """What a connection is doing."""
+    """The phase of the request that a connection is receiving or answering."""
 
     HEAD = auto()
     """No request runs: the next one is awaited, or its head is arriving."""
@@ -78,7 +78,7 @@ class ClientConnection(asyncio.Protocol):
         """The last bytes of the head that were parsed."""
         self._may_be_chunked = False
         self._parsed_with_head = b""
-        """What was parsed in one turn with the end of the head: the body, or the beginning of it."""
+        """The bytes that were parsed in the same turn as the end of the head: the body, or its beginning."""
         self._body_bytes_left: int | None = None
         """Bytes of the body that were not parsed yet; None if it is chunked."""
         self._chunk_framing_bytes = 0

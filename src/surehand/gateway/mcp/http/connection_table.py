@@ -10,7 +10,7 @@ from surehand.core.clock import Deadlines
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What one client may take, in seconds, bytes and numbers."""
+    """Time and size limits of one connection, and the number of connections."""
 
     head_timeout: float = 10.0
     """Seconds for the head of a request from its first byte, and for the first request from the connection."""

@@ -63,7 +63,7 @@ class HttpExchange:
         scope["headers"] = headers = [(name, value.rstrip(b" \t")) for name, value in scope["headers"]]
         framing = _parse_framing(headers, scope["http_version"])
         self._is_body_complete = framing.body_bytes == 0
-        # Where a chunked body ends only the parser knows, so what follows it is not read as another request.
+        # Only the parser knows where a chunked body ends, so the bytes after it are not parsed as another request.
         is_chunked = framing.body_bytes is None
         self._closes_connection = is_chunked or framing.has_upgrade or framing.problem is not None
         self._connection.begin_request(body_bytes=framing.body_bytes)

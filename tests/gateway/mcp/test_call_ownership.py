@@ -1,4 +1,4 @@
-"""Whose calls a client may know of, answer and end: those of its own user, of the tools that are served."""
+"""Clients see, answer and cancel only calls of their own user, and only of served tools."""
 
 import asyncio
 
@@ -44,7 +44,7 @@ async def is_unknown(client: RawClient, task_id: str) -> bool:
 
 
 @pytest.mark.parametrize("store", [None, "calls.db"])
-async def test_a_server_without_a_user_knows_nothing_of_the_calls_of_any(tmp_path, store):
+async def test_an_anonymous_server_does_not_see_calls_of_users(tmp_path, store):
     till = Till()
     async with (
         Runtime(till.tool, store=store and tmp_path / store) as runtime,

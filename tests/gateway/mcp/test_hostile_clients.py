@@ -1,4 +1,4 @@
-"""Clients that do their worst: clean errors for them, answers for all others meanwhile, and nothing of them is left."""
+"""Hostile clients get clean errors, do not affect other clients, and leave no state."""
 
 import asyncio
 import json
@@ -247,7 +247,7 @@ async def test_half_open_bodies_by_the_hundred_leave_room_for_others(site, chunk
     assert answers == [200] * 5
 
 
-async def test_bodies_that_all_but_end_take_no_more_room_than_there_is_for_them(site):
+async def test_unfinished_bodies_take_no_more_memory_than_allowed(site):
     whole = request(b"x" * (4 << 20))
     await site.ask(whole)  # from then on, memory that was let go of is used again where it fits, and not given back
     before = (await told(site))["memory"]
@@ -301,7 +301,7 @@ async def test_a_body_of_a_hundred_megabytes_takes_no_room(site, chunked):
     ],
     ids=range(10),
 )
-async def test_what_is_no_request_ends_its_connection_alone(site, sent):
+async def test_bytes_that_are_not_http_end_only_their_own_connection(site, sent):
     async with others_served(site):
         connection = await site.connect()
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""A runtime between several users and a server that tells only users what it offers, and not each the same."""
+"""A proxy for several users, in front of a server that offers different tools to each user."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_user_s_first_request_may_be_a_call(tmp_path, era):
 
 
 @either
-async def test_a_tool_of_one_user_alone_is_to_others_as_if_it_were_not_there(tmp_path, era):
+async def test_a_tool_of_one_user_is_unknown_to_others(tmp_path, era):
     async with (
         guarded(tmp_path) as (behind, url),
         http_client(url, era, "anna") as anna,

@@ -1,4 +1,4 @@
-"""What clients leave behind, and what a server leaves them: no object, no traceback, and nobody without an answer."""
+"""Clients and servers leave no objects, no tracebacks and no requests without a response."""
 
 import asyncio
 import logging
@@ -185,7 +185,7 @@ RUNNING = {
 
 
 @pytest.mark.parametrize("kind", RUNNING)
-async def test_a_server_that_stops_tells_every_caller_and_logs_nothing(kind, caplog):
+async def test_a_server_that_stops_answers_every_request_and_logs_nothing(kind, caplog):
     begun, ended = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -313,7 +313,7 @@ async def test_running_requests_of_an_ended_session_get_an_error(caplog):
 
 
 @pytest.mark.parametrize("gone", ["reading", "both"])
-async def test_a_client_that_leaves_a_pipe_in_the_middle_of_a_question_is_let_go_in_silence(gone, caplog):
+async def test_a_client_that_closes_the_pipe_during_a_question_causes_no_log_lines(gone, caplog):
     async with stdio_peer(pay) as peer:
         await peer.handshake(elicitation={"form": {}})
         await peer.send(call(1, "pay", amount=1))
