@@ -88,17 +88,18 @@ async def listen(
     task = asyncio.current_task()
     assert task is not None
     try:
-        serving = _UvicornRun(app, table, sockets, ready)
+        uvicorn_run = _UvicornRun(app, table, sockets, ready)
 
         def stop() -> None:
-            serving.stop()
-            if not serving.has_started:  # the app may take long to start
+            uvicorn_run.stop()
+            if not uvicorn_run.has_started:  # the app may take long to start
                 task.cancel()
 
         with on_stop_signals(stop), _throttle_uvicorn_warnings():
-            await serving.run()
+            await uvicorn_run.run()
     except asyncio.CancelledError:
-        if serving.has_started or not serving.is_stopping or task.uncancel():
+        # A signal during the start cancels this task, which is a regular end. Any other cancellation is the caller's.
+        if uvicorn_run.has_started or not uvicorn_run.is_stopping or task.uncancel():
             raise
     finally:
         _close_sockets(sockets)
@@ -127,24 +128,24 @@ class _UvicornRun:
         return self._stop_event.is_set()
 
     def stop(self) -> None:
-        """Accept no more connections, and end what runs."""
+        """Accept no more connections, and end running requests."""
         self._server.should_exit = True
         self._stop_event.set()
 
     async def run(self) -> None:
         """Serve until `stop` is called. The app ends before uvicorn does, so that its last responses are sent."""
-        serving: asyncio.Task[None] | None = None
+        uvicorn_task: asyncio.Task[None] | None = None
         try:
             async with self._app.router.lifespan_context(self._app):
-                serving = asyncio.create_task(self._run_uvicorn(), name="mcp: uvicorn")
+                uvicorn_task = asyncio.create_task(self._run_uvicorn(), name="mcp: uvicorn")
                 try:
-                    await self._wait_until_stopped(serving)
+                    await self._wait_until_stopped(uvicorn_task)
                 finally:
                     self.stop()
-                    await asyncio.wait({serving}, timeout=self._table.limits.stop_timeout)
+                    await asyncio.wait({uvicorn_task}, timeout=self._table.limits.stop_timeout)
         finally:
-            if serving is not None:
-                await self._shut_down(serving)
+            if uvicorn_task is not None:
+                await self._shut_down(uvicorn_task)
 
     async def _run_uvicorn(self) -> None:
         # These are the steps of `Server.serve` without its signal handlers, which would replace those of the program
@@ -155,7 +156,7 @@ class _UvicornRun:
         server.lifespan = server.config.lifespan_class(server.config)
         await server.startup(sockets=self._sockets)
         self._ready()
-        while not await server.on_tick(0):  # it writes the date header anew
+        while not await server.on_tick(0):  # it updates the date header
             with suppress(TimeoutError):
                 async with asyncio.timeout(TICK_INTERVAL_SECONDS):
                     await self._stop_event.wait()
@@ -169,7 +170,7 @@ class _UvicornRun:
             stopped.cancel()
 
     async def _shut_down(self, uvicorn_task: asyncio.Task[None]) -> None:
-        """Leave no connection and no task, even if this is cancelled. What still runs does not wait for its client."""
+        """Wait until uvicorn has ended, even if this is cancelled. After a time limit, abort all connections, then uvicorn."""
         cancelled: asyncio.CancelledError | None = None
         steps = iter((self._table.abort_all, self._force_exit))
         while not uvicorn_task.done():
@@ -195,11 +196,11 @@ def _uvicorn_config(app: Starlette, table: ConnectionTable) -> Config:
         monitor,
         http=protocol,
         ws="none",
-        lifespan="off",  # errors of the app's start would be lost in it: `_Serving` enters the lifespan itself
+        lifespan="off",  # uvicorn would swallow errors of the app's start, so `_UvicornRun` enters the lifespan
         interface="asgi3",
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # the address of a client is used for nothing but the limit of connections
+        proxy_headers=False,  # the client's address is used only for the limit of connections
         server_header=False,
         backlog=SOCKET_BACKLOG,
         timeout_keep_alive=limits.keep_alive_timeout,  # type: ignore[arg-type]  # it is passed to `call_later`
@@ -216,7 +217,7 @@ def _uvicorn_http_protocol(app: RequestMonitor) -> Callable[..., asyncio.Protoco
 
 
 class _WarningThrottle(logging.Filter):
-    """uvicorn warns of every malformed request, so any client could fill the log: once a minute is enough."""
+    """Throttles the warnings of uvicorn: it warns of every malformed request, so any client could fill the log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -232,9 +233,9 @@ class _WarningThrottle(logging.Filter):
 @contextmanager
 def _throttle_uvicorn_warnings() -> Iterator[None]:
     log = logging.getLogger("uvicorn.error")
-    rare = _WarningThrottle()
-    log.addFilter(rare)
+    throttle = _WarningThrottle()
+    log.addFilter(throttle)
     try:
         yield
     finally:
-        log.removeFilter(rare)
+        log.removeFilter(throttle)
