@@ -515,7 +515,7 @@ async def test_a_lazy_tool_is_made_once_when_the_runtime_starts() -> None:
 
 
 async def test_a_lazy_tool_whose_factory_gives_no_tool_is_a_mistake() -> None:
-    with pytest.raises(DefinitionError, match=r"test_define\.py:\d+: The factory of odd gave int\."):
+    with pytest.raises(DefinitionError, match=r"test_define\.py:\d+: The factory of odd returned int\."):
         await tool.lazy("odd", lambda: 3).resolve()
 
 
@@ -621,10 +621,10 @@ def test_undeclared_effects_count_as_reading_for_policy_alone() -> None:
         ({"audience": "robots"}, "Unknown audience 'robots'."),
         ({"intent": "please"}, "Unknown intent 'please'."),
         ({"hooks": {"on_lunch": print}}, "Unknown hooks: on_lunch."),
-        ({"retries": -1}, "retries=-1 is no number of retries."),
-        ({"timeout": 0}, "timeout=0 is no time limit."),
-        ({"timeout": "soon"}, "'soon' is no duration."),
-        ({"cache": "forever"}, "'forever' is no duration."),
+        ({"retries": -1}, "`retries` must not be negative, got -1."),
+        ({"timeout": 0}, "`timeout` must be above zero, got 0."),
+        ({"timeout": "soon"}, "'soon' is not a duration."),
+        ({"cache": "forever"}, "'forever' is not a duration."),
     ],
 )
 def test_a_facet_that_can_never_work_is_a_mistake(options: dict[str, Any], problem: str) -> None:

@@ -45,8 +45,8 @@ class Stars:
         (lambda: tool.client("", "x"), "'' is no name", "letters, digits"),
         (lambda: tool.client("a b", "x"), "'a b' is no name", "name='a_b'"),
         (lambda: tool.client("a", "x", reply="soon"), "Unknown reply 'soon'", "none, wait or later"),
-        (lambda: tool(classmethod(lambda cls: None)), "cannot be called", "@classmethod above @tool"),
-        (lambda: tool(5), "5 cannot be called", "decorate a function"),
+        (lambda: tool(classmethod(lambda cls: None)), "is not callable", "@classmethod above @tool"),
+        (lambda: tool(5), "5 is not callable", "decorate a function"),
         (lambda: tool(NotJson), "NotJson has neither __call__ nor run", "async def run"),
         (lambda: tool(Book), "Book has neither __call__ nor run", "async def run"),
         (lambda: tool(parameters=int)(_fine), "<class 'int'> does not describe parameters", "a pydantic model"),
@@ -154,7 +154,7 @@ async def test_a_tool_added_later_is_checked_when_it_is_added() -> None:
         ({"timeout": [1]}, "timeout=[1] cannot be used"),
         ({"retries": 2.5}, "retries=2.5 cannot be used"),
         ({"queue": 5}, "queue=5 cannot be used"),
-        ({"max_bytes": "many"}, "'many' is no size"),
+        ({"max_bytes": "many"}, "'many' is not a size"),
     ],
 )
 def test_an_option_that_is_misspelt_or_of_the_wrong_kind_is_told_at_once(options: dict[str, Any], told: str) -> None:

@@ -129,9 +129,9 @@ def test_a_failure_without_a_message_shows_its_code() -> None:
 
 def test_a_failure_has_a_known_code() -> None:
     assert "unknown_effect" in FAILURE_CODES
-    with pytest.raises(ValueError, match="'oops' is no failure code"):
+    with pytest.raises(ValueError, match="'oops' is not a failure code"):
         Failed("oops")  # type: ignore[arg-type]  # the point of the test
-    with pytest.raises(ValueError, match="'oops' is no failure code"):
+    with pytest.raises(ValueError, match="'oops' is not a failure code"):
         ToolError("x", code="oops")  # type: ignore[arg-type]  # the point of the test
 
 

@@ -597,8 +597,8 @@ async def test_a_person_is_told_what_would_be_sent_where():
     ("settings", "problem"),
     [
         ({"allow_privat": True}, "did you mean 'allow_private'"),
-        ({"timeout": "soon"}, "'soon' is no duration"),
-        ({"max_bytes": "much"}, "'much' is no size"),
+        ({"timeout": "soon"}, "'soon' is not a duration"),
+        ({"max_bytes": "much"}, "'much' is not a size"),
     ],
 )
 def test_a_setting_that_means_nothing_is_a_mistake(settings, problem):
