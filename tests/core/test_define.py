@@ -553,7 +553,7 @@ def test_a_missing_file_falls_back_to_the_docstring_with_a_warning(
     with caplog.at_level(logging.WARNING, "surehand"):
         assert _described(tmp_path / "missing.txt") == "From the docstring."
 
-    assert "description of work cannot be read" in caplog.text
+    assert "Cannot read the description of work" in caplog.text
 
 
 def _described(path: Path) -> str:

@@ -34,6 +34,6 @@ def test_a_rate_is_a_count_per_duration(written: str, meant: tuple[int, float]) 
 
 
 @pytest.mark.parametrize("written", ["30", "0/min", "x/min", "-1/s", "1.5/s", "30/", "30/0s", "5/off"])
-def test_anything_else_is_no_rate(written: str) -> None:
-    with pytest.raises(ValueError, match=r"is no (rate|duration)"):
+def test_any_other_text_is_not_a_rate(written: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a (rate|duration)"):
         parse_rate(written)
