@@ -127,7 +127,7 @@ def test_mcp_is_shown_the_title_that_a_tool_is_displayed_with() -> None:
 
 
 def test_an_unknown_format_is_refused_with_the_nearest_and_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'antropic'. Did you mean 'anthropic'\? Known are: openai, responses"):
+    with pytest.raises(ValueError, match=r"'antropic'. Did you mean 'anthropic'\? Known formats: openai, responses"):
         describe_listings([], "antropic")
 
 
