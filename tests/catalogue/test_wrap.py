@@ -1,4 +1,4 @@
-"""Tools under other names, or only some of them."""
+"""Wrappers that select and rename tools."""
 
 from typing import Any
 
@@ -116,7 +116,7 @@ def test_tools_are_allowed_first_and_then_denied(allow: Any, deny: Any, expected
     assert names(filtered(BANK, allow, deny)) == expected
 
 
-def test_everything_is_allowed_unless_said_otherwise() -> None:
+def test_all_tools_are_allowed_by_default() -> None:
     assert names(filtered(BANK)) == ["transfer", "balance"]
 
 
@@ -183,7 +183,7 @@ async def test_everything_else_of_a_provider_is_as_before() -> None:
     assert wrapped.region == "eu"
 
 
-async def test_a_wrong_rename_of_a_provider_is_told_when_its_tools_are_listed() -> None:
+async def test_a_wrong_rename_of_a_provider_is_reported_when_its_tools_are_listed() -> None:
     wrapped = renamed(Bank(), {"balence": "saldo"})
 
     with pytest.raises(DefinitionError, match="'balance'"):

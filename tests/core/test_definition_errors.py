@@ -1,4 +1,4 @@
-"""A mistake in a definition is told with its place and a fix, never when the tool is called."""
+"""A mistake in a definition is reported with its place and a fix, and never when the tool is called."""
 
 import dataclasses
 import re
@@ -54,7 +54,7 @@ class Stars:
         (lambda: tool.external("x", "x", parameters=[1]), "does not describe parameters", "a JSON Schema"),
     ],
 )
-def test_a_mistake_in_the_shape_is_told_at_definition(define: Callable[[], Any], problem: str, fix: str) -> None:
+def test_a_wrong_signature_is_reported_at_definition(define: Callable[[], Any], problem: str, fix: str) -> None:
     with pytest.raises(DefinitionError, match=f"{HERE}.*{problem}.* Fix: .*{fix}") as caught:
         define()
 
@@ -98,7 +98,7 @@ async def _nothing() -> None: ...
         (_fine, {"properties": {"a": {"maximum": float("inf")}}}, "not plain JSON", "a valid JSON Schema"),
     ],
 )
-def test_a_mistake_in_the_types_is_told_when_they_are_compiled(
+def test_wrong_types_are_reported_when_they_are_compiled(
     function: Callable[..., Any], parameters: Any, problem: str, fix: str
 ) -> None:
     made = tool(name="work", parameters=parameters)(function)
@@ -133,7 +133,7 @@ async def test_a_runtime_lists_all_mistakes_in_one_error() -> None:
     assert ["Nowhere" in lines[1], "NotJson" in lines[2], "Callable" in lines[3]] == [True] * 3
 
 
-async def test_a_single_mistake_is_told_by_itself() -> None:
+async def test_a_single_mistake_is_reported_without_a_list() -> None:
     with pytest.raises(DefinitionError, match=f"{HERE}.*Nowhere"):
         async with Runtime(tool(name="work")(_unknown_type)):
             pass
@@ -146,7 +146,7 @@ async def test_a_tool_added_later_is_checked_when_it_is_added() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ({"confrim": True}, "no option 'confrim'. Fix: did you mean 'confirm'?"),
         ({"efects": {"write"}}, "did you mean 'effects'?"),
@@ -157,10 +157,10 @@ async def test_a_tool_added_later_is_checked_when_it_is_added() -> None:
         ({"max_bytes": "many"}, "'many' is not a size"),
     ],
 )
-def test_an_option_that_is_misspelt_or_of_the_wrong_kind_is_told_at_once(options: dict[str, Any], told: str) -> None:
+def test_an_unknown_option_or_a_wrong_value_is_reported_at_definition(options: dict[str, Any], expected: str) -> None:
     async def work() -> None: ...
 
     with pytest.raises(DefinitionError) as raised:
         tool(**options)(work)
 
-    assert told in str(raised.value)
+    assert expected in str(raised.value)
