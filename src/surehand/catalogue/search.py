@@ -96,11 +96,11 @@ class ToolIndex:
             if stem != word and len(stem) > 2 and stem in self._postings:
                 yield stem, INFLECTED_MATCH_WEIGHT
         start = bisect_left(self._vocabulary, word)
-        for known in islice(self._vocabulary, start, start + MAX_PREFIX_MATCHES):
-            if not known.startswith(word):
+        for known_word in islice(self._vocabulary, start, start + MAX_PREFIX_MATCHES):
+            if not known_word.startswith(word):
                 return
-            if known != word:
-                yield known, PREFIX_MATCH_WEIGHT * (1 + len(word) / len(known)) / 2
+            if known_word != word:
+                yield known_word, PREFIX_MATCH_WEIGHT * (1 + len(word) / len(known_word)) / 2
 
     @cached_property
     def _postings(self) -> Postings:
@@ -127,14 +127,14 @@ def _listing_names(listing: Listing) -> tuple[str, str, str]:
     return listing.name, listing.tool.name, listing.wire_name
 
 
-def _sum_scores(matches: list[dict[int, float]]) -> dict[int, float]:
-    if len(matches) == 1:
-        return matches[0]
-    scores: dict[int, float] = defaultdict(float)
-    for found in matches:
-        for number, score in found.items():
-            scores[number] += score
-    return scores
+def _sum_scores(scores_per_word: list[dict[int, float]]) -> dict[int, float]:
+    if len(scores_per_word) == 1:
+        return scores_per_word[0]
+    total: dict[int, float] = defaultdict(float)
+    for scores in scores_per_word:
+        for number, score in scores.items():
+            total[number] += score
+    return total
 
 
 def _word_weights(listing: Listing) -> dict[str, float]:

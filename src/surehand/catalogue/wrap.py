@@ -164,15 +164,15 @@ def _rename_tools(tools: Sequence[AnyTool], names: Mapping[str, str]) -> list[An
     return [_with_renamed_requirements(tool, names).evolve(name=names.get(tool.name, tool.name)) for tool in tools]
 
 
-def _validate_renames(known: list[str], names: Mapping[str, str]) -> None:
+def _validate_renames(tool_names: list[str], names: Mapping[str, str]) -> None:
     for old, new in names.items():
-        if old not in known:
-            near = nearest_names(old, known, 1)
-            fix = f"write {near[0]!r}." if near else f"rename one of {', '.join(known) or 'none'}."
+        if old not in tool_names:
+            near = nearest_names(old, tool_names, 1)
+            fix = f"write {near[0]!r}." if near else f"rename one of {', '.join(tool_names) or 'none'}."
             raise DefinitionError(f"There is no tool {old!r} to rename.", fix=fix)
         if not is_legal_name(new):
             raise DefinitionError(f"{new!r} is not a legal tool name.", fix="use letters, digits, `_` and `-`.")
-    new_names = Counter(names.get(name, name) for name in known)
+    new_names = Counter(names.get(name, name) for name in tool_names)
     duplicates = [name for name, count in new_names.items() if count > 1]
     if duplicates:
         raise DefinitionError(f"Two tools would be called {duplicates[0]!r}.", fix="give one of them another name.")
