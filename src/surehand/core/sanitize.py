@@ -123,7 +123,7 @@ def strip_hidden(text: str) -> str:
 
 
 def clean_text(text: object, max_chars: int = MAX_TEXT_CHARS) -> str:
-    """A description that a model reads as a person sees it. A long one is cut, with a note. Anything but a str gives "".
+    """A description that a model reads as a person sees it. A long one is cut, with a note. Other types give "".
 
     Stricter than `strip_hidden`: it removes every invisible character, and space that pushes words out of sight.
     """
