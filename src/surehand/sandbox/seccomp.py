@@ -8,9 +8,15 @@ import struct
 from collections.abc import Iterator
 from functools import cache
 
-_BPF_LOAD, _BPF_JUMP_IF_EQUAL, _BPF_JUMP_IF_AT_LEAST, _BPF_JUMP_IF_ANY_BIT, _BPF_RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_SYSCALL_NUMBER_OFFSET, _ARCHITECTURE_OFFSET, _ARGUMENTS_OFFSET = 0, 4, 16
-"""Offsets in `struct seccomp_data`: system call number, architecture, and arguments of eight bytes each."""
+_BPF_LOAD = 0x20
+_BPF_JUMP_IF_EQUAL = 0x15
+_BPF_JUMP_IF_AT_LEAST = 0x35
+_BPF_JUMP_IF_ANY_BIT = 0x45
+_BPF_RETURN = 0x06
+_SYSCALL_NUMBER_OFFSET = 0
+_ARCHITECTURE_OFFSET = 4
+_ARGUMENTS_OFFSET = 16
+"""Offset in `struct seccomp_data`, like the two above; each argument has eight bytes."""
 _SECCOMP_RET_ALLOW, _SECCOMP_RET_ERRNO = 0x7FFF0000, 0x00050000
 
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
@@ -39,7 +45,9 @@ REFUSED_SYSCALLS: dict[str, tuple[int | None, int | None]] = {
     "iopl": (172, None), "ioperm": (173, None), "settimeofday": (164, 170), "clock_settime": (227, 112),
     "clock_adjtime": (305, 266), "sethostname": (170, 161), "setdomainname": (171, 162),
 }  # fmt: skip
-_CLONE_SYSCALL, _IOCTL_SYSCALL, _SOCKET_SYSCALL = (56, 220), (16, 29), (41, 198)
+_CLONE_SYSCALL = (56, 220)
+_IOCTL_SYSCALL = (16, 29)
+_SOCKET_SYSCALL = (41, 198)
 _UNFILTERABLE_SYSCALLS = {"clone3": 435, "openat2": 437}
 """Their arguments are in memory, which a filter cannot read. ENOSYS makes programs fall back to older calls."""
 _MODE_SYSCALLS: dict[str, tuple[int | None, int | None, int]] = {
@@ -55,7 +63,10 @@ _FILE_CREATION_FLAGS, _SETID_MODE_BITS = 0o20000100, 0o6000
 _NEW_NAMESPACE_FLAGS = 0x7E020000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 """ioctl requests that insert characters into a terminal as if they had been typed."""
-_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
+_AF_UNIX = 1
+_AF_INET = 2
+_AF_INET6 = 10
+_AF_NETLINK = 16
 _X32_SYSCALL_BIT = 0x40000000
 """Marks system calls of the x32 ABI, which have a table of their own on x86-64."""
 

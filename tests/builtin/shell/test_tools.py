@@ -399,7 +399,8 @@ def test_running_unprotected_has_to_be_said_in_so_many_words(tmp_path, sandbox):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"life": "long"}, {"life": -1}, {"max_unread": "much"}, {"max_output": 0}, {"grace": -1}, {"background": -1}]
+    "wrong",
+    [{"life": "long"}, {"life": -1}, {"max_unread": "much"}, {"max_output": 0}, {"grace": -1}, {"background": -1}],
 )
 def test_bounds_that_cannot_be_are_a_definition_error(tmp_path, wrong):
     with pytest.raises(DefinitionError):
