@@ -53,7 +53,7 @@ def bing(
     key: str | None = None,
     *,
     endpoint: str,
-    header: str = "Ocp-Apim-Subscription-ApiKey",
+    header: str = "Ocp-Apim-Subscription-Key",
     allow_private: bool = False,
 ) -> Bing:
     """Search with a service that speaks Bing's format; without a key, `BING_API_KEY` is read when it is needed."""
