@@ -358,8 +358,8 @@ async def test_an_engine_of_ones_own_is_three_lines():
     class Shelf:
         name, topics = "shelf", ()
 
-        async def search(self, question):
-            return [SearchResult(f"{question.query} {n}", f"https://shelf.test/{n}") for n in range(30)]
+        async def search(self, search_query):
+            return [SearchResult(f"{search_query.text} {n}", f"https://shelf.test/{n}") for n in range(30)]
 
     async with Runtime(web(search=Shelf())) as runtime:
         outcome = await runtime.call("web_search", {"query": "books", "limit": 2})
