@@ -73,19 +73,19 @@ async def test_settings_reach_the_tools(tmp_path):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("builtin: [filse]", "no built-in tools 'filse'"),
+        ("builtin: [filse]", "Unknown family of built-in tools 'filse'"),
         ("builtin: {memory: true}", "memory needs folder"),
         ("builtin: {files: {name: long}}", "did you mean 'names'"),
         ("builtin: {files: 3}", "files must be true"),
         ("builtin: {shell: disabled}", "shell must be true"),
-        ("builtin: {shell: {unprotected: true, network: false}}", "network mean nothing"),
-        ("builtin: {web: {search: altavista}}", "no such search engine"),
-        ("builtin: {web: {search: {engine: duckduckgo, key: x}}}", "duckduckgo takes no key"),
+        ("builtin: {shell: {unprotected: true, network: false}}", "network cannot be combined"),
+        ("builtin: {web: {search: altavista}}", "Unknown search engine"),
+        ("builtin: {web: {search: {engine: duckduckgo, key: x}}}", "duckduckgo has no setting key"),
         ("builtin: {web: {search: {key: x}}}", "search has no engine"),
         ("builtin: {env: {allow: [MY_API_KEY]}}", "MY_API_KEY"),
-        ("builtin: {shell: {read: [/no/such/folder]}}", "no such path"),
+        ("builtin: {shell: {read: [/no/such/folder]}}", "does not exist"),
         ("builtin: {files: {names: middling}}", "short or long"),
-        ("workspace: {root: ., extra: [nowhere]}\nbuiltin: [files]", "is no folder"),
+        ("workspace: {root: ., extra: [nowhere]}\nbuiltin: [files]", "is not a folder"),
     ],
 )
 def test_a_mistake_names_its_line(tmp_path, text, problem):

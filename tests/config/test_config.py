@@ -143,12 +143,15 @@ def test_what_says_nothing_changes_nothing(read, text):
         ("policy:\n- decision: ask\n  effect: [read]\n", "yaml:3: Unknown key 'effect'. Fix: did you mean 'effects'?"),
         ("queues:\n  a: {concurent: 1}\n", "yaml:2: Unknown key 'concurent'. Fix: did you mean 'concurrent'?"),
         ("workspace:\n  rooot: .\n", "yaml:2: Unknown key 'rooot'. Fix: did you mean 'root'?"),
-        ("defaults:\n  tool_timeout: 5s\n  toolTimeout: 6\n", "yaml:3: toolTimeout says the same as tool_timeout."),
-        ("tools: [a.py]\ntools: [b.py]\n", "yaml:2: tools is there twice, first in line 1."),
-        ("a: 1\n 2\n: [\n", "yaml:3: This is no YAML"),
-        ("tools: *nowhere\n", "yaml:1: This is no YAML"),
-        ("5: x\n", "yaml:1: A key in the file is no text."),
-        ("- a\n", "yaml: the file must hold keys and values."),
+        (
+            "defaults:\n  tool_timeout: 5s\n  toolTimeout: 6\n",
+            "yaml:3: toolTimeout and tool_timeout set the same value.",
+        ),
+        ("tools: [a.py]\ntools: [b.py]\n", "yaml:2: Duplicate key tools, first in line 1."),
+        ("a: 1\n 2\n: [\n", "yaml:3: The file is not valid YAML"),
+        ("tools: *nowhere\n", "yaml:1: The file is not valid YAML"),
+        ("5: x\n", "yaml:1: A key in the file is not a string."),
+        ("- a\n", "yaml: the file must be a mapping of keys to values."),
     ],
 )
 def test_mistakes_are_named_with_their_line(refused, text, problem):
@@ -159,11 +162,11 @@ def test_mistakes_are_named_with_their_line(refused, text, problem):
     ("text", "ending", "problem"),
     [
         ('{\n\t"defaults": {\n\t\t"toolTimeot": 5}}', "json", "json:3: Unknown key 'toolTimeot'. Fix: did you mean"),
-        ('{\n"tools": [],\n"tools": []}', "json", "json:3: tools is there twice"),
-        ('{\n"tools": [}', "json", "json:2: This is no JSON"),
+        ('{\n"tools": [],\n"tools": []}', "json", "json:3: Duplicate key tools"),
+        ('{\n"tools": [}', "json", "json:2: The file is not valid JSON"),
         ("[defaults]\n\ntool_timeot = 5\n", "toml", "toml:3: Unknown key 'tool_timeot'. Fix: did you mean"),
         ("[[policy]]\ndecision = 'ask'\n[[policy]]\neffect = 'x'\n", "toml", "toml:4: Unknown key 'effect'"),
-        ("tools = [\n", "toml", "This is no TOML"),
+        ("tools = [\n", "toml", "The file is not valid TOML"),
     ],
 )  # fmt: skip
 def test_json_and_toml_name_the_line_too(refused, text, ending, problem):
@@ -231,7 +234,7 @@ def test_variables_are_filled_in_late_and_a_missing_one_is_named(read, tmp_path)
     assert config.workspace.resolve_root({"WHERE": "place"}) == (tmp_path / "place").resolve()
     with pytest.raises(ConfigError, match="yaml:2: workspace needs the environment variable WHERE, which is not set"):
         assemble(config, environment={})
-    with pytest.raises(ConfigError, match="yaml:2: The root of the workspace is no folder") as error:
+    with pytest.raises(ConfigError, match="yaml:2: The root of the workspace is not a folder") as error:
         assemble(config, environment={"WHERE": "hunter2"})
     assert "hunter2" not in str(error.value)
 
@@ -321,7 +324,7 @@ def test_the_file_of_a_folder_is_found_and_two_are_an_error(tmp_path):
 def test_a_file_that_is_not_there_or_not_ours_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="No such file"):
         read_config(tmp_path / "absent.yaml")
-    with pytest.raises(ConfigError, match=r"use one that ends in .yaml, .yml, .json, .toml"):
+    with pytest.raises(ConfigError, match=r"use a file that ends in .yaml, .yml, .json, .toml"):
         read_config(tmp_path / "x.ini")
     (tmp_path / "x.yaml").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ConfigError, match="not UTF-8"):

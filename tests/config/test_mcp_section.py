@@ -90,7 +90,7 @@ def test_every_format_says_the_same(servers, text, name, tmp_path):
          "surehand.yaml:2: namespace is no name for a server."),
         ("mcp_servers:\n  a: {command: x, cache: hunter2}\n", "surehand.yaml",
          "surehand.yaml:2: cache must be a duration."),
-        ("mcp_servers: hunter2\n", "surehand.yaml", "surehand.yaml:1: mcp_servers must hold servers by name."),
+        ("mcp_servers: hunter2\n", "surehand.yaml", "surehand.yaml:1: mcp_servers must be a mapping of names to servers."),
         ("mcp_servers:\n  a: {command: x, sandbox: {read: [/hunter2]}}\n", "surehand.yaml",
          "surehand.yaml:2: A sandbox cannot show"),
     ],
