@@ -1,4 +1,4 @@
-"""A secret in the environment is told to nobody: no result, error, log or event holds it, in any common encoding."""
+"""No result, error, log or event contains a secret of the environment, in any common encoding."""
 
 import base64
 import binascii
@@ -130,7 +130,7 @@ def gathered(folder: Path, caplog: pytest.LogCaptureFixture) -> str:
     return "\n".join([caplog.text, *(repr(record.args) for record in caplog.records), *left])
 
 
-async def test_no_tool_tells_a_secret_of_the_environment(tmp_path, caplog, monkeypatch):
+async def test_no_tool_reveals_a_secret_of_the_environment(tmp_path, caplog, monkeypatch):
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("SAFE", "yes")
     (tmp_path / "work").mkdir()
@@ -161,5 +161,5 @@ async def test_no_command_sees_a_secret_of_the_environment(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("form", sorted(forms(SECRET)))
-def test_the_search_for_it_would_find_it(form):
+def test_the_check_finds_a_secret_that_is_there(form):
     assert found_in(f"before {form} after")

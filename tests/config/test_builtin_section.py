@@ -1,4 +1,4 @@
-"""The built-in tools that a configuration file asks for."""
+"""The section `builtin` of a configuration file, and the tools that are built from it."""
 
 from pathlib import Path
 
@@ -17,13 +17,13 @@ def configured(folder: Path, text: str, **environment: str):
     return assemble(read_config(folder / "surehand.yaml"), environment=environment)
 
 
-async def test_a_file_names_the_families_it_wants(tmp_path):
+async def test_a_file_enables_families_by_name(tmp_path):
     async with configured(tmp_path, "builtin: [data, clock]") as runtime:
         assert {"json_parse", "current_time"} <= {listing.name for listing in runtime.catalogue}
         assert (await runtime.call("json_parse", {"text": "[1]"})).data == {"data": [1]}
 
 
-async def test_file_tools_touch_the_workspace_that_the_file_sets(tmp_path):
+async def test_file_tools_use_the_workspace_of_the_configuration(tmp_path):
     for name in ("here", "there", "books"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.txt").write_text(name)
@@ -41,14 +41,14 @@ async def test_file_tools_touch_the_workspace_that_the_file_sets(tmp_path):
         assert (await runtime.call("read_file", {"path": str(tmp_path / "surehand.yaml")})).code == "denied"
 
 
-async def test_without_a_workspace_it_is_the_folder_of_the_file(tmp_path):
+async def test_the_default_workspace_is_the_folder_of_the_file(tmp_path):
     (tmp_path / "a.txt").write_text("hello")
 
     async with configured(tmp_path, "builtin: {files: true}") as runtime:
         assert "hello" in (await runtime.call("read", {"file_path": "a.txt"})).text
 
 
-async def test_folders_are_relative_to_the_file_and_keys_are_filled_in_late(tmp_path):
+async def test_folders_are_relative_to_the_file_and_variables_are_expanded_late(tmp_path):
     text = "builtin: {memory: {folder: '${NOTES}'}, web: {search: {engine: brave, apiKey: '${KEY}'}}}"
 
     async with configured(tmp_path, text, KEY="abc", NOTES="notes") as runtime:
@@ -96,7 +96,7 @@ def test_a_mistake_names_its_line(tmp_path, text, problem):
 
 
 @pytest.mark.parametrize("family", BUILTIN_SETTINGS)
-def test_every_family_and_setting_is_on_the_page(family):
+def test_every_family_and_setting_is_documented(family):
     page = PAGE.read_text(encoding="utf-8")
 
     assert all(f"`{name}" in page for name in (family, *BUILTIN_SETTINGS[family]))

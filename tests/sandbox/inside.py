@@ -1,4 +1,4 @@
-"""Run one command in a sandbox and see what came of it."""
+"""Runs one command in a sandbox and returns its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of commands: looked for on the whole machine."""
+"""Finds processes and descriptors that commands left, on the whole machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile commands, ended by their time limit or by their caller: how long that takes, and what is left."""
+"""Hostile commands, ended by their timeout or by their caller: how long it takes, and which processes are left."""
 
 from __future__ import annotations
 

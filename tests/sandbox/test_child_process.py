@@ -1,4 +1,4 @@
-"""Commands are started, spoken to, and ended; however that goes, nothing of them is left."""
+"""Child processes are started, written to and stopped, and never leave a process or a descriptor behind."""
 
 import asyncio
 import os
@@ -56,7 +56,7 @@ async def test_a_command_ends_with_its_code_and_its_output(place, sandbox, comma
 
 
 @both
-async def test_a_command_can_be_spoken_to(place, sandbox):
+async def test_a_command_reads_what_is_written_to_it(place, sandbox):
     async with await started(place, "while read -r line; do echo you said $line; done", sandbox, stdin=True) as child:
         child.stdin.write(b"one\n")
         assert await child.stdout.readline() == b"you said one\n"
@@ -78,7 +78,7 @@ async def test_more_than_a_pipe_holds_goes_through(place, sandbox):
 
 
 @both
-async def test_writing_to_a_command_that_has_ended_says_so(place, sandbox):
+async def test_writing_to_an_ended_command_raises(place, sandbox):
     async with await started(place, "exit", sandbox, stdin=True) as child:
         await child.wait()
         with pytest.raises(BrokenPipeError):
@@ -86,7 +86,7 @@ async def test_writing_to_a_command_that_has_ended_says_so(place, sandbox):
 
 
 @both
-async def test_output_that_nobody_reads_is_not_piled_up(place, sandbox):
+async def test_unread_output_is_not_buffered_without_limit(place, sandbox):
     before = psutil.Process().memory_info().rss
     async with await started(place, "yes", sandbox) as child:
         await child.stdout.readexactly(100)
@@ -96,7 +96,7 @@ async def test_output_that_nobody_reads_is_not_piled_up(place, sandbox):
 
 
 @both
-async def test_a_command_that_heeds_a_request_is_not_waited_for_in_vain(place, sandbox):
+async def test_a_command_that_ends_when_asked_is_not_waited_for_longer(place, sandbox):
     child = await started(place, "trap 'echo bye > said; exit' TERM; echo ready; while :; do sleep 0.01; done", sandbox)
     await child.stdout.readline()
 
@@ -108,7 +108,7 @@ async def test_a_command_that_heeds_a_request_is_not_waited_for_in_vain(place, s
 
 
 @both
-async def test_a_command_that_heeds_nothing_is_ended_after_its_grace(place, sandbox):
+async def test_a_command_that_ignores_signals_is_killed_after_the_grace_period(place, sandbox):
     word, before = marker(), descriptors()
     child = await started(place, HOSTILE.format(word=word), sandbox)
     await child.stdout.readline()
@@ -123,7 +123,7 @@ async def test_a_command_that_heeds_nothing_is_ended_after_its_grace(place, sand
 
 
 @both
-async def test_a_command_that_has_stopped_itself_can_be_ended(place, sandbox):
+async def test_a_suspended_command_can_be_ended(place, sandbox):
     word = marker()
     child = await started(place, f": {word}; echo ready; kill -STOP $$", sandbox)
     await child.stdout.readline()
@@ -135,7 +135,7 @@ async def test_a_command_that_has_stopped_itself_can_be_ended(place, sandbox):
 
 @needs("python in /usr")
 @both
-async def test_a_process_that_is_another_one_at_every_look_is_caught(place, sandbox):
+async def test_a_process_that_forks_and_exits_repeatedly_is_killed(place, sandbox):
     # Should nothing catch it, it ends after fifteen seconds.
     loop = "while time.time() < end: os.fork() and os._exit(0)"
     (place.root / "hop.py").write_text(f"import os, time; end = time.time() + 15; print(1, flush=True)\n{loop}")
@@ -152,7 +152,7 @@ async def test_a_process_that_is_another_one_at_every_look_is_caught(place, sand
 
 
 @both
-async def test_stopping_twice_is_stopping_once(place, sandbox):
+async def test_stopping_twice_is_harmless(place, sandbox):
     child = await started(place, "sleep 60", sandbox)
 
     await asyncio.gather(child.stop(0), child.stop(0))
@@ -162,7 +162,7 @@ async def test_stopping_twice_is_stopping_once(place, sandbox):
 
 
 @both
-async def test_whoever_is_cancelled_while_stopping_still_leaves_nothing(place, sandbox):
+async def test_a_caller_cancelled_while_stopping_leaves_no_process(place, sandbox):
     word, before = marker(), descriptors()
     child = await started(place, HOSTILE.format(word=word), sandbox)
     await child.stdout.readline()
@@ -180,7 +180,7 @@ async def test_whoever_is_cancelled_while_stopping_still_leaves_nothing(place, s
 
 
 @both
-async def test_a_caller_that_is_cancelled_at_any_moment_leaves_nothing(place, sandbox):
+async def test_a_caller_cancelled_at_any_moment_leaves_no_process(place, sandbox):
     word, before = marker(), descriptors()
 
     async def whole_life():
@@ -203,7 +203,7 @@ async def test_a_caller_that_is_cancelled_at_any_moment_leaves_nothing(place, sa
 
 
 @both
-async def test_many_at_once_do_not_disturb_each_other(place, sandbox):
+async def test_many_concurrent_commands_do_not_interfere(place, sandbox):
     async def one(number):
         return (await inside(place, f"echo {number}; exit {number}", sandbox=sandbox)).code
 
@@ -211,7 +211,7 @@ async def test_many_at_once_do_not_disturb_each_other(place, sandbox):
 
 
 @both
-def test_a_loop_in_another_thread_will_do(place, sandbox):
+def test_an_event_loop_in_another_thread_works(place, sandbox):
     results = []
 
     def work():
@@ -225,7 +225,7 @@ def test_a_loop_in_another_thread_will_do(place, sandbox):
 
 
 @both
-async def test_a_program_that_is_not_there_is_told(place, sandbox):
+async def test_a_missing_program_is_reported(place, sandbox):
     child = await ChildProcess.start(
         ["no-such-program"], cwd=place.root, folders=place.workspace.roots, sandbox=sandbox
     )
@@ -235,7 +235,7 @@ async def test_a_program_that_is_not_there_is_told(place, sandbox):
 
 
 @both
-async def test_a_process_that_has_too_much_open_is_told_so(place, sandbox):
+async def test_running_out_of_file_descriptors_is_reported(place, sandbox):
     async with await started(place, "true", sandbox) as child:
         await child.wait()
     before, (soft, hard) = descriptors(), resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -285,7 +285,7 @@ async def test_commands_die_with_a_parent_that_is_killed(place, kind):
 
 @needs("bubblewrap")
 @pytest.mark.parametrize("kind", ["sandbox", "unprotected"])
-async def test_a_parent_killed_while_it_starts_commands_leaves_none(place, kind):
+async def test_a_parent_killed_while_starting_commands_leaves_no_process(place, kind):
     word, moments = marker(), random.Random(20)
     for _ in range(3):
         with victim(place, word, kind) as process:
@@ -296,7 +296,7 @@ async def test_a_parent_killed_while_it_starts_commands_leaves_none(place, kind)
 
 
 @pytest.mark.parametrize("which", [0, 1])
-async def test_either_supervisor_that_is_killed_leaves_nothing(place, which):
+async def test_killing_either_supervisor_leaves_no_process(place, which):
     word = marker()
     async with await started(place, HOSTILE.format(word=word), UNPROTECTED) as child:
         await child.stdout.readline()
@@ -309,7 +309,7 @@ async def test_either_supervisor_that_is_killed_leaves_nothing(place, which):
 
 
 @pytest.mark.parametrize("which", [0, 1])
-async def test_either_supervisor_that_is_stopped_leaves_nothing(place, which):
+async def test_suspending_either_supervisor_leaves_no_process(place, which):
     word = marker()
     child = await started(place, HOSTILE.format(word=word), UNPROTECTED)
     await child.stdout.readline()
@@ -321,7 +321,7 @@ async def test_either_supervisor_that_is_stopped_leaves_nothing(place, which):
     assert await gone(word) == []
 
 
-async def test_the_end_of_a_command_is_told_to_a_program_that_ignores_the_ends_of_its_children(place):
+async def test_the_end_of_a_command_is_noticed_even_if_sigchld_is_ignored(place):
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         async with asyncio.timeout(10), await started(place, "exit 0", UNPROTECTED) as child:

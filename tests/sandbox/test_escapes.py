@@ -1,4 +1,4 @@
-"""Ways out of a sandbox, tried by hand: each command says ESCAPED if it got through, and none may."""
+"""Known sandbox escapes: each command prints ESCAPED if it succeeds, and none may."""
 
 import asyncio
 import os
@@ -197,14 +197,14 @@ async def escaped(place, host, names, **options) -> dict[str, str]:
 
 @needs("python in /usr")
 @pytest.mark.parametrize("names", TEN, ids=lambda names: names[0].replace(" ", "-"))
-async def test_there_is_no_way_out(place, host, names):
+async def test_no_escape_from_the_sandbox_works(place, host, names):
     assert await escaped(place, host, names) == {}
 
 
 @pytest.mark.long
 @needs("python in /usr")
 @pytest.mark.parametrize("names", [list(PLAIN)[::2], list(PLAIN)[1::2]], ids=["even", "odd"])
-async def test_without_a_sandbox_the_plain_ones_get_through(place, host, names):
+async def test_the_escapes_work_without_a_sandbox(place, host, names):
     """So that the test above does not pass for misspelt commands."""
     through = await escaped(place, host, names, sandbox=UNPROTECTED)
 
@@ -214,20 +214,20 @@ async def test_without_a_sandbox_the_plain_ones_get_through(place, host, names):
 
 
 @needs("python in /usr")
-async def test_the_network_is_all_that_a_sandbox_with_a_network_gains(place, host):
+async def test_a_sandbox_with_network_gains_nothing_else(place, host):
     names = ["connect to a socket without a file", "connect to a socket outside", "listen to the network",
              "talk to the machine's host", "read every environment", "read a file outside"]  # fmt: skip
 
     assert await escaped(place, host, names, sandbox=Sandbox(network=True)) == {}
 
 
-async def test_a_sandbox_with_a_network_has_the_hosts(place, host):
+async def test_a_sandbox_with_network_shares_the_network_of_the_host(place, host):
     printed = await tried(place, host, "connect to the host's loopback", sandbox=Sandbox(network=True))
 
     assert "ESCAPED" in printed.out
 
 
-async def test_a_command_has_no_rights_and_a_user_of_its_own(place):
+async def test_a_command_has_no_capabilities_and_its_own_user(place):
     status = "grep -hE '^(CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; cat /proc/self/uid_map"
 
     told = (await inside(place, status)).out.split()

@@ -1,4 +1,4 @@
-"""An agent looks into its inbox, or lets a cycle pass."""
+"""An agent takes events out of its inbox, or skips a cycle."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_an_agent_takes_events_out_of_its_inbox():
     assert nothing.data == {"events": [], "remaining": 0}
 
 
-async def test_events_are_taken_once_however_many_look():
+async def test_events_are_taken_once_by_concurrent_calls():
     async with opened() as runtime:
         for n in range(20):
             await runtime.store.inbox.push("ada", f"svc:{n}", "service", n)
@@ -49,7 +49,7 @@ async def test_events_are_taken_once_however_many_look():
     assert sorted(taken) == list(range(20))
 
 
-async def test_a_look_that_is_repeated_after_a_crash_shows_the_same_events():
+async def test_a_call_repeated_after_a_crash_gets_the_same_events():
     async with opened() as runtime:
         for n in range(4):
             await runtime.store.inbox.push("ada", f"svc:{n}", "service", n)
@@ -64,7 +64,7 @@ async def test_a_look_that_is_repeated_after_a_crash_shows_the_same_events():
     assert [event["data"] for event in other.data["events"]] == [2, 3]
 
 
-async def test_whoever_is_no_agent_has_no_inbox():
+async def test_a_call_without_an_agent_has_no_inbox():
     async with opened() as runtime:
         await runtime.store.inbox.push("", "tr:1", "tool_result", {"of": "somebody"})
 
@@ -72,7 +72,7 @@ async def test_whoever_is_no_agent_has_no_inbox():
             assert (await scope.call("peek_inbox")).code == "not_found"
 
 
-async def test_skip_says_that_the_cycle_is_to_end():
+async def test_skip_asks_the_host_to_end_the_cycle():
     async with opened() as runtime:
         assert (await runtime.call("skip", {"reason": "nothing new"})).data == {
             "action": "skip",
