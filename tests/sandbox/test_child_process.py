@@ -20,8 +20,8 @@ from surehand.sandbox import bubblewrap
 from surehand.sandbox.child_process import ChildProcess
 from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from tests.needs import needs
-from tests.sandbox.inside import inside
-from tests.sandbox.remains import HOSTILE, descriptors, gone, marker, processes_with, still_open
+from tests.sandbox.inside import run_in_sandbox
+from tests.sandbox.remains import HOSTILE, descriptors, gone, marker, processes_with, wait_until_closed
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -50,7 +50,7 @@ async def started(place, command, sandbox, **options):
     ],
 )
 async def test_a_command_ends_with_its_code_and_its_output(place, sandbox, command, code, out, err):
-    printed = await inside(place, command, sandbox=sandbox)
+    printed = await run_in_sandbox(place, command, sandbox=sandbox)
 
     assert (printed.code, printed.out, printed.err) == (code, out, err)
 
@@ -119,7 +119,7 @@ async def test_a_command_that_ignores_signals_is_killed_after_the_grace_period(p
 
     assert 0.3 <= monotonic() - began < 8
     assert processes_with(word) == []
-    assert await still_open(before, 0) == []
+    assert await wait_until_closed(before, 0) == []
 
 
 @both
@@ -176,7 +176,7 @@ async def test_a_caller_cancelled_while_stopping_leaves_no_process(place, sandbo
         await stopping
 
     assert processes_with(word) == []
-    assert await still_open(before, 0) == []
+    assert await wait_until_closed(before, 0) == []
 
 
 @both
@@ -199,13 +199,13 @@ async def test_a_caller_cancelled_at_any_moment_leaves_no_process(place, sandbox
         assert len(os.listdir("/proc/self/fd")) <= len(before) + 1, f"cancelled at step {step}"
 
     assert processes_with(word) == []
-    assert await still_open(before, 0) == []
+    assert await wait_until_closed(before, 0) == []
 
 
 @both
 async def test_many_concurrent_commands_do_not_interfere(place, sandbox):
     async def one(number):
-        return (await inside(place, f"echo {number}; exit {number}", sandbox=sandbox)).code
+        return (await run_in_sandbox(place, f"echo {number}; exit {number}", sandbox=sandbox)).code
 
     assert await asyncio.gather(*map(one, range(12))) == list(range(12))
 
@@ -215,7 +215,7 @@ def test_an_event_loop_in_another_thread_works(place, sandbox):
     results = []
 
     def work():
-        results.append(asyncio.run(inside(place, "echo fine", sandbox=sandbox)).out)
+        results.append(asyncio.run(run_in_sandbox(place, "echo fine", sandbox=sandbox)).out)
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -257,7 +257,7 @@ async def test_running_out_of_file_descriptors_is_reported(place, sandbox):
     assert answers[0] == "The command cannot be started: Too many open files."
     assert answers[-1] == 0
     if sys.version_info >= (3, 11, 5):  # before that, `Popen` itself lost some
-        assert await still_open(before, 0) == []
+        assert await wait_until_closed(before, 0) == []
 
 
 def victim(place, word, kind):

@@ -13,7 +13,7 @@ import pytest
 
 from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from tests.needs import needs
-from tests.sandbox.inside import inside
+from tests.sandbox.inside import run_in_sandbox
 
 pytestmark = [needs("bubblewrap"), pytest.mark.timeout(30)]  # ten commands at once, on a busy machine
 SECRET = "s3cret-of-the-host"
@@ -185,7 +185,7 @@ async def tried(place, host, name: str, **options):
     """Each in a folder of its own."""
     folder = place.root / name.replace(" ", "-").replace("/", "")
     folder.mkdir()
-    return await inside(place, host.filled(ALL[name]), cwd=folder, **options)
+    return await run_in_sandbox(place, host.filled(ALL[name]), cwd=folder, **options)
 
 
 async def escaped(place, host, names, **options) -> dict[str, str]:
@@ -230,7 +230,7 @@ async def test_a_sandbox_with_network_shares_the_network_of_the_host(place, host
 async def test_a_command_has_no_capabilities_and_its_own_user(place):
     status = "grep -hE '^(CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; cat /proc/self/uid_map"
 
-    told = (await inside(place, status)).out.split()
+    told = (await run_in_sandbox(place, status)).out.split()
 
     assert told[:8] == ["CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1", "Seccomp:", "2"]
     assert (told[8], told[10]) == ("1000", "1")

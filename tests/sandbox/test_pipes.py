@@ -67,7 +67,7 @@ async def test_data_that_does_not_fit_is_buffered_in_order():
         assert os.read(theirs, 10) == b""
 
 
-async def test_try_write_fails_while_data_is_buffered():
+async def test_data_written_to_a_full_pipe_arrives_last():
     with outgoing() as (pipe, theirs):
         while not pipe.has_unsent:
             pipe.write(b"x" * 4096)

@@ -17,20 +17,20 @@ from surehand.sandbox.child_process import ChildProcess
 from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from surehand.workspace.workspace import Workspace
 from tests.needs import needs
-from tests.sandbox.inside import inside
+from tests.sandbox.inside import run_in_sandbox
 
 pytestmark = [needs("bubblewrap"), pytest.mark.timeout(30)]  # a busy machine takes its time
 
 
 async def test_the_workspace_is_mounted_writable_at_its_own_path(place):
-    printed = await inside(place, "pwd; echo made > made.txt; cat made.txt")
+    printed = await run_in_sandbox(place, "pwd; echo made > made.txt; cat made.txt")
 
     assert printed.out == f"{place.root}\nmade\n"
     assert (place.root / "made.txt").read_text() == "made\n"
 
 
 async def test_new_files_belong_to_the_user_of_this_process(place):
-    await inside(place, "touch made.txt")
+    await run_in_sandbox(place, "touch made.txt")
 
     assert (place.root / "made.txt").stat().st_uid == os.geteuid()
 
@@ -46,7 +46,7 @@ async def test_a_folder_may_have_any_name(tmp_path):
 
 
 async def test_nothing_else_of_the_disk_is_mounted(place):
-    printed = await inside(
+    printed = await run_in_sandbox(
         place, f"ls / ; ls -A {place.outside.parent}; ls -A /tmp/home; ls /home /root /var /run /sys"
     )
 
@@ -56,7 +56,7 @@ async def test_nothing_else_of_the_disk_is_mounted(place):
 
 
 async def test_the_system_is_read_only(place):
-    printed = await inside(
+    printed = await run_in_sandbox(
         place, "for at in / /usr /usr/bin /etc /dev /proc/sys /var; do touch $at/x && echo WROTE; done"
     )
 
@@ -65,7 +65,7 @@ async def test_the_system_is_read_only(place):
 
 
 async def test_the_environment_of_this_process_is_not_inherited(place):
-    printed = await inside(place, "env | sort", sandbox=Sandbox(env={"MODE": "test"}))
+    printed = await run_in_sandbox(place, "env | sort", sandbox=Sandbox(env={"MODE": "test"}))
 
     assert {line.partition("=")[0] for line in printed.out.splitlines()} == {
         "HOME", "LANG", "MODE", "PATH", "PWD", "SHLVL", "TMPDIR", "_"}  # fmt: skip
@@ -75,7 +75,7 @@ async def test_no_command_sees_a_secret_of_the_environment_in_any_encoding(place
     secret = "hunter2-c0ffee-secret"
     monkeypatch.setenv("API_KEY", secret)
 
-    printed = await inside(
+    printed = await run_in_sandbox(
         place,
         "env; set; cat /proc/*/environ /proc/*/cmdline /proc/*/task/*/environ | tr '\\0' '\\n'; mount;"
         "cat /proc/*/mountinfo; cat /proc/self/auxv | base64; find /etc /tmp /var -type f | xargs cat",
@@ -89,7 +89,7 @@ async def test_only_the_standard_streams_are_open(place):
     descriptor = os.open(place.outside / "secret.txt", os.O_RDONLY)
     os.set_inheritable(descriptor, True)
     try:
-        printed = await inside(place, "ls /proc/self/fd; cat <&3; cat <&5")
+        printed = await run_in_sandbox(place, "ls /proc/self/fd; cat <&3; cat <&5")
     finally:
         os.close(descriptor)
 
@@ -102,7 +102,9 @@ async def test_a_read_only_folder_cannot_be_written(place, tmp_path):
     (tmp_path / "docs" / "page.txt").write_text("page")
     workspace = Workspace(place.root, read_only=[tmp_path / "docs"])
 
-    printed = await inside(place, f"cat {tmp_path}/docs/page.txt; touch {tmp_path}/docs/x", folders=workspace.roots)
+    printed = await run_in_sandbox(
+        place, f"cat {tmp_path}/docs/page.txt; touch {tmp_path}/docs/x", folders=workspace.roots
+    )
 
     assert printed.out == "page"
     assert "Read-only file system" in printed.err
@@ -112,7 +114,9 @@ async def test_a_folder_inside_another_keeps_its_own_write_access(place):
     (place.root / "docs").mkdir()
     workspace = Workspace(place.root, read_only=[place.root / "docs"])
 
-    printed = await inside(place, "touch docs/x; touch y; mv docs other; rmdir docs; ls", folders=workspace.roots)
+    printed = await run_in_sandbox(
+        place, "touch docs/x; touch y; mv docs other; rmdir docs; ls", folders=workspace.roots
+    )
 
     assert printed.out.split() == ["docs", "y"]
     assert printed.err.count("busy") == 2
@@ -124,7 +128,7 @@ async def test_a_folder_that_replaced_the_workspace_is_not_mounted(place):
     place.root.rename(moved)
     place.root.symlink_to(place.outside)
 
-    printed = await inside(place, "ls; cat secret.txt")
+    printed = await run_in_sandbox(place, "ls; cat secret.txt")
 
     assert printed.out == "own.txt\n"
 
@@ -136,7 +140,7 @@ async def test_a_folder_inside_that_was_moved_is_not_followed(place):
     (place.root / "docs").symlink_to(place.outside)
 
     with pytest.raises(Unavailable, match="not where it was"):
-        await inside(place, "cat docs/secret.txt", folders=workspace.roots)
+        await run_in_sandbox(place, "cat docs/secret.txt", folders=workspace.roots)
 
 
 async def test_a_path_inside_that_became_a_link_is_not_followed(place):
@@ -146,13 +150,13 @@ async def test_a_path_inside_that_became_a_link_is_not_followed(place):
     (place.root / "more").symlink_to(place.outside)
 
     with pytest.raises(Unavailable, match="not where it was"):
-        await inside(place, "cat more/secret.txt", sandbox=sandbox)
+        await run_in_sandbox(place, "cat more/secret.txt", sandbox=sandbox)
 
 
 async def test_a_workspace_without_writes_is_read_only(place):
     workspace = Workspace(place.root, writes=False)
 
-    printed = await inside(place, "touch x", folders=workspace.roots)
+    printed = await run_in_sandbox(place, "touch x", folders=workspace.roots)
 
     assert "Read-only file system" in printed.err
 
@@ -161,7 +165,7 @@ async def test_further_paths_are_mounted_on_request(place, tmp_path):
     (tmp_path / "more").mkdir()
     secret = place.outside / "secret.txt"
 
-    printed = await inside(
+    printed = await run_in_sandbox(
         place, f"cat {secret}; echo x >> {secret}; touch {tmp_path}/more/made",
         sandbox=Sandbox(read=[secret], write=[tmp_path / "more"]),
     )  # fmt: skip
@@ -174,7 +178,7 @@ async def test_further_paths_are_mounted_on_request(place, tmp_path):
 async def test_temporary_files_are_private_and_limited(place):
     sandbox = Sandbox(temporary="2MB")
 
-    printed = await inside(
+    printed = await run_in_sandbox(
         place,
         "for at in /tmp /dev/shm $HOME; do head -c 9M /dev/zero > $at/x; stat -c %s $at/x; rm $at/x; done",
         sandbox=sandbox,
@@ -198,17 +202,21 @@ async def test_temporary_files_are_private_and_limited(place):
     ],
 )
 async def test_limits_are_set_before_the_command_starts(place, limit, command, told):
-    assert (await inside(place, command, sandbox=Sandbox(**limit))).out.strip() == told
+    assert (await run_in_sandbox(place, command, sandbox=Sandbox(**limit))).out.strip() == told
 
 
 async def test_a_limit_cannot_be_raised_from_inside(place):
-    printed = await inside(place, "ulimit -n 100; ulimit -u 1000; ulimit -t unlimited", sandbox=Sandbox(open_files=50))
+    printed = await run_in_sandbox(
+        place, "ulimit -n 100; ulimit -u 1000; ulimit -t unlimited", sandbox=Sandbox(open_files=50)
+    )
 
     assert len(printed.err.splitlines()) == 3
 
 
 async def test_a_file_stops_growing_at_its_limit(place):
-    printed = await inside(place, "head -c 3M /dev/zero > big; stat -c %s big", sandbox=Sandbox(file_size="1MiB"))
+    printed = await run_in_sandbox(
+        place, "head -c 3M /dev/zero > big; stat -c %s big", sandbox=Sandbox(file_size="1MiB")
+    )
 
     assert printed.out.strip() == str(1 << 20)
 
@@ -217,7 +225,7 @@ async def test_a_file_stops_growing_at_its_limit(place):
 async def test_memory_is_limited(place):
     command = "python3 -c 'x = bytearray(1 << 30); print(len(x))'"
 
-    printed = await inside(place, command, sandbox=Sandbox(memory="200MiB"))
+    printed = await run_in_sandbox(place, command, sandbox=Sandbox(memory="200MiB"))
 
     assert "MemoryError" in printed.err
 
@@ -236,14 +244,14 @@ except OSError as error:
 
 @needs("python in /usr")
 async def test_a_fork_bomb_stops_at_its_limit_even_for_root(place):
-    printed = await inside(place, BOMB, sandbox=Sandbox(processes=60))
+    printed = await run_in_sandbox(place, BOMB, sandbox=Sandbox(processes=60))
 
     assert 50 < int(printed.out.split()[0]) < 60
 
 
 async def test_other_processes_of_the_user_do_not_count(place):
     """The kernel counts a user's processes in every namespace; the limit is for those inside."""
-    assert (await inside(place, "true; echo fine", sandbox=Sandbox(processes=5))).out == "fine\n"
+    assert (await run_in_sandbox(place, "true; echo fine", sandbox=Sandbox(processes=5))).out == "fine\n"
 
 
 @needs("root")
@@ -264,7 +272,7 @@ async def test_too_many_processes_are_noticed_without_control_groups(place, monk
 async def test_a_server_in_the_sandbox_can_be_reached_from_inside(place):
     server = "python3 -m http.server 8000 >/dev/null 2>&1 & until exec 3<>/dev/tcp/localhost/8000; do sleep 0.05; done"
 
-    printed = await inside(place, f"({server}) 2>/dev/null; echo reached; tail -n +3 /proc/net/dev | wc -l")
+    printed = await run_in_sandbox(place, f"({server}) 2>/dev/null; echo reached; tail -n +3 /proc/net/dev | wc -l")
 
     assert printed.out.split() == ["reached", "1"]
 

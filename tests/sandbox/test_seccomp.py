@@ -66,7 +66,7 @@ OPENING = {"x86_64": [(2, 1), (257, 2)], "aarch64": [(56, 2)]}
 
 
 @machines
-def test_chmod_cannot_set_the_set_uid_bit(machine):
+def test_no_system_call_sets_the_set_uid_bit(machine):
     for number, mode in MODES[machine]:
         before = [0o7777] * mode
         assert answer(machine, number, *before, 0o755) == 0

@@ -16,7 +16,7 @@ from surehand.sandbox import bubblewrap
 from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from surehand.workspace.workspace import Workspace
 from tests.needs import needs
-from tests.sandbox.remains import descriptors, gone, marker, still_open
+from tests.sandbox.remains import descriptors, gone, marker, wait_until_closed
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -276,7 +276,7 @@ async def test_a_cancelled_call_leaves_no_process(tmp_path, kind):
             await call
 
         assert await gone(word) == []
-        assert await still_open(before) == []
+        assert await wait_until_closed(before) == []
 
 
 async def test_a_call_that_is_cancelled_by_its_id_leaves_no_process(tmp_path, kind):
@@ -324,7 +324,7 @@ async def test_a_command_that_outlives_its_runtime_leaves_nothing_open(tmp_path,
     with suppress(psutil.NoSuchProcess):  # a supervisor goes on by itself when it is to end its command
         child.send_signal(signal.SIGCONT)
 
-    assert await still_open(before) == []
+    assert await wait_until_closed(before) == []
 
 
 @jailed

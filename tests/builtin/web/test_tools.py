@@ -357,7 +357,7 @@ async def test_converting_a_hostile_page_times_out(monkeypatch):
     ],
     ids=["quotations", "wide cells", "one wide cell", "links"],
 )
-async def test_a_page_that_grows_when_converted_is_refused(page):
+async def test_a_page_that_grows_when_converted_does_not_block_other_calls(page):
     def answer(asked):
         return redirect("/" + "a" * 8000) if asked.path == "/" else reply(page, content_type="text/html")
 
