@@ -198,7 +198,7 @@ async def test_no_entry_is_lost_when_many_are_added_at_once(folder):
 
 
 def memory_of_another(folder: Path):
-    """The same folder once more, as another part of a program would have it."""
+    """Tools on the same folder, as another part of a program would have them."""
     return [tool.evolve(name=tool.name.replace("memory", "again")) for tool in memory(folder)]
 
 

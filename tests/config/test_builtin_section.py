@@ -12,13 +12,13 @@ from surehand.config.errors import ConfigError
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "config.md"
 
 
-def configured(folder: Path, text: str, **environment: str):
+def assemble_file(folder: Path, text: str, **environment: str):
     (folder / "surehand.yaml").write_text(text, encoding="utf-8")
     return assemble(read_config(folder / "surehand.yaml"), environment=environment)
 
 
 async def test_a_file_enables_families_by_name(tmp_path):
-    async with configured(tmp_path, "builtin: [data, clock]") as runtime:
+    async with assemble_file(tmp_path, "builtin: [data, clock]") as runtime:
         assert {"json_parse", "current_time"} <= {listing.name for listing in runtime.catalogue}
         assert (await runtime.call("json_parse", {"text": "[1]"})).data == {"data": [1]}
 
@@ -29,7 +29,7 @@ async def test_file_tools_use_the_workspace_of_the_configuration(tmp_path):
         (tmp_path / name / "a.txt").write_text(name)
     text = "workspace: {root: here, extra: there, read_only: ['${BOOKS}']}\nbuiltin: {files: {names: long}}"
 
-    async with configured(tmp_path, text, BOOKS=str(tmp_path / "books")) as runtime:
+    async with assemble_file(tmp_path, text, BOOKS=str(tmp_path / "books")) as runtime:
         assert "read_file" in {entry["function"]["name"] for entry in runtime.describe()}
         assert (await runtime.call("read_file", {"path": "a.txt"})).data["content"] == "here"
         for name in ("there", "books"):
@@ -44,27 +44,27 @@ async def test_file_tools_use_the_workspace_of_the_configuration(tmp_path):
 async def test_the_default_workspace_is_the_folder_of_the_file(tmp_path):
     (tmp_path / "a.txt").write_text("hello")
 
-    async with configured(tmp_path, "builtin: {files: true}") as runtime:
+    async with assemble_file(tmp_path, "builtin: {files: true}") as runtime:
         assert "hello" in (await runtime.call("read", {"file_path": "a.txt"})).text
 
 
 async def test_folders_are_relative_to_the_file_and_variables_are_expanded_late(tmp_path):
     text = "builtin: {memory: {folder: '${NOTES}'}, web: {search: {engine: brave, apiKey: '${KEY}'}}}"
 
-    async with configured(tmp_path, text, KEY="abc", NOTES="notes") as runtime:
+    async with assemble_file(tmp_path, text, KEY="abc", NOTES="notes") as runtime:
         assert runtime.catalogue.find("web_search") is not None
         waits = await runtime.call("memory_write", {"path": "a.md", "content": "hi"})
         assert (await runtime.approve(waits.call_id)).ok
     assert (tmp_path / "notes" / "a.md").read_text() == "hi"
     with pytest.raises(ConfigError, match="KEY, which is not set"):
-        configured(tmp_path, text, NOTES="notes")
+        assemble_file(tmp_path, text, NOTES="notes")
 
 
 async def test_settings_reach_the_tools(tmp_path):
     web = "{search: tavily, allow_private: [127.0.0.1], ports: any}"
     text = f"builtin: {{env: {{allow: LANG}}, web: {web}, todo: , goals: false}}"
 
-    async with configured(tmp_path, text) as runtime:
+    async with assemble_file(tmp_path, text) as runtime:
         names = {listing.name for listing in runtime.catalogue}
         assert {"get_env", "web_search", "todowrite"} <= names
         assert "set_goals" not in names
@@ -90,7 +90,7 @@ async def test_settings_reach_the_tools(tmp_path):
 )
 def test_a_mistake_names_its_line(tmp_path, text, problem):
     with pytest.raises(ConfigError, match=problem) as raised:
-        configured(tmp_path, text)
+        assemble_file(tmp_path, text)
 
     assert "surehand.yaml:1: " in str(raised.value)
 

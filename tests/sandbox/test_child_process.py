@@ -29,7 +29,7 @@ KINDS = [pytest.param(Sandbox(), id="sandbox", marks=needs("bubblewrap")), pytes
 both = pytest.mark.parametrize("sandbox", KINDS)
 
 
-async def started(place, command, sandbox, **options):
+async def start_child(place, command, sandbox, **options):
     return await ChildProcess.start(
         ["bash", "-c", "--", command], cwd=place.root, folders=place.workspace.roots, sandbox=sandbox, **options
     )
@@ -57,7 +57,9 @@ async def test_a_command_ends_with_its_code_and_its_output(place, sandbox, comma
 
 @both
 async def test_a_command_reads_what_is_written_to_it(place, sandbox):
-    async with await started(place, "while read -r line; do echo you said $line; done", sandbox, stdin=True) as child:
+    async with await start_child(
+        place, "while read -r line; do echo you said $line; done", sandbox, stdin=True
+    ) as child:
         child.stdin.write(b"one\n")
         assert await child.stdout.readline() == b"you said one\n"
         child.stdin.write(b"two\n")
@@ -69,7 +71,7 @@ async def test_a_command_reads_what_is_written_to_it(place, sandbox):
 @both
 async def test_more_than_a_pipe_holds_goes_through(place, sandbox):
     sent = os.urandom(1 << 20)
-    async with await started(place, "cat", sandbox, stdin=True) as child:
+    async with await start_child(place, "cat", sandbox, stdin=True) as child:
         child.stdin.write(sent)
         child.stdin.close_when_drained()
         received, _ = await asyncio.gather(child.stdout.read(), child.stdin.drain())
@@ -79,7 +81,7 @@ async def test_more_than_a_pipe_holds_goes_through(place, sandbox):
 
 @both
 async def test_writing_to_an_ended_command_raises(place, sandbox):
-    async with await started(place, "exit", sandbox, stdin=True) as child:
+    async with await start_child(place, "exit", sandbox, stdin=True) as child:
         await child.wait()
         with pytest.raises(BrokenPipeError):
             child.stdin.write(b"x")
@@ -88,7 +90,7 @@ async def test_writing_to_an_ended_command_raises(place, sandbox):
 @both
 async def test_unread_output_is_not_buffered_without_limit(place, sandbox):
     before = psutil.Process().memory_info().rss
-    async with await started(place, "yes", sandbox) as child:
+    async with await start_child(place, "yes", sandbox) as child:
         await child.stdout.readexactly(100)
         await asyncio.sleep(0.2)
 
@@ -97,7 +99,9 @@ async def test_unread_output_is_not_buffered_without_limit(place, sandbox):
 
 @both
 async def test_a_command_that_ends_when_asked_is_not_waited_for_longer(place, sandbox):
-    child = await started(place, "trap 'echo bye > said; exit' TERM; echo ready; while :; do sleep 0.01; done", sandbox)
+    child = await start_child(
+        place, "trap 'echo bye > said; exit' TERM; echo ready; while :; do sleep 0.01; done", sandbox
+    )
     await child.stdout.readline()
 
     began = monotonic()
@@ -110,7 +114,7 @@ async def test_a_command_that_ends_when_asked_is_not_waited_for_longer(place, sa
 @both
 async def test_a_command_that_ignores_signals_is_killed_after_the_grace_period(place, sandbox):
     word, before = marker(), descriptors()
-    child = await started(place, HOSTILE.format(word=word), sandbox)
+    child = await start_child(place, HOSTILE.format(word=word), sandbox)
     await child.stdout.readline()
     assert processes_with(word)
 
@@ -125,7 +129,7 @@ async def test_a_command_that_ignores_signals_is_killed_after_the_grace_period(p
 @both
 async def test_a_suspended_command_can_be_ended(place, sandbox):
     word = marker()
-    child = await started(place, f": {word}; echo ready; kill -STOP $$", sandbox)
+    child = await start_child(place, f": {word}; echo ready; kill -STOP $$", sandbox)
     await child.stdout.readline()
 
     await child.stop(grace=0.05)
@@ -140,7 +144,7 @@ async def test_a_process_that_forks_and_exits_repeatedly_is_killed(place, sandbo
     loop = "while time.time() < end: os.fork() and os._exit(0)"
     (place.root / "hop.py").write_text(f"import os, time; end = time.time() + 15; print(1, flush=True)\n{loop}")
     word = marker()
-    child = await started(place, f"for i in 1 2; do setsid python3 -S hop.py {word} & done; sleep 60", sandbox)
+    child = await start_child(place, f"for i in 1 2; do setsid python3 -S hop.py {word} & done; sleep 60", sandbox)
     for _ in range(2):
         await child.stdout.readline()
 
@@ -153,7 +157,7 @@ async def test_a_process_that_forks_and_exits_repeatedly_is_killed(place, sandbo
 
 @both
 async def test_stopping_twice_is_harmless(place, sandbox):
-    child = await started(place, "sleep 60", sandbox)
+    child = await start_child(place, "sleep 60", sandbox)
 
     await asyncio.gather(child.stop(0), child.stop(0))
     await child.stop()
@@ -164,7 +168,7 @@ async def test_stopping_twice_is_harmless(place, sandbox):
 @both
 async def test_a_caller_cancelled_while_stopping_leaves_no_process(place, sandbox):
     word, before = marker(), descriptors()
-    child = await started(place, HOSTILE.format(word=word), sandbox)
+    child = await start_child(place, HOSTILE.format(word=word), sandbox)
     await child.stdout.readline()
 
     stopping = asyncio.create_task(child.stop(grace=30))
@@ -183,13 +187,13 @@ async def test_a_caller_cancelled_while_stopping_leaves_no_process(place, sandbo
 async def test_a_caller_cancelled_at_any_moment_leaves_no_process(place, sandbox):
     word, before = marker(), descriptors()
 
-    async def whole_life():
-        async with await started(place, HOSTILE.format(word=word), sandbox) as child:
+    async def run_to_end():
+        async with await start_child(place, HOSTILE.format(word=word), sandbox) as child:
             await child.stdout.readline()
             await child.wait()
 
     for step in range(20):
-        life = asyncio.create_task(whole_life())
+        life = asyncio.create_task(run_to_end())
         for _ in range(min(step, 8)):
             await asyncio.sleep(0)
         await asyncio.sleep(max(step - 8, 0) / 400)
@@ -236,7 +240,7 @@ async def test_a_missing_program_is_reported(place, sandbox):
 
 @both
 async def test_running_out_of_file_descriptors_is_reported(place, sandbox):
-    async with await started(place, "true", sandbox) as child:
+    async with await start_child(place, "true", sandbox) as child:
         await child.wait()
     before, (soft, hard) = descriptors(), resource.getrlimit(resource.RLIMIT_NOFILE)
     answers = []
@@ -247,7 +251,7 @@ async def test_running_out_of_file_descriptors_is_reported(place, sandbox):
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         try:
-            async with await started(place, "true", sandbox) as child:
+            async with await start_child(place, "true", sandbox) as child:
                 answers.append(await child.wait())
         except Unavailable as error:
             answers.append(str(error))
@@ -261,7 +265,7 @@ async def test_running_out_of_file_descriptors_is_reported(place, sandbox):
 
 
 def victim(place, word, kind):
-    """A process of its own that starts three commands as soon as it is told to."""
+    """Another process that starts three commands on request."""
     surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     arguments = [sys.executable, "-m", "tests.sandbox.parent", str(place.root), word, kind]
     process = subprocess.Popen(arguments, env=surroundings, stdin=-1, stdout=-1, cwd=Path(__file__).parents[2])
@@ -298,7 +302,7 @@ async def test_a_parent_killed_while_starting_commands_leaves_no_process(place, 
 @pytest.mark.parametrize("which", [0, 1])
 async def test_killing_either_supervisor_leaves_no_process(place, which):
     word = marker()
-    async with await started(place, HOSTILE.format(word=word), UNPROTECTED) as child:
+    async with await start_child(place, HOSTILE.format(word=word), UNPROTECTED) as child:
         await child.stdout.readline()
         first = psutil.Process(child._outer_process.pid)
 
@@ -311,7 +315,7 @@ async def test_killing_either_supervisor_leaves_no_process(place, which):
 @pytest.mark.parametrize("which", [0, 1])
 async def test_suspending_either_supervisor_leaves_no_process(place, which):
     word = marker()
-    child = await started(place, HOSTILE.format(word=word), UNPROTECTED)
+    child = await start_child(place, HOSTILE.format(word=word), UNPROTECTED)
     await child.stdout.readline()
     first = psutil.Process(child._outer_process.pid)
 
@@ -324,7 +328,7 @@ async def test_suspending_either_supervisor_leaves_no_process(place, which):
 async def test_the_end_of_a_command_is_noticed_even_if_sigchld_is_ignored(place):
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        async with asyncio.timeout(10), await started(place, "exit 0", UNPROTECTED) as child:
+        async with asyncio.timeout(10), await start_child(place, "exit 0", UNPROTECTED) as child:
             assert await child.wait() == 0
     finally:
         signal.signal(signal.SIGCHLD, before)
@@ -345,7 +349,7 @@ async def test_without_bubblewrap_nothing_is_run(place, fresh_check, monkeypatch
     monkeypatch.setenv("PATH", str(place.outside))
 
     with pytest.raises(Unavailable, match="apt install bubblewrap"):
-        await started(place, "touch ran", Sandbox())
+        await start_child(place, "touch ran", Sandbox())
     assert not (place.root / "ran").exists()
 
 
@@ -369,5 +373,5 @@ async def test_a_bubblewrap_that_does_not_work_is_not_used(place, fresh_check, m
     monkeypatch.setenv("PATH", str(place.outside))
 
     with pytest.raises(Unavailable, match=told):
-        await started(place, "touch ran", Sandbox())
+        await start_child(place, "touch ran", Sandbox())
     assert not (place.root / "ran").exists()

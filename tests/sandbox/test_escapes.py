@@ -21,7 +21,7 @@ SECRET = "s3cret-of-the-host"
 
 @dataclass(frozen=True)
 class Host:
-    """What there is to get at on the host: each stands in the commands by its name."""
+    """Targets on the host; commands refer to them by name."""
 
     outside: Path
     port: int
@@ -31,7 +31,7 @@ class Host:
     shm: Path
     tmp: Path
 
-    def filled(self, command: str) -> str:
+    def fill_in(self, command: str) -> str:
         for name, value in vars(self).items():
             command = command.replace(f"@{name}@", str(value))
         return command
@@ -39,7 +39,7 @@ class Host:
 
 @pytest.fixture
 def host(place, monkeypatch):
-    """Servers on loopback, a process, and files beside the workspace; all of it worth an escape."""
+    """Servers on loopback, a process, and files outside the workspace, as targets of an escape."""
     monkeypatch.setenv("HOST_SECRET", SECRET)
     with ExitStack() as stack:
         tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -181,16 +181,16 @@ ALL = PLAIN | PRIVILEGED
 TEN = [list(ALL)[start : start + 10] for start in range(0, len(ALL), 10)]
 
 
-async def tried(place, host, name: str, **options):
-    """Each in a folder of its own."""
+async def run_escapes(place, host, name: str, **options):
+    """Run each command in its own folder."""
     folder = place.root / name.replace(" ", "-").replace("/", "")
     folder.mkdir()
-    return await run_in_sandbox(place, host.filled(ALL[name]), cwd=folder, **options)
+    return await run_in_sandbox(place, host.fill_in(ALL[name]), cwd=folder, **options)
 
 
 async def escaped(place, host, names, **options) -> dict[str, str]:
-    """Those that got through, or to the secret."""
-    printed = await asyncio.gather(*(tried(place, host, name, **options) for name in names))
+    """The commands that escaped or printed the secret."""
+    printed = await asyncio.gather(*(run_escapes(place, host, name, **options) for name in names))
     through = dict(zip(names, printed, strict=True))
     return {name: each.out for name, each in through.items() if "ESCAPED" in each.out or SECRET in each.out + each.err}
 
@@ -205,7 +205,7 @@ async def test_no_escape_from_the_sandbox_works(place, host, names):
 @needs("python in /usr")
 @pytest.mark.parametrize("names", [list(PLAIN)[::2], list(PLAIN)[1::2]], ids=["even", "odd"])
 async def test_the_escapes_work_without_a_sandbox(place, host, names):
-    """So that the test above does not pass for misspelt commands."""
+    """Shows that the commands above are correct: the test must not pass because of a misspelt command."""
     through = await escaped(place, host, names, sandbox=UNPROTECTED)
 
     machine_dependent = {"read the host's users", "read the kernel's addresses", "look at the host's devices",
@@ -222,7 +222,7 @@ async def test_a_sandbox_with_network_gains_nothing_else(place, host):
 
 
 async def test_a_sandbox_with_network_shares_the_network_of_the_host(place, host):
-    printed = await tried(place, host, "connect to the host's loopback", sandbox=Sandbox(network=True))
+    printed = await run_escapes(place, host, "connect to the host's loopback", sandbox=Sandbox(network=True))
 
     assert "ESCAPED" in printed.out
 

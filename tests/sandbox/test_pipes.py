@@ -34,7 +34,7 @@ def incoming() -> Iterator[tuple[PipeReader, int]]:
             os.close(theirs)
 
 
-async def taken(theirs: int, count: int) -> bytes:
+async def read_exactly(theirs: int, count: int) -> bytes:
     data = b""
     while len(data) < count:
         data += await asyncio.to_thread(os.read, theirs, CHUNK_BYTES)
@@ -61,7 +61,7 @@ async def test_data_that_does_not_fit_is_buffered_in_order():
         pipe.write(b"behind")
         pipe.close_when_drained()
 
-        assert await taken(theirs, len(large) + 6) == large + b"behind"
+        assert await read_exactly(theirs, len(large) + 6) == large + b"behind"
         await pipe.drain()
         assert not pipe.has_unsent
         assert os.read(theirs, 10) == b""
@@ -73,9 +73,9 @@ async def test_data_written_to_a_full_pipe_arrives_last():
             pipe.write(b"x" * 4096)
         pipe.write(b"last")
 
-        data = await taken(theirs, 4)
+        data = await read_exactly(theirs, 4)
         while pipe.has_unsent:
-            data += await taken(theirs, 1)
+            data += await read_exactly(theirs, 1)
         assert (data + os.read(theirs, CHUNK_BYTES)).endswith(b"xlast")
 
 

@@ -15,7 +15,7 @@ NEW_USER, NEW_NAMESPACE, THREAD = 0x10000000, 0x20000, 0x3D0F00
 
 
 def answer(machine, number, *arguments, architecture=None, unix_sockets=True):
-    """What the filter says to a system call: 0 for yes, or the error."""
+    """The answer of the filter to a system call: 0 to allow it, or the error number."""
     filled = [*arguments, *[0] * (6 - len(arguments))]
     told = ARCHITECTURES[machine][0] if architecture is None else architecture
     data = struct.pack("=IIQ6Q", number, told, 0, *filled)

@@ -15,13 +15,13 @@ from surehand.store.database import Statement
 
 
 @asynccontextmanager
-async def opened() -> AsyncIterator[Runtime]:
+async def open_runtime() -> AsyncIterator[Runtime]:
     async with Store.open() as store, Runtime(inbox(), store=store) as runtime:
         yield runtime
 
 
 async def test_an_agent_takes_events_out_of_its_inbox():
-    async with opened() as runtime:
+    async with open_runtime() as runtime:
         for number, text in enumerate(("one", "two", "three")):
             await runtime.store.inbox.push("ada", f"m{number}", "space_message", {"content": text})
         await runtime.store.inbox.push("ada", "svc:1", "service", {"n": 1})
@@ -39,7 +39,7 @@ async def test_an_agent_takes_events_out_of_its_inbox():
 
 
 async def test_events_are_taken_once_by_concurrent_calls():
-    async with opened() as runtime:
+    async with open_runtime() as runtime:
         for n in range(20):
             await runtime.store.inbox.push("ada", f"svc:{n}", "service", n)
         ada = runtime.scope(agent="ada")
@@ -50,7 +50,7 @@ async def test_events_are_taken_once_by_concurrent_calls():
 
 
 async def test_a_call_repeated_after_a_crash_gets_the_same_events():
-    async with opened() as runtime:
+    async with open_runtime() as runtime:
         for n in range(4):
             await runtime.store.inbox.push("ada", f"svc:{n}", "service", n)
         ada = runtime.scope(agent="ada")
@@ -65,7 +65,7 @@ async def test_a_call_repeated_after_a_crash_gets_the_same_events():
 
 
 async def test_a_call_without_an_agent_has_no_inbox():
-    async with opened() as runtime:
+    async with open_runtime() as runtime:
         await runtime.store.inbox.push("", "tr:1", "tool_result", {"of": "somebody"})
 
         for scope in (runtime, runtime.scope(user="ann"), runtime.scope(agent="")):
@@ -73,7 +73,7 @@ async def test_a_call_without_an_agent_has_no_inbox():
 
 
 async def test_skip_asks_the_host_to_end_the_cycle():
-    async with opened() as runtime:
+    async with open_runtime() as runtime:
         assert (await runtime.call("skip", {"reason": "nothing new"})).data == {
             "action": "skip",
             "reason": "nothing new",

@@ -253,7 +253,7 @@ async def test_a_plan_that_was_changed_meanwhile_is_not_advanced(desk):
 
 
 async def test_a_repeated_call_does_not_reset_a_plan(desk):
-    """As after a crash: the same call, whose plan has run already."""
+    """Like after a crash: the same call again, after its plan has run."""
     async with desk() as ada:
         await ada.plan(call_id="c1", runAfter="1 hour")
         await ada.clock.advance(HOUR)

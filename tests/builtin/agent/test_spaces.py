@@ -13,7 +13,7 @@ from surehand.builtin.agent.spaces import spaces
 
 @asynccontextmanager
 async def launch() -> AsyncIterator[Runtime]:
-    """A space with a person and two agents, and one where only one of them is."""
+    """A space with a person and two agents, and another space with only one of the agents."""
     async with Store.open() as store, Runtime(spaces(), store=store) as runtime:
         for space, name in (("launch", "The launch"), ("office", "The office")):
             await store.spaces.create(space, name)

@@ -23,7 +23,7 @@ def tools(request, tmp_path):
     return lambda **options: shell(tmp_path, sandbox=request.param, **options)
 
 
-async def begun(runtime, command) -> str:
+async def start_in_background(runtime, command) -> str:
     outcome = await runtime.call("bash", {"command": command, "background": True})
     assert outcome.data["state"].startswith("running"), outcome
     return outcome.data["id"]
@@ -41,7 +41,7 @@ async def test_a_background_command_returns_at_once(tools):
 
 async def test_each_bash_output_returns_new_output(tools, tmp_path):
     async with Runtime(*tools()) as runtime:
-        id = await begun(runtime, "echo one; while [ ! -e go ]; do sleep 0.01; done; echo two; exit 3")
+        id = await start_in_background(runtime, "echo one; while [ ! -e go ]; do sleep 0.01; done; echo two; exit 3")
         first = ""
         while not first:
             first = (await runtime.call("bash_output", {"id": id})).data["output"]
@@ -57,7 +57,7 @@ async def test_each_bash_output_returns_new_output(tools, tmp_path):
 async def test_a_command_is_stopped_with_all_that_it_started(tools):
     word = marker()
     async with Runtime(*tools(grace=0.05)) as runtime:
-        id = await begun(runtime, HOSTILE.format(word=word))
+        id = await start_in_background(runtime, HOSTILE.format(word=word))
         while not (await runtime.call("bash_output", {"id": id, "wait": 10})).data["output"]:
             pass
 
@@ -70,7 +70,7 @@ async def test_a_command_is_stopped_with_all_that_it_started(tools):
 
 async def test_bash_stop_returns_the_last_output(tools, tmp_path):
     async with Runtime(*tools(grace=20)) as runtime:
-        id = await begun(runtime, "trap 'echo bye; exit' TERM; touch began; while :; do sleep 0.01; done")
+        id = await start_in_background(runtime, "trap 'echo bye; exit' TERM; touch began; while :; do sleep 0.01; done")
         while not (tmp_path / "began").exists():  # noqa: ASYNC110 - it comes from another process
             await asyncio.sleep(0.01)
 
@@ -80,7 +80,7 @@ async def test_bash_stop_returns_the_last_output(tools, tmp_path):
 async def test_a_command_of_another_owner_is_not_found(tools):
     async with Runtime(*tools()) as runtime:
         mine = runtime.scope(user="ada", session="s1")
-        id = await begun(mine, "sleep 60")
+        id = await start_in_background(mine, "sleep 60")
 
         for stranger in (runtime, runtime.scope(user="bob", session="s1"), runtime.scope(user="ada", session="s2")):
             for tool in ("bash_output", "bash_stop"):
@@ -93,14 +93,14 @@ async def test_a_command_of_another_owner_is_not_found(tools):
 
 async def test_the_number_of_running_commands_is_limited(tools):
     async with Runtime(*tools(background=2)) as runtime:
-        ids = [await begun(runtime, "sleep 60") for _ in range(2)]
+        ids = [await start_in_background(runtime, "sleep 60") for _ in range(2)]
 
         refused = await runtime.call("bash", {"command": "touch ran", "background": True})
         assert refused.code == "limit_exceeded"
         assert all(id in refused.message for id in ids)
-        await begun(runtime.scope(user="somebody else"), "sleep 60")
+        await start_in_background(runtime.scope(user="somebody else"), "sleep 60")
         await runtime.call("bash_stop", {"id": ids[0]})
-        await begun(runtime, "sleep 60")
+        await start_in_background(runtime, "sleep 60")
 
 
 async def test_the_limit_holds_for_concurrent_starts(tools):
@@ -115,7 +115,7 @@ async def test_the_limit_holds_for_concurrent_starts(tools):
 async def test_a_background_command_times_out(tools):
     word = marker()
     async with Runtime(*tools(life=0.2, grace=0.05)) as runtime:
-        id = await begun(runtime, HOSTILE.format(word=word))
+        id = await start_in_background(runtime, HOSTILE.format(word=word))
 
         ended = await runtime.call("bash_output", {"id": id, "wait": 20_000})
 
@@ -125,7 +125,7 @@ async def test_a_background_command_times_out(tools):
 
 async def test_only_the_newest_output_is_kept(tools):
     async with Runtime(*tools(max_unread="10kB")) as runtime:
-        id = await begun(runtime, "seq 1 100000")
+        id = await start_in_background(runtime, "seq 1 100000")
 
         ended = await runtime.call("bash_output", {"id": id, "wait": 20_000})
 
@@ -136,7 +136,7 @@ async def test_only_the_newest_output_is_kept(tools):
 
 async def test_unread_output_does_not_slow_down_other_calls(tools):
     async with Runtime(*tools(max_unread="100kB")) as runtime:
-        await begun(runtime, "yes")
+        await start_in_background(runtime, "yes")
         before, began = psutil.Process().cpu_times(), monotonic()
         await asyncio.sleep(0.5)
         after, took = psutil.Process().cpu_times(), monotonic() - began
@@ -150,7 +150,7 @@ async def test_all_commands_end_with_the_runtime(tools):
         await runtime.call("bash", {"command": "true"})
         before = descriptors()
         for _ in range(4):
-            await begun(runtime, HOSTILE.format(word=word))
+            await start_in_background(runtime, HOSTILE.format(word=word))
 
     assert processes_with(word) == []
     assert len(descriptors()) <= len(before)
@@ -159,7 +159,7 @@ async def test_all_commands_end_with_the_runtime(tools):
 async def test_two_runtimes_with_the_same_tools_keep_apart(tools):
     shared = tools()
     async with Runtime(*shared) as one, Runtime(*shared) as other:
-        id = await begun(one, "sleep 60")
+        id = await start_in_background(one, "sleep 60")
 
         assert (await other.call("bash_output", {"id": id})).code == "not_found"
 

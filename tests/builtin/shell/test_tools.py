@@ -30,13 +30,13 @@ def kind(request):
 
 
 async def bash(folder, command, *, sandbox=None, shell_options=None, **arguments):
-    """One call in a runtime of its own."""
+    """Run one call in its own runtime."""
     async with Runtime(*shell(folder, sandbox=sandbox, **(shell_options or {}))) as runtime:
         return await runtime.call("bash", {"command": command, **arguments})
 
 
-async def late(folder, command, **options):
-    """One call whose time is up as soon as it has printed something."""
+async def run_until_timeout(folder, command, **options):
+    """Run one call that times out as soon as it has printed something."""
     loop, limit = asyncio.get_running_loop(), 20
     now = loop.time
 
@@ -50,7 +50,7 @@ async def late(folder, command, **options):
 
 
 async def until(path):
-    """Wait for a file that a command makes."""
+    """Wait for a file that a command creates."""
     while not path.exists():  # noqa: ASYNC110 - it comes from another process
         await asyncio.sleep(0.01)
 
@@ -91,7 +91,7 @@ async def test_a_command_ended_by_a_signal_names_the_signal(tmp_path, kind):
 
 
 async def test_a_command_that_times_out_is_stopped_and_shows_its_output(tmp_path, kind):
-    outcome = await late(tmp_path, "echo so far; sleep 60", sandbox=kind)
+    outcome = await run_until_timeout(tmp_path, "echo so far; sleep 60", sandbox=kind)
 
     assert outcome.code == "timed_out"
     assert outcome.message == "timed out after 20 s, and was stopped\nso far"
@@ -101,7 +101,7 @@ async def test_a_command_that_times_out_is_stopped_and_shows_its_output(tmp_path
 async def test_output_printed_while_stopping_is_shown(tmp_path, kind):
     command = "trap 'echo bye; exit' TERM; echo hello; while :; do sleep 0.01; done"
 
-    stopped = await late(tmp_path, command, sandbox=kind, grace=20)
+    stopped = await run_until_timeout(tmp_path, command, sandbox=kind, grace=20)
 
     assert "\nhello\nbye" in stopped.message
 
@@ -125,7 +125,7 @@ async def test_a_command_has_no_input(tmp_path, kind):
 
 @jailed
 async def test_a_command_is_not_expanded_twice(tmp_path):
-    """What a shell would do with them is done once, inside."""
+    """The shell in the sandbox is the only one that expands the command."""
     command = "printf '%s|' '$(id)' '`id`' \"a'b\" '${HOME}' '\\' ';' '&&'"
 
     assert (await bash(tmp_path, command)).text == "$(id)|`id`|a'b|${HOME}|\\|;|&&|"

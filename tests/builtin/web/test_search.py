@@ -137,8 +137,8 @@ ENGINES = {
 }
 
 
-async def searched(name, arguments, answer=None):
-    """The outcome of one search, and what the engine was asked."""
+async def run_search(name, arguments, answer=None):
+    """The outcome of one search, and the request that the engine got."""
     speaks, make = ENGINES[name]
     async with serving(answer or speaks) as server:
         engine = make(f"http://127.0.0.1:{server.port}")
@@ -150,7 +150,7 @@ async def searched(name, arguments, answer=None):
 
 @pytest.mark.parametrize("name", ENGINES)
 async def test_every_engine_returns_results_of_the_same_form(name):
-    outcome, _ = await searched(name, {"query": "tools", "limit": 3})
+    outcome, _ = await run_search(name, {"query": "tools", "limit": 3})
 
     assert outcome.ok, outcome
     assert (outcome.data["query"], outcome.data["totalResults"]) == ("tools", 3)
@@ -165,8 +165,8 @@ async def test_every_engine_returns_results_of_the_same_form(name):
 
 @pytest.mark.parametrize("name", ENGINES)
 async def test_ten_results_are_returned_by_default(name):
-    ten, _ = await searched(name, {"query": "tools"})
-    twenty, asked = await searched(name, {"query": "tools", "limit": 20})
+    ten, _ = await run_search(name, {"query": "tools"})
+    twenty, asked = await run_search(name, {"query": "tools", "limit": 20})
 
     assert (len(ten.data["results"]), len(twenty.data["results"])) == (10, 20)
     assert len(asked) == (2 if name == "google" else 1)
@@ -185,7 +185,7 @@ async def test_ten_results_are_returned_by_default(name):
 )
 async def test_the_time_range_is_translated_for_each_engine(name, field, values):
     for time_range, value in zip(["day", "week", "month", "year"], values, strict=True):
-        _, (asked, *_) = await searched(name, {"query": "tools", "limit": 1, "time_range": time_range})
+        _, (asked, *_) = await run_search(name, {"query": "tools", "limit": 1, "time_range": time_range})
         given = json.loads(asked.body) if name == "tavily" else query(asked)
         if name == "duckduckgo":
             given = {name: values[0] for name, values in parse_qs(asked.body.decode()).items()}
@@ -196,7 +196,7 @@ async def test_the_time_range_is_translated_for_each_engine(name, field, values)
 @pytest.mark.parametrize("name", ENGINES)
 async def test_domains_are_included_and_excluded(name):
     arguments = {"query": "tools", "include_domains": ["python.org", "https://pypi.org/"], "exclude_domains": ["x.com"]}
-    _, (asked, *_) = await searched(name, arguments)
+    _, (asked, *_) = await run_search(name, arguments)
 
     if name == "tavily":
         given = json.loads(asked.body)
@@ -208,19 +208,19 @@ async def test_domains_are_included_and_excluded(name):
 
 @pytest.mark.parametrize("domain", ["a b", "x.com OR site:y.com", "", '"', "x" * 300, "a/b"])
 async def test_a_domain_cannot_inject_operators_into_the_query(domain):
-    outcome, asked = await searched("brave", {"query": "tools", "include_domains": [domain]})
+    outcome, asked = await run_search("brave", {"query": "tools", "include_domains": [domain]})
 
     assert outcome.code == "invalid_arguments"
     assert asked == []
 
 
 async def test_topic_is_a_parameter_if_the_engine_has_topics():
-    _, (asked,) = await searched("tavily", {"query": "tools", "topic": "news"})
+    _, (asked,) = await run_search("tavily", {"query": "tools", "topic": "news"})
     assert json.loads(asked.body)["topic"] == "news"
-    _, (asked,) = await searched("searxng", {"query": "tools", "topic": "news"})
+    _, (asked,) = await run_search("searxng", {"query": "tools", "topic": "news"})
     assert query(asked)["categories"] == "news"
 
-    outcome, asked = await searched("brave", {"query": "tools", "topic": "news"})
+    outcome, asked = await run_search("brave", {"query": "tools", "topic": "news"})
     assert (outcome.code, asked) == ("invalid_arguments", [])
 
 
@@ -234,7 +234,7 @@ async def test_an_error_of_the_engine_does_not_reveal_the_key(name, status, code
         said = {"error": f"key {KEY} is not good"}
         return redirect("http://other.test/") if status == 302 else as_json(said, status, retry_after="9")
 
-    outcome, asked = await searched(name, {"query": "tools"}, answer)
+    outcome, asked = await run_search(name, {"query": "tools"}, answer)
 
     assert outcome.code == code
     assert name in outcome.message
@@ -256,14 +256,14 @@ async def test_an_error_of_the_engine_does_not_reveal_the_key(name, status, code
     ],
 )
 async def test_unexpected_responses_are_handled(name, body):
-    outcome, _ = await searched(name, {"query": "tools"}, lambda asked: reply(body, content_type="application/json"))
+    outcome, _ = await run_search(name, {"query": "tools"}, lambda asked: reply(body, content_type="application/json"))
 
     assert outcome.code == "failed" if not outcome.ok else outcome.data["results"] == []
 
 
 async def test_a_puzzle_of_duckduckgo_is_rate_limited():
     for answer in (reply("<html></html>", 202), reply('<div class="anomaly-modal__mask"></div>')):
-        outcome, _ = await searched("duckduckgo", {"query": "tools"}, lambda asked, a=answer: a)
+        outcome, _ = await run_search("duckduckgo", {"query": "tools"}, lambda asked, a=answer: a)
 
         assert outcome.code == "rate_limited"
 
@@ -271,14 +271,14 @@ async def test_a_puzzle_of_duckduckgo_is_rate_limited():
 @pytest.mark.parametrize("piece", ["<a", '<a class="', '<a class="result__a">', "&#1"])
 async def test_a_page_made_to_be_slow_is_read_quickly(piece):
     page = piece * (500_000 // len(piece))
-    outcome, _ = await searched("duckduckgo", {"query": "tools"}, lambda asked: reply(page, content_type="text/html"))
+    outcome, _ = await run_search("duckduckgo", {"query": "tools"}, lambda asked: reply(page, content_type="text/html"))
 
     assert outcome.data["results"] == []
 
 
 async def test_long_contents_are_truncated_and_sanitized():
     result = {"title": "a\x00b\u202e", "url": "https://example.com/", "content": "\x1b[31m" + "x" * 5000}
-    outcome, _ = await searched("tavily", {"query": "tools"}, lambda asked: as_json({"results": [result]}))
+    outcome, _ = await run_search("tavily", {"query": "tools"}, lambda asked: as_json({"results": [result]}))
 
     (shown,) = outcome.data["results"]
     assert (shown["title"], len(shown["content"])) == ("ab", 1000)
@@ -287,7 +287,7 @@ async def test_long_contents_are_truncated_and_sanitized():
 
 @pytest.mark.parametrize("limit", [0, 21, -1, "many", 1.5])
 async def test_the_number_of_results_is_limited(limit):
-    outcome, asked = await searched("tavily", {"query": "tools", "limit": limit})
+    outcome, asked = await run_search("tavily", {"query": "tools", "limit": limit})
 
     assert (outcome.code, asked) == ("invalid_arguments", [])
 

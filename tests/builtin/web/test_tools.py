@@ -44,7 +44,7 @@ async def online(answer, **settings):
 
 
 async def turns_during(call, enough):
-    """What a call gives, and the turns that others had meanwhile; again where a busy machine let nobody have any."""
+    """The outcome of a call, and how often the event loop ran meanwhile; repeated if the machine was too busy."""
     turns = 0
 
     async def other():
