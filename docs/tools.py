@@ -30,30 +30,46 @@ built-in tools are not shown in a space. `scripts/reference` generates this page
 it with the code.
 """
 
-FACTORIES: Mapping[Callable[..., list[Tool[..., Any]]], Callable[[Path], Mapping[str, Any]]] = {
-    files: lambda folder: {"workspace": folder},
-    shell: lambda folder: {"workspace": folder},
-    web: lambda folder: {"search": search_engines.duckduckgo()},
-    data: lambda folder: {},
-    clock: lambda folder: {},
-    env: lambda folder: {"allow": ["APP_*"]},
-    memory: lambda folder: {"folder": folder},
-    tasks: lambda folder: {"folder": folder},
-    sessions: lambda folder: {"folder": folder},
-    todo: lambda folder: {},
-    goals: lambda folder: {},
-    memories: lambda folder: {},
-    plans: lambda folder: {},
-    spaces: lambda folder: {},
-    inbox: lambda folder: {},
-    delegate: lambda folder: {},
+FACTORIES: Mapping[str, Callable[..., list[Tool[..., Any]]]] = {
+    factory.__name__: factory
+    for factory in (
+        files,
+        shell,
+        web,
+        data,
+        clock,
+        env,
+        memory,
+        tasks,
+        sessions,
+        todo,
+        goals,
+        memories,
+        plans,
+        spaces,
+        inbox,
+        delegate,
+    )
 }
-"""Every factory, with the arguments that build all its tools in an empty folder."""
+ARGUMENTS: Mapping[str, Callable[[Path], Mapping[str, Any]]] = {
+    "files": lambda folder: {"workspace": folder},
+    "shell": lambda folder: {"workspace": folder},
+    "web": lambda folder: {"search": search_engines.duckduckgo()},
+    "env": lambda folder: {"allow": ["APP_*"]},
+    "memory": lambda folder: {"folder": folder},
+    "tasks": lambda folder: {"folder": folder},
+    "sessions": lambda folder: {"folder": folder},
+}
+"""Arguments with which a factory builds all its tools in an empty folder; the other factories need none."""
 
 
 def catalogue(folder: Path) -> dict[str, list[Tool[..., Any]]]:
     """The tools of every factory."""
-    return {factory.__name__: factory(**arguments(folder)) for factory, arguments in FACTORIES.items()}
+    tools = {}
+    for name, factory in FACTORIES.items():
+        arguments = ARGUMENTS[name](folder) if name in ARGUMENTS else {}
+        tools[name] = factory(**arguments)
+    return tools
 
 
 def page() -> str:
@@ -73,7 +89,7 @@ def _overview(made: Mapping[str, list[Tool[..., Any]]]) -> str:
 
 
 def _factory(name: str, tools: list[Tool[..., Any]]) -> str:
-    function = next(factory for factory in FACTORIES if factory.__name__ == name)
+    function = FACTORIES[name]
     head = [f"## `{name}`\n", f"`{name}{_signature(function)}`\n", f"{_said(function)}\n"]
     return "\n".join([*head, *map(_tool, tools)])
 

@@ -471,7 +471,7 @@ async def test_no_token_is_in_a_log_or_an_error_or_a_repr(authority, person, nob
         await whoami(nobody(), authority)
 
     shown = caplog.text + repr(refused.value) + repr(ours) + repr(ours.auth_for(ConnectionOwner(), authority.url))
-    shown += repr(ours.tokens.of(authority.url, None)) + repr(ours.tokens.of(authority.url, None).read())
+    shown += repr(ours.tokens.file_for(authority.url, None)) + repr(ours.tokens.file_for(authority.url, None).read())
     assert authority.all_tokens
     assert not [token for token in authority.all_tokens if token in shown]
     (client,) = authority.clients.values()
