@@ -162,7 +162,7 @@ async def test_an_endless_answer_is_cut(cut, chunk):
     async with online(endless, max_bytes=most) as (_, client):
         with Peak() as peak:
             if cut:
-                response = await client.request("GET", "http://site.test/", cut=True)
+                response = await client.request("GET", "http://site.test/", truncate=True)
                 assert (len(response.body), response.truncated) == (most, True)
             else:
                 with pytest.raises(ToolError) as refused:

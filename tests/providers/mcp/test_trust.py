@@ -441,7 +441,7 @@ async def test_what_is_remembered_and_then_is_otherwise_is_held_back_and_never_p
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
 def test_a_lock_file_that_is_a_pipe_keeps_nobody_waiting(path: Path) -> None:
     os.mkfifo(path)
-    looking = f"from surehand.providers.trust.lock import Lock; Lock({str(path)!r}).changes()"
+    looking = f"from surehand.providers.trust.lock import DefinitionLock; DefinitionLock({str(path)!r}).changes()"
 
     ended = subprocess.run([sys.executable, "-c", looking], capture_output=True, text=True, timeout=50, check=False)
 

@@ -49,83 +49,83 @@ def lock(request, path) -> DefinitionLock:
 def test_what_is_seen_first_is_pinned_and_then_is_no_change(lock, caplog):
     caplog.set_level(logging.INFO, "surehand")
 
-    assert lock.look("git", GIT, [LOG, STATUS]) == {}
-    assert lock.look("git", GIT, [LOG, STATUS]) == {}
+    assert lock.check("git", GIT, [LOG, STATUS]) == {}
+    assert lock.check("git", GIT, [LOG, STATUS]) == {}
 
-    assert lock.servers() == {"git": ["log", "status"]}
+    assert lock.pinned_tools() == {"git": ["log", "status"]}
     assert [record.message for record in caplog.records] == ["Pinned on first sight: git/log, git/status"]
 
 
 def test_a_further_tool_is_pinned_as_well(lock):
-    lock.look("git", GIT, [LOG])
+    lock.check("git", GIT, [LOG])
 
-    assert lock.look("git", GIT, [LOG, STATUS]) == {}
-    assert lock.servers() == {"git": ["log", "status"]}
+    assert lock.check("git", GIT, [LOG, STATUS]) == {}
+    assert lock.pinned_tools() == {"git": ["log", "status"]}
 
 
 def test_icons_and_meta_reach_no_model_and_may_change(lock):
-    lock.look("git", GIT, [LOG])
+    lock.check("git", GIT, [LOG])
 
     assert (
-        lock.look("git", GIT, [LOG | {"_meta": {"etag": 2}, "icons": [{"src": "a.png"}], "title": LOG["title"]}]) == {}
+        lock.check("git", GIT, [LOG | {"_meta": {"etag": 2}, "icons": [{"src": "a.png"}], "title": LOG["title"]}]) == {}
     )
 
 
 def test_null_is_the_same_as_nothing_and_the_order_of_keys_does_not_count(lock):
-    lock.look("git", GIT, [LOG])
+    lock.check("git", GIT, [LOG])
 
-    assert lock.look("git", GIT, [dict(reversed(LOG.items()))]) == {}
-    assert lock.look("time", "x", [STATUS]) == lock.look("time", "x", [STATUS | {"outputSchema": None}]) == {}
+    assert lock.check("git", GIT, [dict(reversed(LOG.items()))]) == {}
+    assert lock.check("time", "x", [STATUS]) == lock.check("time", "x", [STATUS | {"outputSchema": None}]) == {}
 
 
 # Changes
 
 
 def test_a_changed_definition_is_quarantined_and_the_old_one_stays_pinned(lock, caplog):
-    lock.look("git", GIT, [LOG, STATUS])
+    lock.check("git", GIT, [LOG, STATUS])
 
-    [change] = lock.look("git", GIT, [POISONED, STATUS]).values()
+    [change] = lock.check("git", GIT, [POISONED, STATUS]).values()
 
-    assert (change.server, change.tool, change.name) == ("git", "log", "git/log")
+    assert (change.namespace, change.tool, change.name) == ("git", "log", "git/log")
     assert (change.old, change.new) == (LOG, POISONED)
     assert change.sha256 == fingerprint(GIT, POISONED)
     assert change.summary == "git/log: description changed"
     assert lock.changes() == [change]
-    assert lock.look("git", GIT, [POISONED, STATUS]) == {"log": change}
+    assert lock.check("git", GIT, [POISONED, STATUS]) == {"log": change}
     told = "Quarantined: git/log: description changed. `surehand lock diff` shows it."
     assert [record.message for record in caplog.records] == [told]  # once, however often it is seen
 
 
 def test_a_summary_names_the_parts(lock):
-    lock.look("git", GIT, [LOG])
+    lock.check("git", GIT, [LOG])
     now = {**LOG, "title": "Logs", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": 1}}
     del now["outputSchema"]
 
-    change = lock.look("git", GIT, [now])["log"]
+    change = lock.check("git", GIT, [now])["log"]
 
     assert change.summary == "git/log: title, inputSchema and annotations changed, outputSchema removed"
 
 
 def test_a_definition_that_goes_back_leaves_quarantine(lock):
-    lock.look("git", GIT, [LOG])
-    lock.look("git", GIT, [POISONED])
+    lock.check("git", GIT, [LOG])
+    lock.check("git", GIT, [POISONED])
 
-    assert lock.look("git", GIT, [LOG]) == {}
+    assert lock.check("git", GIT, [LOG]) == {}
     assert lock.changes() == []
 
 
 def test_a_tool_that_vanishes_and_comes_back_changed_is_found(lock):
-    lock.look("git", GIT, [LOG, STATUS])
-    assert lock.look("git", GIT, [STATUS]) == {}
+    lock.check("git", GIT, [LOG, STATUS])
+    assert lock.check("git", GIT, [STATUS]) == {}
 
-    assert lock.look("git", GIT, [POISONED, STATUS]).keys() == {"log"}
+    assert lock.check("git", GIT, [POISONED, STATUS]).keys() == {"log"}
 
 
 def test_a_change_waits_while_its_tool_is_away(lock):
-    lock.look("git", GIT, [LOG, STATUS])
-    [change] = lock.look("git", GIT, [POISONED, STATUS]).values()
+    lock.check("git", GIT, [LOG, STATUS])
+    [change] = lock.check("git", GIT, [POISONED, STATUS]).values()
 
-    assert lock.look("git", GIT, [STATUS]) == {}
+    assert lock.check("git", GIT, [STATUS]) == {}
     assert lock.changes() == [change]
 
 
@@ -141,14 +141,14 @@ def test_the_same_change_keeps_the_day_on_which_it_was_first_seen(path):
 
 @pytest.mark.parametrize("listing", [[LOG, POISONED], [POISONED, LOG]])
 def test_a_tool_that_is_listed_twice_has_to_be_the_pinned_one_both_times(lock, listing):
-    lock.look("git", GIT, [LOG])
+    lock.check("git", GIT, [LOG])
 
-    assert lock.look("git", GIT, listing)["log"].new == POISONED
+    assert lock.check("git", GIT, listing)["log"].new == POISONED
     assert len(lock.changes()) == 1
 
 
 def test_a_tool_that_is_listed_twice_at_first_sight_is_a_change(lock):
-    assert lock.look("git", GIT, [LOG, POISONED])["log"].new == POISONED
+    assert lock.check("git", GIT, [LOG, POISONED])["log"].new == POISONED
 
 
 def test_every_other_byte_of_a_definition_is_found():
@@ -204,7 +204,7 @@ def _plain(value):
 def test_the_same_change_of_one_server_under_two_names_is_told_of_each(lock, caplog):
     for definition in (LOG, POISONED):
         for name in ("mine", "yours"):
-            lock.look(name, GIT, [definition])
+            lock.check(name, GIT, [definition])
 
     told = [record.message.partition(":")[2].partition(":")[0] for record in caplog.records]
     assert told == [" mine/log", " yours/log"]
@@ -214,9 +214,9 @@ def test_the_same_change_of_one_server_under_two_names_is_told_of_each(lock, cap
 
 
 def test_another_server_is_one_change_of_all_its_tools(lock, caplog):
-    lock.look("git", GIT, [LOG, STATUS])
+    lock.check("git", GIT, [LOG, STATUS])
 
-    changes = lock.look("git", f"{GIT}@evil", [LOG, STATUS, POISONED | {"name": "more"}])
+    changes = lock.check("git", f"{GIT}@evil", [LOG, STATUS, POISONED | {"name": "more"}])
 
     assert changes.keys() == {"log", "status", "more"}
     [change] = lock.changes()
@@ -230,64 +230,64 @@ def test_another_server_is_one_change_of_all_its_tools(lock, caplog):
 
 
 def test_the_old_server_is_still_trusted_when_it_comes_back(lock):
-    lock.look("git", GIT, [LOG, STATUS])
-    lock.look("git", "http:https://evil.example/mcp", [LOG])
+    lock.check("git", GIT, [LOG, STATUS])
+    lock.check("git", "http:https://evil.example/mcp", [LOG])
 
-    assert lock.look("git", GIT, [LOG, STATUS]) == {}
+    assert lock.check("git", GIT, [LOG, STATUS]) == {}
     assert lock.changes() == []
 
 
 def test_another_server_is_accepted_as_a_whole_and_old_tools_stay_pinned_under_it(lock):
-    lock.look("git", GIT, [LOG, STATUS])
-    lock.look("git", f"{GIT}@2", [LOG])
+    lock.check("git", GIT, [LOG, STATUS])
+    lock.check("git", f"{GIT}@2", [LOG])
 
     with pytest.raises(ToolError, match="git is another server now") as refused:
         lock.accept("git", "log")
     assert refused.value.code == "conflict"
     assert lock.accept("git") == ["git"]
 
-    assert lock.look("git", f"{GIT}@2", [LOG, STATUS]) == {}
-    assert lock.look("git", f"{GIT}@2", [LOG, STATUS | {"description": "?"}]).keys() == {"status"}
-    assert lock.look("git", GIT, [LOG])["log"].tool is None
+    assert lock.check("git", f"{GIT}@2", [LOG, STATUS]) == {}
+    assert lock.check("git", f"{GIT}@2", [LOG, STATUS | {"description": "?"}]).keys() == {"status"}
+    assert lock.check("git", GIT, [LOG])["log"].tool is None
 
 
 # Accepting
 
 
 def test_what_is_accepted_is_pinned(lock):
-    lock.look("git", GIT, [LOG, STATUS])
-    lock.look("git", GIT, [POISONED, STATUS | {"description": "?"}])
+    lock.check("git", GIT, [LOG, STATUS])
+    lock.check("git", GIT, [POISONED, STATUS | {"description": "?"}])
 
     assert lock.accept("git", "log") == ["git/log"]
-    assert lock.look("git", GIT, [POISONED, STATUS]) == {}
-    assert lock.look("git", GIT, [LOG])["log"].new == LOG
+    assert lock.check("git", GIT, [POISONED, STATUS]) == {}
+    assert lock.check("git", GIT, [LOG])["log"].new == LOG
 
 
 def test_all_of_a_server_is_accepted_at_once(lock):
-    lock.look("git", GIT, [LOG, STATUS])
-    lock.look("git", GIT, [POISONED, STATUS | {"description": "?"}])
+    lock.check("git", GIT, [LOG, STATUS])
+    lock.check("git", GIT, [POISONED, STATUS | {"description": "?"}])
 
     assert lock.accept("git") == ["git/log", "git/status"]
     assert lock.changes() == []
 
 
 def test_what_has_changed_again_since_it_was_shown_is_not_accepted(lock):
-    lock.look("git", GIT, [LOG, STATUS])
-    lock.look("git", GIT, [LOG | {"description": "Harmless."}, STATUS | {"description": "?"}])
+    lock.check("git", GIT, [LOG, STATUS])
+    lock.check("git", GIT, [LOG | {"description": "Harmless."}, STATUS | {"description": "?"}])
     shown = [change.sha256 for change in lock.changes()]
-    lock.look("git", GIT, [POISONED, STATUS | {"description": "?"}])
+    lock.check("git", GIT, [POISONED, STATUS | {"description": "?"}])
 
     with pytest.raises(ToolError, match="git/log is not what was shown: it has changed again") as refused:
-        lock.accept("git", shown=shown)
+        lock.accept("git", reviewed_hashes=shown)
 
     assert refused.value.code == "conflict"
     assert [change.tool for change in lock.changes()] == ["log", "status"]  # nothing was accepted, the other neither
-    assert lock.accept("git", "status", shown=shown) == ["git/status"]
+    assert lock.accept("git", "status", reviewed_hashes=shown) == ["git/status"]
 
 
 @pytest.mark.parametrize("names", [("git", "log"), ("git",), ("nobody",), ("nobody", "log")])
 def test_what_has_not_changed_cannot_be_accepted(lock, names):
-    lock.look("git", GIT, [LOG])
+    lock.check("git", GIT, [LOG])
 
     with pytest.raises(NotFound, match=f"Nothing of {'/'.join(names)} is quarantined"):
         lock.accept(*names)
@@ -305,11 +305,11 @@ def test_what_has_not_changed_cannot_be_accepted(lock, names):
     ],
 )
 def test_a_definition_that_no_file_can_hold_is_never_trusted(lock, schema, reason):
-    changes = lock.look("git", GIT, [LOG, STATUS | {"inputSchema": schema}])
+    changes = lock.check("git", GIT, [LOG, STATUS | {"inputSchema": schema}])
 
     assert changes.keys() == {"status"}
     assert changes["status"].summary == f"git/status: cannot be pinned, {reason}"
-    assert lock.servers() == {"git": ["log"]}
+    assert lock.pinned_tools() == {"git": ["log"]}
 
 
 def test_no_depth_of_a_definition_makes_the_file_unreadable(path):
@@ -323,14 +323,14 @@ def test_no_depth_of_a_definition_makes_the_file_unreadable(path):
 
 
 def test_what_has_no_name_is_no_tool(lock):
-    assert lock.look("git", GIT, [{"description": "?"}, {"name": 7}, {"name": None}]) == {}
-    assert lock.servers() == {"git": []}
+    assert lock.check("git", GIT, [{"description": "?"}, {"name": 7}, {"name": None}]) == {}
+    assert lock.pinned_tools() == {"git": []}
 
 
 def test_names_cannot_act_on_a_log(lock, caplog):
     name = "log\n\x1b[2J\u202e"
-    lock.look("git", GIT, [LOG | {"name": name}])
-    lock.look("git", GIT, [POISONED | {"name": name}])
+    lock.check("git", GIT, [LOG | {"name": name}])
+    lock.check("git", GIT, [POISONED | {"name": name}])
 
     assert caplog.records[0].message.startswith(r"Quarantined: git/log\n\u001b[2J\u202e: description changed.")
 
@@ -408,9 +408,9 @@ def test_a_link_to_the_file_stays_a_link(path, tmp_path):
 
 LOOKING = """
 import sys
-from surehand.providers.trust.lock import Lock
+from surehand.providers.trust.lock import DefinitionLock
 for number in range(8):
-    Lock(sys.argv[1]).look(f"{sys.argv[2]}{number}", "x", [{"name": "tool"}])
+    DefinitionLock(sys.argv[1]).check(f"{sys.argv[2]}{number}", "x", [{"name": "tool"}])
 """
 
 

@@ -17,7 +17,7 @@ AUTHORISE = "https://auth.test/authorize?client_id=1&state=right"
 
 async def sent(callback, text, *, host=None):
     """What comes back for bytes; nothing where the connection was cut."""
-    port = int(callback.uri.rpartition(":")[2].partition("/")[0])
+    port = int(callback.redirect_uri.rpartition(":")[2].partition("/")[0])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(text if isinstance(text, bytes) else _request(text, host or f"127.0.0.1:{port}"))

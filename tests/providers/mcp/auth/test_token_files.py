@@ -26,35 +26,35 @@ def tokens(tmp_path):
 
 
 def test_what_is_kept_is_there_after_a_restart_and_is_its_owners_alone(tokens):
-    tokens.of(URL, None).write(SIGN_IN)
+    tokens.file_for(URL, None).write(SIGN_IN)
 
-    assert TokenFolder(tokens.folder).file_for(URL, None).read() == SIGN_IN
-    (file,) = tokens.folder.iterdir()
+    assert TokenFolder(tokens.path).file_for(URL, None).read() == SIGN_IN
+    (file,) = tokens.path.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(tokens.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(tokens.path.stat().st_mode) == 0o700
 
 
 def test_nobody_is_given_what_is_anothers(tokens):
     for user in (None, "", "None", "null", "ada"):
-        tokens.of(URL, user).write(TokenRecord({"access_token": f"for {user!r}"}))
+        tokens.file_for(URL, user).write(TokenRecord({"access_token": f"for {user!r}"}))
 
     for user in (None, "", "None", "null", "ada"):
-        assert tokens.of(URL, user).read().access == f"for {user!r}"
-    assert tokens.of(URL, "bob").read() == TokenRecord()
+        assert tokens.file_for(URL, user).read().access_token == f"for {user!r}"
+    assert tokens.file_for(URL, "bob").read() == TokenRecord()
     for other in ("https://notes.test/mcp/", "http://notes.test/mcp", f"{URL}?tenant=2", "https://notes.test:8443/mcp"):
-        assert tokens.of(other, "ada").read() == TokenRecord()
+        assert tokens.file_for(other, "ada").read() == TokenRecord()
 
 
 def test_one_server_written_in_two_ways_is_one_server(tokens):
-    tokens.of(URL, None).write(SIGN_IN)
+    tokens.file_for(URL, None).write(SIGN_IN)
 
-    assert tokens.of("HTTPS://Notes.test:443/mcp#part", None).read() == SIGN_IN
+    assert tokens.file_for("HTTPS://Notes.test:443/mcp#part", None).read() == SIGN_IN
     assert canonical_url("https://ada:pass@[2001:db8::1]:8443/mcp?key=1") == "https://[2001:db8::1]:8443/mcp"
     assert canonical_url("https://notes.test") == "https://notes.test/"
 
 
 def test_what_another_process_writes_is_seen(tokens):
-    ours, theirs = tokens.of(URL, None), tokens.of(URL, None)
+    ours, theirs = tokens.file_for(URL, None), tokens.file_for(URL, None)
     assert ours.read() == TokenRecord()
 
     theirs.write(SIGN_IN)
@@ -65,7 +65,7 @@ def test_what_another_process_writes_is_seen(tokens):
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o622])
 def test_a_file_that_others_could_read_is_not_used_and_the_log_says_how_to_mend_it(tokens, caplog, mode):
-    kept = tokens.of(URL, None)
+    kept = tokens.file_for(URL, None)
     kept.write(SIGN_IN)
     kept.path.chmod(mode)
 
@@ -73,27 +73,27 @@ def test_a_file_that_others_could_read_is_not_used_and_the_log_says_how_to_mend_
         with pytest.raises(Denied, match=r"not used: others may read or change it") as refused:
             kept.read()
 
-    assert str(tokens.folder) not in str(refused.value)
+    assert str(tokens.path) not in str(refused.value)
     assert caplog.messages == [f"{kept.path} is not used: others may read or change it. Mend it: chmod 600 {kept.path}"]
     kept.path.chmod(0o600)
     assert kept.read() == SIGN_IN
 
 
 def test_a_folder_that_others_could_read_is_not_used(tokens, caplog):
-    kept = tokens.of(URL, None)
+    kept = tokens.file_for(URL, None)
     kept.write(SIGN_IN)
-    tokens.folder.chmod(0o750)
+    tokens.path.chmod(0o750)
 
     with pytest.raises(Denied):
         kept.read()
     with pytest.raises(Denied):
         kept.write(SIGN_IN)
-    assert f"chmod 700 {tokens.folder}" in caplog.text
+    assert f"chmod 700 {tokens.path}" in caplog.text
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_a_file_of_somebody_else_is_not_used(tokens, caplog):
-    kept = tokens.of(URL, None)
+    kept = tokens.file_for(URL, None)
     kept.write(SIGN_IN)
     os.chown(kept.path, 12345, 12345)
 
@@ -102,7 +102,7 @@ def test_a_file_of_somebody_else_is_not_used(tokens, caplog):
 
 
 def test_no_link_is_followed(tokens, tmp_path):
-    kept = tokens.of(URL, None)
+    kept = tokens.file_for(URL, None)
     kept.write(SIGN_IN)
     kept.path.rename(tmp_path / "elsewhere")
     kept.path.symlink_to(tmp_path / "elsewhere")
@@ -113,7 +113,7 @@ def test_no_link_is_followed(tokens, tmp_path):
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"tokens": 1}', '{"tokens": {}}', '{"expires_at": "x"}'])
 def test_a_damaged_file_counts_as_none_and_says_so(tokens, caplog, text):
-    kept = tokens.of(URL, None)
+    kept = tokens.file_for(URL, None)
     kept.write(SIGN_IN)
     kept.path.write_text(text)
 
@@ -122,7 +122,7 @@ def test_a_damaged_file_counts_as_none_and_says_so(tokens, caplog, text):
 
 
 def test_where_nothing_can_be_written_it_is_good_for_as_long_as_the_process(tokens, caplog, monkeypatch):
-    kept = tokens.of(URL, None)
+    kept = tokens.file_for(URL, None)
     kept.write(TokenRecord({"access_token": "old"}))
     monkeypatch.setattr(os, "replace", _full)
 
@@ -131,8 +131,8 @@ def test_where_nothing_can_be_written_it_is_good_for_as_long_as_the_process(toke
     assert kept.read() == SIGN_IN
     assert "cannot be kept" in caplog.text
     assert "s3cret" not in caplog.text
-    assert tokens.of(URL, None).read().access == "old"
-    assert len(list(tokens.folder.iterdir())) == 1
+    assert tokens.file_for(URL, None).read().access_token == "old"
+    assert len(list(tokens.path.iterdir())) == 1
 
 
 def _full(*args, **more):
@@ -140,29 +140,29 @@ def _full(*args, **more):
 
 
 async def test_forgetting_removes_everything(tokens):
-    kept = tokens.of(URL, "ada")
+    kept = tokens.file_for(URL, "ada")
     kept.write(SIGN_IN)
-    (tokens.folder / f".{kept.path.stem}.0.new").write_text("left by a crash")
+    (tokens.path / f".{kept.path.stem}.0.new").write_text("left by a crash")
 
-    assert await kept.forget()
-    assert not await kept.forget()
+    assert await kept.delete()
+    assert not await kept.delete()
     assert kept.read() == TokenRecord()
-    assert [path.name for path in tokens.folder.iterdir()] == [f"{kept.path.stem}.renew"]
+    assert [path.name for path in tokens.path.iterdir()] == [f"{kept.path.stem}.renew"]
 
 
-@pytest.mark.parametrize("make", [lambda tokens: tokens.of(URL, None), lambda tokens: MemoryTokenStore()])
+@pytest.mark.parametrize("make", [lambda tokens: tokens.file_for(URL, None), lambda tokens: MemoryTokenStore()])
 async def test_turns_are_taken_one_after_another_and_a_cancelled_one_is_given_back(tokens, make):
     kept, inside, most = make(tokens), 0, 0
 
     async def turn():
         nonlocal inside, most
-        async with kept.turn("renew", 20.0):
+        async with kept.lock("renew", 20.0):
             inside += 1
             most = max(most, inside)
             await asyncio.sleep(0.01)
             inside -= 1
 
-    async with kept.turn("ask", 20.0):  # another thing altogether
+    async with kept.lock("ask", 20.0):  # another thing altogether
         await asyncio.gather(*(turn() for _ in range(5)))
     assert most == 1
 
@@ -170,7 +170,7 @@ async def test_turns_are_taken_one_after_another_and_a_cancelled_one_is_given_ba
     held = asyncio.create_task(_hold(kept, holding))
     await holding.wait()
     with pytest.raises(Unavailable):
-        async with kept.turn("renew", 0.05):
+        async with kept.lock("renew", 0.05):
             pass
     held.cancel()
     await asyncio.wait({held})
@@ -178,13 +178,13 @@ async def test_turns_are_taken_one_after_another_and_a_cancelled_one_is_given_ba
 
 
 async def _hold(kept, holding):
-    async with kept.turn("renew", 20.0):
+    async with kept.lock("renew", 20.0):
         holding.set()
         await asyncio.Event().wait()
 
 
 def test_nothing_secret_is_shown(tokens):
-    kept = tokens.of(URL, "ada")
+    kept = tokens.file_for(URL, "ada")
     kept.write(SIGN_IN)
 
     shown = repr(SIGN_IN) + repr(kept) + repr(tokens) + repr(MemoryTokenStore())
@@ -198,11 +198,11 @@ def test_a_sign_in_grows_stale_a_little_before_its_end():
 
     assert not TokenRecord().is_expiring()
     assert not TokenRecord({"access_token": "a"}).is_expiring()
-    assert ending(-1, 3600).stale()
-    assert ending(20, 3600).stale()
-    assert not ending(60, 3600).stale()
-    assert not ending(60, 80).stale()
-    assert not ending(20, 24).stale()
+    assert ending(-1, 3600).is_expiring()
+    assert ending(20, 3600).is_expiring()
+    assert not ending(60, 3600).is_expiring()
+    assert not ending(60, 80).is_expiring()
+    assert not ending(20, 24).is_expiring()
 
 
 def test_the_folder_is_the_users_own(monkeypatch, tmp_path):
@@ -217,7 +217,7 @@ def test_the_folder_is_the_users_own(monkeypatch, tmp_path):
 
 
 def test_a_file_says_whose_it_is(tokens):
-    kept = tokens.of(f"{URL}?key=s3cret", "ada")
+    kept = tokens.file_for(f"{URL}?key=s3cret", "ada")
     kept.write(TokenRecord())
 
     found = json.loads(kept.path.read_text())

@@ -25,7 +25,7 @@ from surehand.providers.mcp.config.values import FileNode, FileNodeError
 from surehand.providers.mcp.config.variables import Variables
 from surehand.providers.mcp.options import ServerOptions
 
-SERVER = Path(__file__).with_name("speaking.py")
+SERVER = Path(__file__).parents[1] / "speaking.py"
 
 
 def read(value, **_) -> list[ServerEntry]:
@@ -136,9 +136,9 @@ def test_a_file_of_vs_code_is_taken_as_it_is_comments_and_commas_too(file, tmp_p
     found = mcp.servers(file(VSCODE, ".vscode/mcp.json"))
 
     assert [server.namespace for server in found] == ["io_github_microsoft_playwright-mcp", "perplexity", "docs"]
-    assert found[1].address.filled("${input:region} ${workspaceFolder}") == f"eu {tmp_path.resolve()}"
+    assert found[1].address.substitute("${input:region} ${workspaceFolder}") == f"eu {tmp_path.resolve()}"
     with pytest.raises(DefinitionError, match="PERPLEXITY_KEY is not set"):
-        found[1].address.filled("${input:perplexity-key}")
+        found[1].address.substitute("${input:perplexity-key}")
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ def test_a_variable_that_is_missing_is_told_of_by_the_name_in_the_file():
     [server] = mcp.servers({"awslabs.core": {"command": "${NOT_SET}"}}, environment={})
 
     with pytest.raises(DefinitionError, match=r"The MCP server 'awslabs\.core' cannot be used"):
-        server.address.now()
+        server.address.resolve()
 
 
 def test_a_server_may_say_its_namespace():
@@ -503,9 +503,9 @@ def test_a_login_is_filled_in_when_it_is_used():
 
     [server] = mcp.servers({"one": entry}, environment=environment)
     with pytest.raises(DefinitionError, match="KEY is not set"):
-        server.address.now()
+        server.address.resolve()
     environment["KEY"] = "hunter2"
-    now = server.address.now()
+    now = server.address.resolve()
 
     assert (now.url, now.auth.client_secret) == ("https://example.com/hunter2/mcp?q=hunter2", "hunter2")
     assert (now.auth.client_id, now.auth.scopes) == ("us", ("a", "b"))

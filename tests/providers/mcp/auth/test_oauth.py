@@ -27,7 +27,7 @@ from surehand.providers.mcp.transports.connection_errors import NotSignedIn, inn
 from tests.http.server import Names, only_loopback, port_of_nobody
 from tests.providers.mcp.authority import browser, running, texts_in
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 HERE = HttpSettings(allow_private=["127.0.0.1"])
 
 
@@ -471,7 +471,7 @@ async def test_no_token_is_in_a_log_or_an_error_or_a_repr(authority, person, nob
         await whoami(nobody(), authority)
 
     shown = caplog.text + repr(refused.value) + repr(ours) + repr(ours.auth_for(ConnectionOwner(), authority.url))
-    shown += repr(ours.tokens.of(authority.url, None)) + repr(ours.tokens.of(authority.url, None).read())
+    shown += repr(ours.tokens.file_for(authority.url, None)) + repr(ours.tokens.file_for(authority.url, None).read())
     assert authority.all_tokens
     assert not [token for token in authority.all_tokens if token in shown]
     (client,) = authority.clients.values()
