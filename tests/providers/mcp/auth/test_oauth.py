@@ -1,4 +1,4 @@
-"""Signing in to MCP servers, against a real authorisation server that guards a real MCP server."""
+"""Signing in to MCP servers, against a real authorization server that guards a real MCP server."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_a_person_signs_in_once_and_a_restart_remembers(authority, person,
     assert authority.seen == ["registered", "signed in ada"]
 
 
-async def test_where_nobody_can_be_asked_the_call_says_what_a_person_has_to_do(authority, nobody):
+async def test_a_call_that_cannot_ask_a_person_names_the_login_command(authority, nobody):
     with pytest.raises(Denied, match=rf"Nobody is signed in to {authority.url}.*: surehand login {authority.url}$"):
         await whoami(nobody(), authority)
 
@@ -130,7 +130,7 @@ async def test_a_browser_is_only_opened_on_a_terminal_and_never_for_a_named_user
     assert oauth(tokens=folder, interactive=True).can_open_browser(ConnectionOwner("ada"))
 
 
-async def test_two_users_are_two_people(authority, person, nobody):
+async def test_two_users_have_separate_tokens(authority, person, nobody):
     assert await whoami(person(), authority, "ada") == "ada"
     authority.person = "bob"
     assert await whoami(person(), authority, "bob") == "bob"
@@ -144,7 +144,7 @@ async def test_two_users_are_two_people(authority, person, nobody):
         await whoami(ours, authority, None)
 
 
-async def test_what_is_too_old_is_renewed_after_a_restart_at_the_right_server(authority, person, nobody, folder):
+async def test_expired_tokens_are_refreshed_after_a_restart_at_the_same_server(authority, person, nobody, folder):
     await whoami(person(), authority)
     authority.expire()
     grow_old(folder)
@@ -155,7 +155,7 @@ async def test_what_is_too_old_is_renewed_after_a_restart_at_the_right_server(au
     assert authority.seen[2:] == ["renewed ada"]
 
 
-async def test_what_the_server_does_not_take_any_more_is_renewed_too(authority, person, nobody):
+async def test_tokens_that_the_server_rejects_are_refreshed(authority, person, nobody):
     """Its time is not over, or the server did not say how long that is."""
     authority.lifetime = None
     await whoami(person(), authority)
@@ -165,7 +165,7 @@ async def test_what_the_server_does_not_take_any_more_is_renewed_too(authority, 
     assert authority.seen[2:] == ["renewed ada"]
 
 
-async def test_in_the_middle_of_a_connection_it_is_renewed_as_well(authority, person):
+async def test_tokens_are_refreshed_during_a_connection(authority, person):
     async with connected(person(), authority) as client:
         assert (await client.call_tool("whoami", {})).content[0].text == "ada"
         authority.expire()
@@ -174,7 +174,7 @@ async def test_in_the_middle_of_a_connection_it_is_renewed_as_well(authority, pe
     assert authority.seen[2:] == ["renewed ada"]
 
 
-async def test_many_calls_at_once_renew_once(authority, person):
+async def test_parallel_calls_refresh_once(authority, person):
     authority.pace = 0.05
     async with connected(person(), authority) as client:
         authority.expire()
@@ -191,7 +191,7 @@ async def test_calls_do_not_wait_for_each_other(authority, person):
     assert [result.content[0].text for result in found] == ["met"] * 5
 
 
-async def test_a_refused_refresh_token_leads_to_a_person_and_to_no_loop(authority, person, nobody, folder, port):
+async def test_a_rejected_refresh_token_needs_a_person_and_causes_no_loop(authority, person, nobody, folder, port):
     await whoami(person(redirect_port=port), authority)
     authority.expire()
     authority.renewing.clear()
@@ -206,7 +206,7 @@ async def test_a_refused_refresh_token_leads_to_a_person_and_to_no_loop(authorit
     assert authority.seen[3:] == ["signed in ada"]  # and not registered again
 
 
-async def test_an_authorisation_server_in_trouble_costs_no_sign_in(authority, person, nobody):
+async def test_an_authorization_server_that_is_unavailable_costs_no_tokens(authority, person, nobody):
     await whoami(person(), authority)
     authority.expire()
     authority.broken = True
@@ -217,7 +217,7 @@ async def test_an_authorisation_server_in_trouble_costs_no_sign_in(authority, pe
     assert await whoami(nobody(), authority) == "ada"
 
 
-async def test_a_call_cancelled_while_it_renews_loses_nothing(authority, person, nobody):
+async def test_a_call_cancelled_during_a_refresh_loses_no_tokens(authority, person, nobody):
     async with connected(person(), authority) as client:
         authority.expire()
         authority.holds = True
@@ -233,7 +233,7 @@ async def test_a_call_cancelled_while_it_renews_loses_nothing(authority, person,
     assert authority.seen[2:] == ["renewed ada"]
 
 
-async def test_a_cancelled_sign_in_locks_nobody_out(authority, person):
+async def test_a_cancelled_sign_in_releases_its_lock(authority, person):
     opened = asyncio.Event()
 
     async def look_at_it(url):
@@ -249,12 +249,12 @@ async def test_a_cancelled_sign_in_locks_nobody_out(authority, person):
     assert await whoami(person(), authority) == "ada"
 
 
-async def test_nobody_waits_for_ever_for_a_person(authority, person):
+async def test_waiting_for_a_person_times_out(authority, person):
     with pytest.raises(TimedOut, match=r"Nobody signed in within 0\.1 seconds"):
         await whoami(person(open=lambda url: None, timeout=0.1), authority)
 
 
-async def test_a_sign_in_that_fails_is_asked_for_once_and_not_by_every_call(authority, person):
+async def test_a_failed_sign_in_is_not_repeated_by_every_waiting_call(authority, person):
     asked, refusals = [], []
     everybody = asyncio.Event()
 
@@ -282,14 +282,14 @@ async def test_a_sign_in_that_fails_is_asked_for_once_and_not_by_every_call(auth
     assert len(asked) == 1
 
 
-async def test_a_person_who_says_no_is_heard(authority, person):
+async def test_a_person_who_refuses_ends_the_sign_in(authority, person):
     authority.refuses = True
 
     with pytest.raises(Denied, match=r"refused \(access_denied\)"):
         await whoami(person(), authority)
 
 
-async def test_more_is_asked_for_when_a_tool_needs_more(authority, person, folder):
+async def test_further_scopes_are_requested_when_a_tool_needs_them(authority, person, folder):
     async with connected(person(), authority) as client:
         assert texts_in(folder)[0]["tokens"]["scope"] == "tools"
         result = await client.call_tool("admin", {})
@@ -298,7 +298,7 @@ async def test_more_is_asked_for_when_a_tool_needs_more(authority, person, folde
     assert texts_in(folder)[0]["tokens"]["scope"] == "tools admin"
 
 
-async def test_where_nobody_can_give_more_the_call_says_what_is_missing(authority, person, nobody):
+async def test_a_call_that_cannot_request_scopes_names_the_missing_ones(authority, person, nobody):
     await whoami(person(), authority)
 
     auth = nobody().auth_for(ConnectionOwner(), authority.url)
@@ -310,7 +310,7 @@ async def test_where_nobody_can_give_more_the_call_says_what_is_missing(authorit
     assert authority.seen[2:] == []
 
 
-async def test_scopes_that_a_developer_wants_are_asked_for(authority, person, folder):
+async def test_scopes_of_the_developer_are_requested(authority, person, folder):
     await whoami(person(scopes=["tools", "admin"]), authority)
 
     assert texts_in(folder)[0]["tokens"]["scope"] == "tools admin"
@@ -333,7 +333,7 @@ async def test_a_client_that_is_registered_already_signs_in_without_registering(
         await whoami(nobody(client_id="another"), authority)
 
 
-async def test_a_secret_goes_to_no_authorisation_server_that_nobody_named(authority, person):
+async def test_a_secret_is_not_sent_to_an_authorization_server_that_was_not_configured(authority, person):
     given = {"client_id": "c", "client_secret": "s3cret"}
     authority.metadata = {
         "resource": authority.url, "authorization_servers": [authority.issuer.replace("127.0.0.1", "localhost")],
@@ -362,7 +362,7 @@ async def test_a_secret_stays_on_the_servers_own_host_unless_an_issuer_is_named(
     )
 
 
-async def test_a_server_may_look_our_metadata_up_instead_of_registering_us(authority, person, port):
+async def test_a_client_metadata_url_replaces_registration(authority, person, port):
     ours = "https://surehand.test/client.json"
     authority.says = {"client_id_metadata_document_supported": True}
     authority.clients[ours] = OAuthClientInformationFull(
@@ -376,7 +376,7 @@ async def test_a_server_may_look_our_metadata_up_instead_of_registering_us(autho
     assert authority.seen == ["signed in ada"]
 
 
-async def test_an_identity_provider_says_who_each_user_is(authority):
+async def test_an_identity_provider_vouches_for_each_user(authority):
     async def said(audience, resource):
         return f"{audience} says: ada"
 
@@ -402,7 +402,7 @@ async def test_a_program_signs_in_as_itself(authority):
     assert len(authority.seen) == 2
 
 
-async def test_a_program_that_is_refused_is_told_in_one_word(authority):
+async def test_a_refused_program_gets_the_oauth_error_code(authority):
     authority.refuses = True
 
     with pytest.raises(Denied, match=r"refused to sign us in \(invalid_client\)\. Somebody has to") as refused:
@@ -424,7 +424,7 @@ async def test_a_program_signs_in_with_a_key(authority):
     assert "PRIVATE" not in repr(ours)
 
 
-async def test_metadata_that_lead_to_a_private_address_are_refused_before_anything_is_dialled(authority, person):
+async def test_metadata_with_a_private_address_are_refused_before_connecting(authority, person):
     dialled = []
 
     async def dialer(address, port, timeout):
@@ -450,7 +450,7 @@ async def test_metadata_for_another_server_are_refused(authority, person):
     assert authority.seen == []
 
 
-async def test_an_answer_from_another_issuer_is_refused(authority, person, folder):
+async def test_a_response_from_another_issuer_is_refused(authority, person, folder):
     authority.says_iss = True
 
     with pytest.raises(Denied, match="iss mismatch"):
@@ -529,6 +529,6 @@ asyncio.run(main())
         lambda: identity_assertion("c", "s", issuer="ftp://x", assertion=browser),
     ],
 )
-def test_what_can_never_work_is_said_at_once(make):
+def test_invalid_settings_are_definition_errors(make):
     with pytest.raises(DefinitionError, match="Fix: "):
         make()
