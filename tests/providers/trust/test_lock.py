@@ -92,7 +92,7 @@ def test_a_changed_definition_is_quarantined_and_the_old_one_stays_pinned(lock, 
     assert change.summary == "git/log: description changed"
     assert lock.changes() == [change]
     assert lock.check("git", GIT, [POISONED, STATUS]) == {"log": change}
-    told = "Quarantined: git/log: description changed. `surehand lock diff` shows it."
+    told = "Quarantined: git/log: description changed. Review it with `surehand lock diff`."
     assert [record.message for record in caplog.records] == [told]  # once, however often it is seen
 
 
@@ -434,14 +434,14 @@ def test_threads_share_a_lock_in_memory():
 
 
 BROKEN = {
-    "": "cannot be understood: it is not valid JSON (EOF while parsing a value at line 1 column 0)",
-    "[1]": "cannot be understood: there is no version in it",
+    "": "is malformed: it is not valid JSON (EOF while parsing a value at line 1 column 0)",
+    "[1]": 'is malformed: "version" is missing',
     '{"version": 2}': "is of version 2, newer than 1",
-    '{"version": true}': "cannot be understood: there is no version in it",
-    '{"version": 1, "servers": {}}': 'cannot be understood: it has to hold "version": 1, "servers" and "quarantined"',
-    '{"version": 1, "version": 1}': "cannot be understood: The key 'version' is given twice",
-    '{"version": 1, "servers": [], "quarantined": {}}': "cannot be understood: servers has to hold keys and values",
-    "<<<<<<< HEAD\n{}\n=======\n": "holds the marks of a merge",
+    '{"version": true}': 'is malformed: "version" is missing',
+    '{"version": 1, "servers": {}}': 'is malformed: it must hold "version": 1, "servers" and "quarantined"',
+    '{"version": 1, "version": 1}': "is malformed: The key 'version' is given twice",
+    '{"version": 1, "servers": [], "quarantined": {}}': "is malformed: servers must be a JSON object",
+    "<<<<<<< HEAD\n{}\n=======\n": "has merge conflict markers",
 }
 
 
@@ -464,11 +464,11 @@ def test_a_malformed_file_is_an_error_with_a_fix_and_is_never_overwritten(path, 
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("last commits", "last comits", "git/log has another sha256 than its definition"),
-        ('"name": "log"', '"name": "lag"', "git/log is no definition of that tool"),
-        (GIT, f"{GIT}2", "git/log has another sha256 than its definition"),
-        ('"sha256"', '"md5"', 'git/log has to hold "sha256"'),
-        ('"identity"', '"id"', 'git has to hold "identity"'),
+        ("last commits", "last comits", "the sha256 of git/log does not match its definition"),
+        ('"name": "log"', '"name": "lag"', "git/log is not a definition of that tool"),
+        (GIT, f"{GIT}2", "the sha256 of git/log does not match its definition"),
+        ('"sha256"', '"md5"', 'git/log must hold "sha256"'),
+        ('"identity"', '"id"', 'git must hold "identity"'),
     ],
 )
 def test_a_hash_that_does_not_match_its_definition_is_an_error(path, old, new, problem):
@@ -481,7 +481,7 @@ def test_a_hash_that_does_not_match_its_definition_is_an_error(path, old, new, p
 
 def test_a_file_that_is_binary_or_not_regular_is_refused(path, tmp_path):
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(DefinitionError, match="is no UTF-8 text"):
+    with pytest.raises(DefinitionError, match="is not UTF-8 text"):
         DefinitionLock(path).changes()
     with pytest.raises(DefinitionError, match="cannot be read: is a directory"):
         DefinitionLock(tmp_path).changes()
