@@ -179,7 +179,7 @@ def test_an_empty_block_is_valid(value):
 
 
 def test_a_file_without_servers_says_how_to_write_them():
-    assert "There are no MCP servers in it. Fix: put them under mcpServers" in str(mistake({"editor.fontSize": 12}))
+    assert "The file has no MCP servers. Fix: put them under mcpServers" in str(mistake({"editor.fontSize": 12}))
 
 
 @pytest.mark.parametrize(
@@ -270,9 +270,9 @@ def test_a_bare_number_in_our_own_files_is_seconds():
 
 
 def test_the_option_keys_match_the_python_options():
-    told = {PYTHON_OPTION_NAMES.get(name, name) for name in OPTION_PARSERS}
+    names = {PYTHON_OPTION_NAMES.get(name, name) for name in OPTION_PARSERS}
 
-    assert told == set(ServerOptions.__dataclass_fields__)
+    assert names == set(ServerOptions.__dataclass_fields__)
     assert set(KEY_ALIASES.values()) <= {*DOCUMENTED_KEYS, *UNDOCUMENTED_KEYS}
     assert not set(KEY_ALIASES) & {*DOCUMENTED_KEYS, *UNDOCUMENTED_KEYS}
 
@@ -313,7 +313,7 @@ def test_keys_of_other_programs_are_ignored():
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "message"),
     [
         ({"command": "x", "sandboxEnabledd": True}, "Unknown key 'sandboxEnabledd'."),
         ({"command": "x", "toolsAlowed": []}, "Unknown key 'toolsAlowed'. Fix: did you mean 'tools_allowed'?"),
@@ -321,36 +321,39 @@ def test_keys_of_other_programs_are_ignored():
         ({"args": []}, "one has neither a command nor a url."),
         ({"type": "stdio", "url": "https://x"}, "one is of type stdio, which needs a command."),
         ({"type": "sse", "command": "x"}, "one is of type sse, which needs a url."),
-        ({"command": "x", "url": "https://x"}, "one is started here: url means nothing there."),
-        ({"url": "https://x", "env": {}}, "one is reached by its url: env means nothing there."),
-        ({"type": "carrier pigeon", "command": "hunter2"}, "type is none that is known. Fix: use stdio, local, http"),
-        ({"command": "x", "toolsAllowed": ["a"], "allowedTools": []}, "allowedTools says the same as toolsAllowed."),
-        ({"command": "x", "shared": True, "per": "user"}, "shared says the same as per."),
+        ({"command": "x", "url": "https://x"}, "one has a command, so url has no effect."),
+        ({"url": "https://x", "env": {}}, "one has a url, so env has no effect."),
+        ({"type": "carrier pigeon", "command": "hunter2"}, "type has an unknown value. Fix: use stdio, local, http"),
+        (
+            {"command": "x", "toolsAllowed": ["a"], "allowedTools": []},
+            "allowedTools and toolsAllowed set the same option.",
+        ),
+        ({"command": "x", "shared": True, "per": "user"}, "shared and per set the same option."),
         ({"command": ["hunter2", ["x"]]}, "1 must be text."),
         ({"command": []}, "command is empty."),
-        ({"command": "x 'hunter2"}, "command has a quote that is never closed."),
+        ({"command": "x 'hunter2"}, "command has an unclosed quote."),
         ({"command": "x", "args": "hunter2"}, "args must be a list."),
-        ({"command": "x", "env": ["hunter2"]}, "env must hold keys and values."),
+        ({"command": "x", "env": ["hunter2"]}, "env must be a mapping."),
         ({"command": "x", "env": {"A": ["hunter2"]}}, "A must be text."),
-        ({"url": "hunter2"}, "url is no URL."),
+        ({"url": "hunter2"}, "url must be a URL."),
         ({"command": "x", "timeout": "hunter2"}, "timeout must be a duration."),
-        ({"command": "x", "timeout": -1}, "timeout must be a duration above zero."),
+        ({"command": "x", "timeout": -1}, "timeout must be a positive duration."),
         ({"command": "x", "enabled": "hunter2"}, "enabled must be true or false."),
-        ({"command": "x", "effects": ["hunter2"]}, "effects names something unknown."),
-        ({"command": "x", "protocol": "hunter2"}, "protocol is none that is known."),
+        ({"command": "x", "effects": ["hunter2"]}, "effects has an unknown effect."),
+        ({"command": "x", "protocol": "hunter2"}, "protocol has an unknown value."),
         ({"command": "x", "sandbox": {"netwrk": True}}, "Unknown key 'netwrk'. Fix: did you mean 'network'?"),
         ({"url": "https://x", "auth": {"type": "client_credentials"}}, "client_credentials needs a client_id."),
-        ({"command": "x", "namespace": "two words"}, "namespace is no name for a server."),
-        ({"url": "wss://x", "auth": "oauth"}, "one is a web socket, where nobody signs in."),
-        (None, "one must hold keys and values."),
-        (5, "one must hold keys and values."),
+        ({"command": "x", "namespace": "two words"}, "namespace must be a legal name."),
+        ({"url": "wss://x", "auth": "oauth"}, "one is a WebSocket server, which has no sign-in."),
+        (None, "one must be a mapping."),
+        (5, "one must be a mapping."),
     ],
 )
-def test_an_error_names_the_key_and_never_the_value(entry, told):
-    said = str(mistake({"mcpServers": {"one": entry}}))
+def test_an_error_names_the_key_and_never_the_value(entry, message):
+    error = str(mistake({"mcpServers": {"one": entry}}))
 
-    assert said.startswith(told)
-    assert "hunter2" not in said
+    assert error.startswith(message)
+    assert "hunter2" not in error
 
 
 @pytest.mark.parametrize("block", ["mcpServers", "servers"])
@@ -404,7 +407,9 @@ def test_two_enabled_servers_cannot_share_a_namespace(other):
 
 
 def test_servers_in_a_list_need_unique_names():
-    assert "There are two servers 'a'." in str(mistake([{"name": "a", "command": "x"}, {"name": "a", "command": "y"}]))
+    assert "Two servers have the name 'a'." in str(
+        mistake([{"name": "a", "command": "x"}, {"name": "a", "command": "y"}])
+    )
     assert "A server in a list needs a name." in str(mistake([{"command": "x"}]))
 
 
@@ -415,12 +420,12 @@ def test_servers_in_a_list_need_unique_names():
         (
             '{\n"mcpServers": {\n"a": {"command": "x"},\n"a": {}}}',
             "mcp.json",
-            "mcp.json:4: a is there twice, first in line 3",
+            "mcp.json:4: The key a occurs twice, first in line 3",
         ),
-        ('{\n"mcpServers": {', "mcp.json", "mcp.json:2: This is no JSON"),
+        ('{\n"mcpServers": {', "mcp.json", "mcp.json:2: The file is not valid JSON"),
         ("mcpServers:\n  - name: a\n    comand: x\n", "c.yaml", "c.yaml, mcpServers.0.comand: Unknown key 'comand'"),
         ("[mcp_servers.a]\ncomand = 'x'\n", "c.toml", "c.toml, mcp_servers.a.comand: Unknown key 'comand'"),
-        ("a: [", "c.yaml", "c.yaml: This is no YAML"),
+        ("a: [", "c.yaml", "c.yaml: The file is not valid YAML"),
     ],
 )
 def test_errors_in_a_file_name_the_line(file, tmp_path, text, name, where):
@@ -515,10 +520,10 @@ def test_auth_settings_are_substituted_when_used():
 
 async def test_secrets_reach_only_the_server(file, tmp_path):
     (tmp_path / "more.env").write_text("# two\nexport FROM_FILE='hunter3' # quoted\nSAID=no\nnonsense\n")
-    told = {"command": sys.executable, "args": [str(SERVER), "${WORD}"], "envFile": "more.env", "manifest": False,
+    entry = {"command": sys.executable, "args": [str(SERVER), "${WORD}"], "envFile": "more.env", "manifest": False,
             "env": {"TOKEN": "${TOKEN}", "SAID": "yes"}}  # fmt: skip
     found = mcp.servers(
-        file(json.dumps({"mcpServers": {"one": told}})), environment={"TOKEN": "hunter2", "WORD": "hunter4"}
+        file(json.dumps({"mcpServers": {"one": entry}})), environment={"TOKEN": "hunter2", "WORD": "hunter4"}
     )
 
     async with Runtime(*found) as runtime:
