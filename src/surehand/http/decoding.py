@@ -1,4 +1,4 @@
-"""Unpacks gzip and deflate bodies piece by piece, so that a small response cannot fill the memory."""
+"""Unpacks gzip and deflate bodies piece by piece, within limits: a small response could unpack to gigabytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from surehand.core.errors import ToolError, Unavailable
 ACCEPT_ENCODING = "gzip, deflate"
 MAX_PIECE_BYTES = 65_536
 MIN_BOMB_BYTES = 1 << 20
-"""The ratio is not checked below this size: a short page of blanks is no attack."""
+"""The ratio is not checked below this size: a short page of blanks has a high ratio, too."""
 
 
 class Decoder(Protocol):

@@ -1,4 +1,4 @@
-"""`Target` is a URL that was parsed once, strictly: what is checked is what is connected to."""
+"""`HttpTarget` is a URL that was parsed once, strictly: the host that is checked is the host that is connected to."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from urllib.parse import quote, urljoin
 
 from surehand.core.errors import Denied, InvalidArguments
+from surehand.core.extras import install_command
 from surehand.http.errors import mark_unsent
 
 Scheme: TypeAlias = Literal["http", "https"]
@@ -144,7 +145,7 @@ def _encode_idna(host: str) -> str:
         from idna import IDNAError, encode
     except ImportError:
         raise mark_unsent(
-            InvalidArguments("Write the host in ASCII; other scripts need: pip install 'surehand[http]'")
+            InvalidArguments(f"Write the host in ASCII; other scripts need: {install_command('http')}")
         ) from None
     try:
         return encode(host, uts46=True).decode("ascii")

@@ -1,4 +1,4 @@
-"""Codec: bytes to JSON-RPC messages and back, and the id of a message that cannot be parsed.
+"""Parses and serializes JSON-RPC messages, and finds the id of a message that cannot be parsed.
 
 Both MCP servers, the MCP client and the direct paths for `tools/call` read and write messages here and nowhere else.
 """
@@ -68,7 +68,7 @@ class MalformedMessage:
     id: RequestId | None = None
     """The id of the request or response, where it could be found."""
     is_response: bool = False
-    """Whether it was meant as a response: then the waiting request has to be told, not the sender."""
+    """Whether it was meant as a response: then the waiting request gets the error, not the sender."""
 
     def as_error(self) -> JSONRPCError:
         """The error response."""
@@ -80,7 +80,7 @@ class SalvagedId(NamedTuple):
 
     id: RequestId
     is_request: bool
-    """Whether a method stands beside the id. False for a response, and where it could not be seen."""
+    """Whether a method stands beside the id. False for a response, and if the searched bytes do not show it."""
 
 
 def decode(frame: bytes | OverlongFrame, limits: MessageLimits) -> JsonRpcMessage | MalformedMessage:
