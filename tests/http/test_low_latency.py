@@ -10,7 +10,8 @@ import httpcore2
 import pytest
 import trustme
 
-from surehand.http.low_latency import MAX_JOINED_BYTES, MAX_UNREAD_BYTES, connect_with_keepalive
+from surehand.http.connector import connect_with_keepalive
+from surehand.http.low_latency import MAX_JOINED_BYTES, MAX_UNREAD_BYTES
 from tests.http.server import port_of_nobody
 
 pytestmark = pytest.mark.timeout(30, func_only=True)
