@@ -67,9 +67,9 @@ class Connector:
     async def _permitted_addresses(self, host: str, port: int) -> Sequence[IpAddress]:
         name = normalize_host(f"[{host}]" if ":" in host else host)
         self._guard.check_host(name, port)
-        found = await self._resolve_addresses(name, port)
-        addresses = self._guard.check_addresses(name, port, found)[:MAX_ADDRESSES_TRIED]
-        if host == str(found[0]) and len(self._permitted_literals) < MAX_REMEMBERED_LITERALS:
+        resolved = await self._resolve_addresses(name, port)
+        addresses = self._guard.check_addresses(name, port, resolved)[:MAX_ADDRESSES_TRIED]
+        if host == str(resolved[0]) and len(self._permitted_literals) < MAX_REMEMBERED_LITERALS:
             self._permitted_literals[host, port] = addresses
         return addresses
 
@@ -92,14 +92,14 @@ class Connector:
         try:
             return [parse_address(host)]
         except ValueError:
-            found = [parse_address(text) for text in await self._resolver(host, port)]
-        if not found:
+            addresses = [parse_address(text) for text in await self._resolver(host, port)]
+        if not addresses:
             raise unknown_host_error(host)
-        if len(found) > MAX_ADDRESSES_CHECKED:
+        if len(addresses) > MAX_ADDRESSES_CHECKED:
             raise mark_unsent(
-                Denied(f"{host} has {len(found)} addresses, and none has been tried. Use another source.")
+                Denied(f"{host} has {len(addresses)} addresses, and none has been tried. Use another source.")
             )
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(addresses))
 
     async def _connect_to_first(
         self, addresses: Sequence[IpAddress], port: int, timeout: float | None

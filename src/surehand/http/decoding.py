@@ -105,8 +105,8 @@ def decoder_for(encodings: str, max_ratio: float) -> Decoder:
     if not named:
         return IdentityDecoder()
     if len(named) > 1 or named[0] not in ("gzip", "deflate"):
-        shown = ", ".join(named)[:60]
-        raise ToolError(f"The answer is encoded as {shown!r}, which was not asked for and is not read.")
+        encoding = ", ".join(named)[:60]
+        raise ToolError(f"The answer is encoded as {encoding!r}, which was not asked for and is not read.")
     return InflatingDecoder(named[0], max_ratio)
 
 

@@ -57,15 +57,15 @@ class AddressGuard:
 
     def check_addresses(self, host: str, port: int, addresses: Iterable[IpAddress]) -> list[IpAddress]:
         """The addresses to connect to; raises `Denied` if one of them may not be reached."""
-        found = [unmapped_address(address) for address in addresses]
-        if not all(self._permits(host, address) for address in found):
+        unmapped = [unmapped_address(address) for address in addresses]
+        if not all(self._permits(host, address) for address in unmapped):
             # The error names neither the address nor its kind: that would reveal the layout of the internal network.
             raise mark_unsent(
                 Denied(f"{host} is not on the public internet, and private addresses may not be reached from here.")
             )
-        if any(special_address_kind(address) is None for address in found):
+        if any(special_address_kind(address) is None for address in unmapped):
             self._check_port(host, port)
-        return found
+        return unmapped
 
     def _permits(self, host: str, address: IpAddress) -> bool:
         candidates = (address, *embedded_addresses(address))
@@ -84,8 +84,8 @@ def build_guard(
     ports: AllowedPorts | None = None,
 ) -> AddressGuard:
     """Make a guard from a developer's settings; raises `DefinitionError`."""
-    given = () if isinstance(allow_private, bool) else _validate_patterns(allow_private, "allow_private")
-    private_hosts, private_networks = _split_hosts_and_networks(given)
+    private_patterns = () if isinstance(allow_private, bool) else _validate_patterns(allow_private, "allow_private")
+    private_hosts, private_networks = _split_hosts_and_networks(private_patterns)
     denied_hosts, denied_networks = _split_hosts_and_networks(_validate_patterns(deny_hosts, "deny_hosts"))
     return AddressGuard(
         allow_private is True,
@@ -98,11 +98,11 @@ def build_guard(
     )
 
 
-def _validate_patterns(given: Any, name: str) -> tuple[str, ...]:
+def _validate_patterns(value: Any, name: str) -> tuple[str, ...]:
     fix = "give host names, as in '*.example.com', or networks."
-    if not isinstance(given, Iterable):
-        raise DefinitionError(f"{name} must be a list of texts, got {given!r}.", fix=fix)
-    patterns = (given,) if isinstance(given, str) else tuple(given)
+    if not isinstance(value, Iterable):
+        raise DefinitionError(f"{name} must be a list of texts, got {value!r}.", fix=fix)
+    patterns = (value,) if isinstance(value, str) else tuple(value)
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern:
             raise DefinitionError(f"{name} must hold texts that are not empty, got {pattern!r}.", fix=fix)

@@ -45,8 +45,8 @@ class ResponseHead:
 
     def header(self, name: str, default: str = "") -> str:
         """The value of a header; several of one name are joined."""
-        found = [value for known, value in self.headers if known.lower() == name.lower()]
-        return ", ".join(found) if found else default
+        values = [value for known, value in self.headers if known.lower() == name.lower()]
+        return ", ".join(values) if values else default
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,8 @@ class HttpSettings:
             raise DefinitionError(problem, fix="give zero or more.")
         # An iterator would be empty, and so permit everything, when it is read a second time.
         for name in ("allow_private", "allow_hosts", "deny_hosts", "ports"):
-            if isinstance(given := getattr(self, name), Iterator):
-                object.__setattr__(self, name, tuple(given))
+            if isinstance(value := getattr(self, name), Iterator):
+                object.__setattr__(self, name, tuple(value))
         self.build_guard()
 
     def _parse_units(self) -> None:
@@ -71,9 +71,9 @@ class HttpSettings:
         parsers: dict[str, Callable[[str], float | None]] = dict.fromkeys(_DURATION_FIELDS, parse_duration)
         parsers |= {"max_bytes": parse_size, "max_header_bytes": parse_size}
         for name, parse in parsers.items():
-            if isinstance(given := getattr(self, name), str):
+            if isinstance(value := getattr(self, name), str):
                 try:
-                    object.__setattr__(self, name, parse(given))
+                    object.__setattr__(self, name, parse(value))
                 except ValueError as error:
                     raise DefinitionError(str(error), fix="write 5, '5s' or '1MB'.") from None
 

@@ -152,7 +152,7 @@ class GuardedClient(httpx2.AsyncClient):
             raise DefinitionError(
                 f"{', '.join(sorted(forbidden))} would bypass the address guard.", fix="set it in `HttpSettings`."
             )
-        hooks = {name: list(given) for name, given in (options.pop("event_hooks", None) or {}).items()}
+        hooks = {name: list(callbacks) for name, callbacks in (options.pop("event_hooks", None) or {}).items()}
         hooks["response"] = [partial(_check_redirect, settings), *hooks.get("response", ())]
         headers = httpx2.Headers({"User-Agent": settings.user_agent})
         headers.update(options.pop("headers", None))

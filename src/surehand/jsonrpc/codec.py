@@ -167,15 +167,15 @@ def _is_short(value: Any, max_length: int) -> bool:
 
 
 def _find_id(value: dict[str, Any], max_length: int | None) -> RequestId | None:
-    found = value.get("id")
-    if not isinstance(found, str) and type(found) is not int:
+    message_id = value.get("id")
+    if not isinstance(message_id, str) and type(message_id) is not int:
         return None
-    return found if max_length is None or _is_short(found, max_length) else None
+    return message_id if max_length is None or _is_short(message_id, max_length) else None
 
 
 def _unparsed_message(problem: MalformedReason, description: str, head: bytes, tail: bytes) -> MalformedMessage:
-    found = salvage_id(head, tail)
-    return MalformedMessage(problem, INVALID_REQUEST, description, None if found is None else found.id)
+    salvaged = salvage_id(head, tail)
+    return MalformedMessage(problem, INVALID_REQUEST, description, None if salvaged is None else salvaged.id)
 
 
 def salvage_id(head: bytes, tail: bytes) -> SalvagedId | None:

@@ -249,8 +249,8 @@ def identity_assertion(
     )
 
 
-def _parse_scopes(given: Iterable[str]) -> tuple[str, ...]:
-    scopes = tuple(given.split() if isinstance(given, str) else given)
+def _parse_scopes(value: Iterable[str]) -> tuple[str, ...]:
+    scopes = tuple(value.split() if isinstance(value, str) else value)
     for scope in scopes:
         if not _SCOPE_PATTERN.fullmatch(scope):
             fix = "use printable ASCII without spaces, quotes and backslashes."

@@ -165,10 +165,10 @@ def build_server(entry: ServerEntry, variables: Variables, location: str = "", *
 
 def unique_namespaces(names: Iterable[str]) -> dict[str, str]:
     """A namespace for each server name: the name itself if valid, else the nearest valid one, with a hash if taken."""
-    given = list(names)
-    namespaces = {name: name for name in given if _is_valid_namespace(name)}
+    server_names = list(names)
+    namespaces = {name: name for name in server_names if _is_valid_namespace(name)}
     taken = set(namespaces)
-    for name in given:
+    for name in server_names:
         if name in namespaces:
             continue
         namespace = nearest_namespace(name)
