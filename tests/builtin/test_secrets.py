@@ -10,7 +10,9 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from surehand import Runtime, builtin, clock, data, env, files, memory, shell, todo, web
+from surehand import Runtime, clock, data, env, files, memory, shell, todo, web
+from surehand.builtin.agent.memories import memories
+from surehand.builtin.agent.tasks import sessions, tasks
 from surehand.builtin.web.search_engines import tavily
 from tests.http.server import only_loopback, reply, serving
 from tests.needs import needs
@@ -136,8 +138,8 @@ async def test_no_tool_tells_a_secret_of_the_environment(tmp_path, caplog, monke
         search = tavily(endpoint=f"http://127.0.0.1:{server.port}/search", allow_private=True)
         reach = web(search=search, allow_private=["127.0.0.1"], ports=[server.port])
         families = (files(tmp_path / "work"), reach, data(), clock(), env(allow=["SAFE", "MY_*"]), todo())
-        more = (memory(tmp_path / "memory"), builtin.tasks(tmp_path / "tasks"), builtin.sessions(tmp_path / "sessions"))
-        async with Runtime(*families, *more, builtin.memories(), store=str(tmp_path / "calls.db")) as runtime:
+        more = (memory(tmp_path / "memory"), tasks(tmp_path / "tasks"), sessions(tmp_path / "sessions"))
+        async with Runtime(*families, *more, memories(), store=str(tmp_path / "calls.db")) as runtime:
             told = await told_by(runtime, attempts(server.port))
 
         assert "yes" in told

@@ -90,7 +90,7 @@ def test_every_format_says_the_same(read, text, ending, tmp_path):
     config = read(text, ending)
 
     assert config.defaults == Defaults(tool_timeout=300.0, max_output=100_000, max_concurrent=3)
-    assert config.workspace.folder({}) == tmp_path.resolve()
+    assert config.workspace.resolve_root({}) == tmp_path.resolve()
     assert config.workspace.writes is False
     assert [(rule.decision, rule.tools, sorted(rule.effects)) for rule in config.policy.rules] == [
         ("allow", ("git__*",), ["read"]),
@@ -99,8 +99,8 @@ def test_every_format_says_the_same(read, text, ending, tmp_path):
     ]
     assert (config.policy.rules[1].reason, config.policy.rules[2].arguments) == ("careful", {"path": "/etc/*"})
     assert config.queues == {"github": Queue(3, "30/min")}
-    assert config.store.text({}) == str(tmp_path.resolve() / "calls.db")
-    assert [source.text for source in config.tools] == ["tools.py", "package.module:thing"]
+    assert config.store.resolve_address({}) == str(tmp_path.resolve() / "calls.db")
+    assert [source.location for source in config.tools] == ["tools.py", "package.module:thing"]
 
 
 def test_every_default_can_be_set():
@@ -228,7 +228,7 @@ def test_variables_are_filled_in_late_and_a_missing_one_is_named(read, tmp_path)
     (tmp_path / "place").mkdir()
     config = read('\nworkspace: "${WHERE}/"\n')
 
-    assert config.workspace.folder({"WHERE": "place"}) == (tmp_path / "place").resolve()
+    assert config.workspace.resolve_root({"WHERE": "place"}) == (tmp_path / "place").resolve()
     with pytest.raises(ConfigError, match="yaml:2: workspace needs the environment variable WHERE, which is not set"):
         assemble(config, environment={})
     with pytest.raises(ConfigError, match="yaml:2: The root of the workspace is no folder") as error:
@@ -252,7 +252,7 @@ def test_variables_are_filled_in_late_and_a_missing_one_is_named(read, tmp_path)
 def test_a_store_is_a_file_beside_the_configuration_or_a_server(read, tmp_path, written, address):
     folder = tmp_path.resolve()
 
-    found = read(f"store: {written}").store.text({"NAME": "ada", "SECRET": "hunter2"})
+    found = read(f"store: {written}").store.resolve_address({"NAME": "ada", "SECRET": "hunter2"})
 
     assert found == address.format(folder=folder, parent=folder.parent, home=Path.home())
 

@@ -110,7 +110,7 @@ def test_a_file_of_vs_code_can_be_the_configuration(servers, tmp_path):
     [server] = servers(text, ".vscode/mcp.json")
 
     assert server.namespace == "io_github_one"
-    assert server.address.filled("${workspaceFolder} ${input:region}") == f"{tmp_path.resolve()} eu"
+    assert server.address.substitute("${workspaceFolder} ${input:region}") == f"{tmp_path.resolve()} eu"
 
 
 def test_servers_may_stand_under_mcp(servers):

@@ -31,7 +31,7 @@ both = pytest.mark.parametrize("sandbox", KINDS)
 
 async def started(place, command, sandbox, **options):
     return await ChildProcess.start(
-        ["bash", "-c", "--", command], cwd=place.root, folders=place.workspace.folders, sandbox=sandbox, **options
+        ["bash", "-c", "--", command], cwd=place.root, folders=place.workspace.roots, sandbox=sandbox, **options
     )
 
 
@@ -62,7 +62,7 @@ async def test_a_command_can_be_spoken_to(place, sandbox):
         assert await child.stdout.readline() == b"you said one\n"
         child.stdin.write(b"two\n")
         assert await child.stdout.readline() == b"you said two\n"
-        child.stdin.finish()
+        child.stdin.close_when_drained()
         assert await child.wait() == 0
 
 
@@ -71,7 +71,7 @@ async def test_more_than_a_pipe_holds_goes_through(place, sandbox):
     sent = os.urandom(1 << 20)
     async with await started(place, "cat", sandbox, stdin=True) as child:
         child.stdin.write(sent)
-        child.stdin.finish()
+        child.stdin.close_when_drained()
         received, _ = await asyncio.gather(child.stdout.read(), child.stdin.drain())
 
     assert received == sent
@@ -227,7 +227,7 @@ def test_a_loop_in_another_thread_will_do(place, sandbox):
 @both
 async def test_a_program_that_is_not_there_is_told(place, sandbox):
     child = await ChildProcess.start(
-        ["no-such-program"], cwd=place.root, folders=place.workspace.folders, sandbox=sandbox
+        ["no-such-program"], cwd=place.root, folders=place.workspace.roots, sandbox=sandbox
     )
     async with child:
         assert b"no-such-program" in await child.stderr.read()

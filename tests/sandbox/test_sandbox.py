@@ -253,7 +253,7 @@ async def test_too_many_processes_are_found_where_nothing_else_bounds_them(place
     monkeypatch.setattr(module.ControlGroup, "try_create", lambda processes: None)
     async with await ChildProcess.start(
         ["bash", "-c", "for i in $(seq 200); do sleep 60 & done; sleep 60"],
-        cwd=place.root, folders=place.workspace.folders, sandbox=Sandbox(processes=150),
+        cwd=place.root, folders=place.workspace.roots, sandbox=Sandbox(processes=150),
     ) as child:  # fmt: skip
         code = await child.wait()
 
@@ -270,7 +270,7 @@ async def test_a_server_inside_is_reached_inside(place):
 
 
 def test_a_program_can_be_started_from_a_thread(place):
-    process = start_sandboxed(["cat", "own.txt"], cwd=place.root, folders=place.workspace.folders)
+    process = start_sandboxed(["cat", "own.txt"], cwd=place.root, folders=place.workspace.roots)
     with process:
         assert process.stdout.read() == b""
         assert b"own.txt" in process.stderr.read()
@@ -332,12 +332,13 @@ def test_it_holds_for_an_ordinary_user_too():
     script = """
 import os, sys
 from pathlib import Path
-from surehand.sandbox.bubblewrap import Shown, start
+from surehand.sandbox.bubblewrap import start_sandboxed
+from surehand.sandbox.command_line import PathMount
 from surehand.sandbox.sandbox import Sandbox
 root = Path(sys.argv[1])
-folder = Shown(root, True, os.open(root, os.O_RDONLY))
+folder = PathMount(root, True, os.open(root, os.O_RDONLY))
 command = ["bash", "-c", "id -u; touch made; cat /etc/shadow 2>&1; " + sys.argv[2]]
-with start(command, cwd=root, folders=[folder], sandbox=Sandbox(processes=60)) as process:
+with start_sandboxed(command, cwd=root, folders=[folder], sandbox=Sandbox(processes=60)) as process:
     print(process.stdout.read().decode(), process.stderr.read().decode())
 """
     source = Path(sys.modules["surehand"].__file__).parents[1]

@@ -25,7 +25,7 @@ from surehand.store.migrations import open_database
 
 async def main():
     database = await open_database(sys.argv[1])
-    await database.hold(sys.argv[2])
+    await database.acquire_owner_lock(sys.argv[2])
     print("held", flush=True)
     await asyncio.sleep(60)
 

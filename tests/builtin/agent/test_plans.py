@@ -207,7 +207,7 @@ async def test_a_plan_that_is_too_late_expires_or_waits_for_its_next_time(desk):
         await ada.plan(id="often", cron="0 * * * *")
         await ada.clock.advance(10 * HOUR + 1)
 
-        assert await ada.wake(patience=HOUR) == []
+        assert await ada.wake(max_delay_seconds=HOUR) == []
         assert {plan["id"]: plan["status"] for plan in await ada.plans()} == {"once": "expired", "often": "active"}
         assert await ada.inbox() == []
         assert [plan["id"] for plan in await ada.plans(status="expired")] == ["once"]

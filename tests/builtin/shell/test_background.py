@@ -124,7 +124,7 @@ async def test_a_command_lives_only_so_long(tools):
 
 
 async def test_only_the_newest_output_is_kept(tools):
-    async with Runtime(*tools(kept="10kB")) as runtime:
+    async with Runtime(*tools(max_unread="10kB")) as runtime:
         id = await begun(runtime, "seq 1 100000")
 
         ended = await runtime.call("bash_output", {"id": id, "wait": 20_000})
@@ -135,7 +135,7 @@ async def test_only_the_newest_output_is_kept(tools):
 
 
 async def test_a_flood_that_nobody_looks_at_takes_no_time_from_others(tools):
-    async with Runtime(*tools(kept="100kB")) as runtime:
+    async with Runtime(*tools(max_unread="100kB")) as runtime:
         await begun(runtime, "yes")
         before, began = psutil.Process().cpu_times(), monotonic()
         await asyncio.sleep(0.5)

@@ -217,12 +217,12 @@ async def test_what_only_a_terminal_understands_is_not_shown(tmp_path, printed, 
     assert (await bash(tmp_path, f"printf '{printed}'")).text.lstrip("�") == shown.lstrip("�")
 
 
-@pytest.mark.parametrize("flood", ["yes", "cat /dev/zero & yes >&2 & wait"])
+@pytest.mark.parametrize("max_output", ["yes", "cat /dev/zero & yes >&2 & wait"])
 async def test_a_flood_is_cut_in_time_and_memory_stays_flat(tmp_path, kind, flood):
     await bash(tmp_path, "true", sandbox=kind)
     before, began = psutil.Process().memory_info().rss, monotonic()
 
-    outcome = await bash(tmp_path, flood, sandbox=kind, shell_options={"flood": "1MiB"})
+    outcome = await bash(tmp_path, flood, sandbox=kind, shell_options={"max_output": "1MiB"})
 
     assert monotonic() - began < 20
     assert outcome.code == "too_large"
@@ -234,7 +234,7 @@ async def test_one_endless_line_is_let_go_of_as_it_comes(tmp_path, kind):
     await bash(tmp_path, "true", sandbox=kind)
     before = psutil.Process().memory_info().rss
 
-    whole = await bash(tmp_path, "head -c 100M /dev/zero", sandbox=kind, shell_options={"flood": "2GiB"})
+    whole = await bash(tmp_path, "head -c 100M /dev/zero", sandbox=kind, shell_options={"max_output": "2GiB"})
     cut = await bash(tmp_path, "head -c 1G /dev/zero", sandbox=kind)
 
     assert f"{(100 << 20) - 30_000:,} bytes left out" in whole.text
@@ -399,7 +399,8 @@ def test_running_unprotected_has_to_be_said_in_so_many_words(tmp_path, sandbox):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"life": "long"}, {"life": -1}, {"kept": "much"}, {"flood": 0}, {"grace": -1}, {"background": -1}]
+    "wrong",
+    [{"life": "long"}, {"life": -1}, {"max_unread": "much"}, {"max_output": 0}, {"grace": -1}, {"background": -1}],
 )
 def test_bounds_that_cannot_be_are_a_definition_error(tmp_path, wrong):
     with pytest.raises(DefinitionError):

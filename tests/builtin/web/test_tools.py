@@ -337,7 +337,7 @@ async def test_a_large_page_is_converted_without_holding_up_others():
 
 
 async def test_a_page_made_to_be_slow_is_given_up(monkeypatch):
-    monkeypatch.setattr("surehand.builtin.web.html_conversion.MAX_SECONDS", 0.2)
+    monkeypatch.setattr("surehand.builtin.web.html_conversion.MAX_CONVERSION_SECONDS", 0.2)
     page = "<table><tr>" + "<td>a" * 900_000
 
     async with online(lambda asked: reply(page, content_type="text/html")) as (_, runtime):

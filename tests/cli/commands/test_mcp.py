@@ -37,7 +37,7 @@ async def much() -> list[str]:
     '''Give more than a model is shown.'''
     return [f"row {number}" for number in range(100)]
 """
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -370,7 +370,7 @@ async def test_requests_of_the_newer_protocol_are_of_no_session(monkeypatch):
 
 
 async def test_so_many_calls_of_one_user_wait(monkeypatch):
-    monkeypatch.setattr("surehand.gateway.mcp.runtime_server.MOST_WAITS", 2)
+    monkeypatch.setattr("surehand.gateway.mcp.runtime_server.MAX_PENDING_CALLS_PER_USER", 2)
     runtime = Runtime(pay, echo)
     async with runtime, served(runtime) as site:
 
@@ -391,7 +391,7 @@ async def test_so_many_calls_of_one_user_wait(monkeypatch):
 
 
 async def test_what_waits_has_so_many_bytes_and_is_kept_once(monkeypatch):
-    monkeypatch.setattr("surehand.gateway.mcp.runtime_server.WAITING_BYTES", 100_000)
+    monkeypatch.setattr("surehand.gateway.mcp.runtime_server.MAX_PENDING_BYTES_PER_USER", 100_000)
     runtime = Runtime(pay)
     async with runtime, connected(runtime) as peer:
         first, second, third = [
@@ -427,7 +427,7 @@ async def test_one_user_has_so_many_sessions(monkeypatch):
 
 
 async def test_one_user_has_so_many_streams(monkeypatch):
-    monkeypatch.setattr("surehand.gateway.mcp.tasks.subscriptions.MOST_OF_USER", 2)
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.subscriptions.MAX_STREAMS_PER_USER", 2)
 
     def listen(user: str) -> bytes:
         return modern("subscriptions/listen", 9, of(user), notifications={"toolsListChanged": True})
@@ -447,7 +447,7 @@ async def test_one_user_has_so_many_streams(monkeypatch):
 
 
 async def test_one_users_tasks_do_not_make_those_of_others_forgotten(monkeypatch):
-    monkeypatch.setattr("surehand.runtime.durability.ledger.KEPT", 10)
+    monkeypatch.setattr("surehand.runtime.durability.ledger.MAX_CALLS_IN_MEMORY", 10)
     async with served(job) as site:
 
         async def made(user: str) -> dict[str, Any]:
@@ -469,7 +469,7 @@ async def test_one_users_tasks_do_not_make_those_of_others_forgotten(monkeypatch
 
 
 async def test_no_more_tasks_are_begun_than_can_be_remembered(monkeypatch):
-    monkeypatch.setattr("surehand.gateway.mcp.tasks.retention.MOST_OF_USER", 2)
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.retention.MAX_RETAINED_TASKS_PER_USER", 2)
     async with served(job) as site:
         anns = [
             await site.ask(modern("tools/call", 1, of("ann"), name="job", arguments={}, _meta=CAN)) for _ in range(3)
@@ -485,7 +485,7 @@ async def test_no_more_tasks_are_begun_than_can_be_remembered(monkeypatch):
 
 
 async def test_a_token_that_nobody_can_check_in_time_is_refused(monkeypatch, caplog):
-    monkeypatch.setattr("surehand.gateway.mcp.http.authentication.TOKEN_CHECK_SECONDS", 0.05)
+    monkeypatch.setattr("surehand.gateway.mcp.http.authentication.TOKEN_CHECK_TIMEOUT_SECONDS", 0.05)
 
     async def ask(shown: str) -> str:
         await asyncio.sleep(60)

@@ -102,7 +102,9 @@ async def test_an_update_of_a_task_that_is_too_late_changes_nothing(monkeypatch)
 
 
 async def test_what_is_always_a_task_asks_what_is_open_as_well(monkeypatch):
-    monkeypatch.setattr("surehand.gateway.mcp.tasks.task_handlers.AT_ONCE", 60.0)  # that is how long it may take to ask
+    monkeypatch.setattr(
+        "surehand.gateway.mcp.tasks.task_handlers.IMMEDIATE_RESULT_SECONDS", 60.0
+    )  # that is how long it may take to ask
     disk = Cleaner("required")
     async with Runtime(disk) as runtime, bare(runtime, WITH_TASKS) as client:
         first = await client.call("disk__clean")

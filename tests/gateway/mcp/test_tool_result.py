@@ -246,7 +246,7 @@ async def test_on_a_transport_of_ones_own_no_text_of_an_exception_is_sent_either
     async def broken(*_: Any) -> Any:
         raise RuntimeError("in /home/ada")
 
-    monkeypatch.setattr("surehand.gateway.mcp.resources.Outputs.list", broken)
+    monkeypatch.setattr("surehand.gateway.mcp.resources.ResourceHandlers.list", broken)
     server = gateway.mcp.server(Runtime())
     async with talking(server) as client:
         with pytest.raises(MCPError) as refused:

@@ -101,7 +101,7 @@ async def test_a_task_tells_what_it_last_reported():
 @pytest.fixture
 def patient(monkeypatch):
     """What ends at once does so however slow the machine is."""
-    monkeypatch.setattr("surehand.gateway.mcp.tasks.task_handlers.AT_ONCE", 60.0)
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.task_handlers.IMMEDIATE_RESULT_SECONDS", 60.0)
 
 
 async def test_a_call_that_ends_at_once_has_its_result(patient):
@@ -186,7 +186,7 @@ async def test_a_caller_who_leaves_before_it_knows_the_task_ends_it(patient):
 
 
 async def test_a_caller_who_leaves_before_it_knows_the_task_leaves_room_for_the_next(monkeypatch, patient):
-    monkeypatch.setattr("surehand.gateway.mcp.tasks.retention.MOST", 1)
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.retention.MAX_RETAINED_TASKS", 1)
     left, must = Mill(), Mill("required", name="must")
     must.may_end.set()
     async with Runtime(left.tool, must.tool) as runtime:
@@ -527,7 +527,7 @@ async def grind(what: str = "corn") -> str:
 async def main():
     tools = [tool(effects={"read"})(grind), *(tool(effects={"write"}, name=each)(grind) for each in ("write", "check"))]
     async with Runtime(*tools, store=sys.argv[1]) as runtime:
-        ids = {each.name: f"{new_id()}@{runtime.parts.owner}" for each in tools}
+        ids = {each.name: f"{new_id()}@{runtime.services.owner_id}" for each in tools}
         calls = [asyncio.create_task(runtime.call(name, call_id=ids[name])) for name in ids]
         states = []
         while states != ["idle", "running", "running"]:
@@ -574,7 +574,7 @@ async def test_a_task_says_how_long_it_is_remembered(tmp_path):
 
 
 async def test_without_a_store_tasks_are_remembered_for_less_when_there_are_many(monkeypatch):
-    monkeypatch.setattr("surehand.gateway.mcp.tasks.retention.MOST", 4)
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.retention.MAX_RETAINED_TASKS", 4)
     async with bare(Runtime(Mill().tool), WITH_TASKS) as client:
         told = [(await client.call("grind"))["ttlMs"] for _ in range(4)]
 
@@ -621,7 +621,7 @@ async def test_without_a_store_a_task_that_outlives_its_time_is_forgotten_after_
 
 
 async def test_without_a_store_results_that_nobody_fetches_take_so_many_bytes(monkeypatch):
-    monkeypatch.setattr("surehand.gateway.mcp.tasks.retention.BYTES", 100_000)
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.retention.MAX_RETAINED_BYTES_PER_USER", 100_000)
     clock = ManualClock()
     async with Runtime(large(), clock=clock) as runtime, bare(runtime, WITH_TASKS) as client:
         for _ in range(2):
@@ -636,7 +636,7 @@ async def test_without_a_store_results_that_nobody_fetches_take_so_many_bytes(mo
 
 
 async def test_what_was_remembered_before_a_runtime_closed_makes_room_once_its_time_is_up(monkeypatch):
-    monkeypatch.setattr("surehand.gateway.mcp.tasks.retention.MOST", 1)
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.retention.MAX_RETAINED_TASKS", 1)
     clock = ManualClock()
     server = gateway.mcp.server(Runtime(large(), clock=clock))
     async with bare(server, WITH_TASKS) as client:
@@ -676,7 +676,7 @@ async def test_what_is_never_fetched_leaves_nothing_behind_in_the_server():
 
 
 async def test_too_many_tasks_of_one_user_are_no_tasks(monkeypatch):
-    monkeypatch.setattr("surehand.gateway.mcp.tasks.running_tasks.MOST_OF_USER", 2)
+    monkeypatch.setattr("surehand.gateway.mcp.tasks.running_tasks.MAX_RUNNING_TASKS_PER_USER", 2)
     mill, must = Mill(), Mill("required", name="must")
     async with Runtime(mill.tool, must.tool) as runtime:
         server = gateway.mcp.server(runtime)

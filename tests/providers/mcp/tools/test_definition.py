@@ -296,9 +296,9 @@ def test_names_and_values_that_hide_something_make_a_tool_unusable(schema):
 def test_arguments_are_checked_against_the_schema():
     tool = made(with_field(type="integer"))
 
-    assert tool.check({"a": "5"}) == {"a": 5}
+    assert tool.validate_arguments({"a": "5"}) == {"a": 5}
     with pytest.raises(InvalidArguments, match="`a`"):
-        tool.check({"a": "five"})
+        tool.validate_arguments({"a": "five"})
 
 
 @pytest.mark.parametrize(
@@ -308,18 +308,18 @@ def test_what_is_no_schema_of_an_object_takes_anything_with_a_warning(schema, ca
     tool = made(with_schema(schema))
 
     assert tool.schema == {"type": "object", "properties": {}, "additionalProperties": True}
-    assert tool.check({"a": [1]}) == {"a": [1]}
+    assert tool.validate_arguments({"a": [1]}) == {"a": [1]}
     assert "takes anything" in caplog.text
 
 
 def test_a_missing_schema_takes_anything_and_a_missing_type_is_an_objects(caplog):
-    assert made({"name": "look"}).check({"a": 1}) == {"a": 1}
+    assert made({"name": "look"}).validate_arguments({"a": 1}) == {"a": 1}
     assert made(with_schema({})).schema == {"properties": {}, "type": "object"}
     tool = made(with_schema({"properties": {"a": {"type": "integer"}}}))
 
     assert tool.schema["type"] == "object"
     with pytest.raises(InvalidArguments):
-        tool.check({"a": []})
+        tool.validate_arguments({"a": []})
     assert caplog.text.count("WARNING") == 3
 
 
@@ -338,7 +338,7 @@ def test_a_broken_schema_is_neither_checked_nor_shown(field, caplog):
     tool = made(with_field(**field))
 
     assert tool.schema == {"type": "object", "properties": {}, "additionalProperties": True}
-    assert tool.check({"a": object.__name__}) == {"a": "object"}
+    assert tool.validate_arguments({"a": object.__name__}) == {"a": "object"}
     assert "not checked" in caplog.text
 
 
@@ -347,7 +347,7 @@ def test_a_schema_whose_patterns_are_too_much_is_shown_but_not_checked(pattern, 
     tool = made(with_field(type="string", pattern=pattern))
 
     assert tool.schema["properties"]["a"]["pattern"] == pattern
-    assert tool.check({"a": 5}) == {"a": 5}
+    assert tool.validate_arguments({"a": 5}) == {"a": 5}
     assert "not checked" in caplog.text
 
 
@@ -356,17 +356,17 @@ def test_older_dialects_are_understood():
     for dialect in ({}, {"$schema": "http://json-schema.org/draft-07/schema#"}, {"$schema": "https://example.org/x"}):
         tool = made(with_schema({"type": "object", "properties": {"a": tuples}, **dialect}))
 
-        assert tool.check({"a": ["x", 1]}) == {"a": ["x", 1]}
+        assert tool.validate_arguments({"a": ["x", 1]}) == {"a": ["x", 1]}
         with pytest.raises(InvalidArguments):
-            tool.check({"a": [1, 1]})
+            tool.validate_arguments({"a": [1, 1]})
 
 
 def test_a_schema_that_refers_to_itself_works():
     tool = made(with_schema({"type": "object", "properties": {"value": {"type": "integer"}, "next": {"$ref": "#"}}}))
 
-    assert tool.check({"value": 1, "next": {"value": 2, "next": {}}})
+    assert tool.validate_arguments({"value": 1, "next": {"value": 2, "next": {}}})
     with pytest.raises(InvalidArguments, match="next"):
-        tool.check({"next": {"next": {"value": "x"}}})
+        tool.validate_arguments({"next": {"next": {"value": "x"}}})
 
 
 def fan_out(levels: int) -> dict[str, Any]:
@@ -402,7 +402,7 @@ def test_a_schema_may_name_itself_and_hold_references_as_values():
     own = {"$id": "https://example.org/s", "type": "object", "properties": {"a": {"$ref": "https://example.org/s#/$defs/n"}},
            "$defs": {"n": {"type": "integer"}}}  # fmt: skip
 
-    assert made(with_schema(own)).check({"a": 1}) == {"a": 1}
+    assert made(with_schema(own)).validate_arguments({"a": 1}) == {"a": 1}
     assert made(with_field(default={"$ref": "https://example.org/x"})).schema
 
 
@@ -519,4 +519,4 @@ async def test_whatever_a_server_sends_is_a_tool_or_unusable(schema, rest):
         for style in ("openai", "anthropic", "gemini", "mcp"):
             json.dumps(runtime.describe(style))
         assert isinstance(await runtime.call("git__look", {"a": 1}), (Done, Failed))
-    assert tool.definition
+    assert tool.definition_digest

@@ -92,8 +92,8 @@ def test_a_later_manifest_takes_the_place_of_an_earlier_one(manifests, folder, k
 
 
 def test_what_is_forgotten_is_gone(manifests, kept):
-    manifests.forget(GIT)
-    manifests.forget(GIT)
+    manifests.delete(GIT)
+    manifests.delete(GIT)
 
     assert manifests.load(GIT) is None
     assert not kept.exists()

@@ -157,7 +157,7 @@ async def test_a_server_that_is_not_there_was_sent_nothing():
     with port_of_nobody() as port:
         for route in (HttpAddress(f"http://127.0.0.1:{port}/mcp"), SseAddress(f"http://127.0.0.1:{port}/sse")):
             met = await trouble_with(route)
-            assert (met.sent, met.is_connection_lost, met.hopeless) == (False, True, False)
+            assert (met.was_sent, met.is_connection_lost, met.is_permanent) == (False, True, False)
             assert "127.0.0.1 could not be reached" in met.message
 
 
@@ -204,7 +204,7 @@ async def test_a_host_that_is_not_known_is_named():
 
     met = await trouble_with(HttpAddress("http://mcp.example/mcp", settings=HttpSettings(resolver=nobody)))
 
-    assert (met.sent, met.is_connection_lost) == (False, True)
+    assert (met.was_sent, met.is_connection_lost) == (False, True)
     assert "There is no host mcp.example" in met.message
 
 
@@ -419,7 +419,7 @@ async def test_the_older_way_posts_to_no_other_server():
     async with bare(elsewhere) as url:
         met = await trouble_with(SseAddress(f"{url}/sse"))
 
-    assert (met.sent, met.hopeless) == (False, True)
+    assert (met.was_sent, met.is_permanent) == (False, True)
     assert "another server" in met.message
 
 
