@@ -114,9 +114,7 @@ async def test_a_tool_of_another_server_is_held_back_with_its_accepted_definitio
     assert set(now.held_back_reasons) == {"send", "other"}
 
 
-async def test_an_approval_does_not_cover_a_definition_accepted_during_the_call(
-    fickle: Fickle, path: Path
-) -> None:
+async def test_an_approval_does_not_cover_a_definition_accepted_during_the_call(fickle: Fickle, path: Path) -> None:
     fickle.says(described("send"))
     async with Runtime(fickle.provider(lock=path), policy=Policy.default()) as runtime:
         asked = await runtime.call("mail__send")
@@ -171,9 +169,7 @@ def test_an_illegal_name_never_becomes_the_local_name_of_a_legal_one(wire: str) 
     assert assign_local_names([described(wire)])[wire] == assign_local_names([described(wire), described("send")])[wire]
 
 
-async def test_a_tool_that_replaces_a_removed_one_is_not_called_by_its_name(
-    fickle: Fickle, path: Path
-) -> None:
+async def test_a_tool_that_replaces_a_removed_one_is_not_called_by_its_name(fickle: Fickle, path: Path) -> None:
     fickle.says(described("send"))
     async with Runtime(fickle.provider(lock=path), policy=Policy.default()) as runtime:
         asked = await runtime.call("mail__send")
@@ -240,9 +236,7 @@ async def test_an_approval_for_one_server_does_not_cover_the_same_tool_of_anothe
 # Instructions and prompts
 
 
-async def test_changed_instructions_and_prompts_are_shown_as_pinned_until_accepted(
-    fickle: Fickle, path: Path
-) -> None:
+async def test_changed_instructions_and_prompts_are_shown_as_pinned_until_accepted(fickle: Fickle, path: Path) -> None:
     fickle.says(instructions="Be kind.", prompts=[{"name": "greet", "description": "Say hello."}])
     async with Runtime(fickle.provider(lock=path)) as runtime:
         before = runtime.instructions()
@@ -314,9 +308,7 @@ async def test_no_tool_can_take_a_reserved_definition_name(path: Path, name: str
 # Floods
 
 
-def test_the_number_of_pins_is_limited_per_server(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_number_of_pins_is_limited_per_server(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "MAX_PINS_PER_PROVIDER", 3)
     lock = DefinitionLock(path)
     lock.check("mail", HTTP, [described("a"), described("b")])
@@ -331,9 +323,7 @@ def test_the_number_of_pins_is_limited_per_server(
     assert lock.check("mail", HTTP, [described("a"), described("b"), described("c")]) == {}
 
 
-def test_pins_and_quarantine_are_limited_in_bytes(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pins_and_quarantine_are_limited_in_bytes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "MAX_PIN_BYTES_PER_PROVIDER", 100_000)
     lock = DefinitionLock(path)
     grown = {"type": "object", "examples": [0] * 1_000}  # a short line of JSON, and a thousand lines in the file
@@ -416,9 +406,7 @@ async def test_a_cached_definition_is_pinned_once_the_server_lists_it(tmp_path: 
     assert DefinitionLock(path).pinned_tools() == {"mail": ["(instructions)", "(prompts)", "send"]}
 
 
-async def test_a_cached_definition_that_the_server_does_not_list_is_never_pinned(
-    tmp_path: Path, path: Path
-) -> None:
+async def test_a_cached_definition_that_the_server_does_not_list_is_never_pinned(tmp_path: Path, path: Path) -> None:
     kept = tmp_path / "kept"
     ManifestCache(kept).save(HTTP, Manifest.from_listing([described("send", "As it was.")]))
     known = offer(path, manifest=kept)

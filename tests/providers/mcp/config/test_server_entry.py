@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-import mcp as library  # noqa: F401 - it takes a second, which no test should have to wait
+import mcp as mcp_sdk  # noqa: F401 - imported here because it takes a second, which would count for the first test
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
