@@ -23,10 +23,11 @@ from surehand.core.description import parse_docstring
 PAGE = Path(__file__).parent / "reference" / "tools.md"
 HEAD = """# Built-in tools
 
-Each of these is a function that gives a list of tools: `Runtime(data(), clock(), files("."))`. `files shell web data clock
-env memory todo` are imported from `surehand`, the others from their module in `surehand.builtin.agent`, for example
-`from surehand.builtin.agent.goals import goals`. None of
-their calls shows in a space. `scripts/reference` writes this page from the code, and the tests compare it with the code.
+Each factory is a function that returns a list of tools: `Runtime(data(), clock(), files("."))`. Import
+`files shell web data clock env memory todo` from `surehand`, and the others from their own module: `tasks` and
+`sessions` from `surehand.builtin.agent.tasks`, `goals` from `surehand.builtin.agent.goals`, and so on. Calls of
+built-in tools are not shown in a space. `scripts/reference` generates this page from the code, and the tests compare
+it with the code.
 """
 
 FACTORIES: Mapping[str, Callable[..., list[Tool[..., Any]]]] = {

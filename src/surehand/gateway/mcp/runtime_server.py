@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -31,6 +30,7 @@ from surehand.gateway.mcp.tasks.wire_format import CancelTaskParams, GetTaskPara
 from surehand.gateway.mcp.tool_calls import ToolCallHandler
 from surehand.gateway.mcp.tool_list import LIST_CACHE_MILLISECONDS, ToolListHandler
 from surehand.runtime.runtime import Runtime
+from surehand.version import __version__
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -67,7 +67,7 @@ class RuntimeServer(Server[Any]):
         resources = ResourceHandlers(self.served_runtime)
         super().__init__(
             options.name,
-            version=options.version or _package_version(),
+            version=options.version or __version__,
             lifespan=_connection_lifespan,
             cache_hints=_CACHE_HINTS,
             get_tool_input_schema=tool_list.input_schema,
@@ -138,11 +138,6 @@ def _limit_pending_calls(runtime: Runtime) -> None:
     if pending_calls.user_quota is None:
         limits = QuotaLimits(MAX_PENDING_CALLS_PER_USER, MAX_PENDING_CALLS_PER_USER, MAX_PENDING_BYTES_PER_USER)
         pending_calls.user_quota = Quota(limits)
-
-
-def _package_version() -> str:
-    # Not by import: the root package knows the names of all layers, and this one is not to know its neighbours.
-    return str(sys.modules["surehand"].__version__)
 
 
 @asynccontextmanager

@@ -337,9 +337,9 @@ async def test_a_long_lived_server_has_no_limits_of_ours():
 def test_only_without_a_jail_may_limits_be_left_out():
     assert "CPU" not in Unprotected(cpu=inf).rlimits
     assert Unprotected(cpu=0.5).rlimits["CPU"] == 1
-    with pytest.raises(DefinitionError, match="cpu=inf is no limit"):
+    with pytest.raises(DefinitionError, match="`cpu` must be a positive limit, got inf"):
         Sandbox(cpu=inf)
-    with pytest.raises(DefinitionError, match="processes=inf is no limit"):
+    with pytest.raises(DefinitionError, match="`processes` must be a positive limit, got inf"):
         Unprotected(processes=inf)
 
 
