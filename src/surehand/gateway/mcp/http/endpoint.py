@@ -209,7 +209,7 @@ async def _wait_until(is_true: Callable[[], bool]) -> None:
 
 
 def _without_last_event_id(scope: Scope) -> Scope:
-    """The scope without `Last-Event-ID`: streams are not stored, and the SDK would not answer a request to resume one."""
+    """The scope without `Last-Event-ID`: streams are not stored, and the SDK would not answer a request to resume."""
     return {**scope, "headers": [each for each in scope["headers"] if each[0] != _LAST_EVENT_ID_HEADER]}
 
 

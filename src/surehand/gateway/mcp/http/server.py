@@ -170,7 +170,7 @@ class _UvicornRun:
             stopped.cancel()
 
     async def _shut_down(self, uvicorn_task: asyncio.Task[None]) -> None:
-        """Wait until uvicorn has ended, even if this is cancelled. After a time limit, abort connections, then uvicorn."""
+        """Wait until uvicorn has ended, even if this is cancelled. After a time limit, abort connections, then it."""
         cancelled: asyncio.CancelledError | None = None
         steps = iter((self._table.abort_all, self._force_exit))
         while not uvicorn_task.done():
