@@ -17,7 +17,7 @@ from opentelemetry.semconv.attributes import error_attributes
 from opentelemetry.trace import SpanKind, StatusCode
 
 from surehand import Call, Context, Pending, Provider, Queue, Runtime, ToolError, tool
-from surehand.observe import spans as telemetry
+from surehand.observe import telemetry
 from surehand.testing import ManualClock, settle
 
 
@@ -526,7 +526,7 @@ async def test_calls_that_run_when_telemetry_ends_still_end_their_spans() -> Non
 
 
 async def test_there_are_never_more_open_spans_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("surehand.observe.spans._MOST_OPEN", 2)
+    monkeypatch.setattr("surehand.observe.spans._MAX_OPEN_CALLS", 2)
     gate = asyncio.Event()
 
     @tool

@@ -25,7 +25,7 @@ from surehand.store.migrations import open_database
 
 async def main():
     database = await open_database(sys.argv[1])
-    await database.hold(sys.argv[2])
+    await database.acquire_owner_lock(sys.argv[2])
     print("held", flush=True)
     await asyncio.sleep(60)
 
@@ -34,10 +34,10 @@ asyncio.run(main())
 # Without the threads of a store: a fork beside threads may hang for reasons of its own.
 FORKING = """
 import os, sys, time
-from surehand.store.sqlite.owner_locks import OwnerFiles
+from surehand.store.sqlite.owner_locks import FileOwnerLocks
 
-files = OwnerFiles(sys.argv[1])
-files.hold(sys.argv[2])
+locks = FileOwnerLocks(sys.argv[1])
+locks.acquire(sys.argv[2])
 who = "child" if os.fork() == 0 else "parent"
 os.write(1, f"{who} {os.getpid()}\\n".encode())  # at once: print writes word by word where nothing is buffered
 time.sleep(60)

@@ -99,4 +99,4 @@ def chance(probability: float, fault: Fault, *, seed: int = 0) -> Fault:
 def _runtime_clock(running: RunningCall) -> Clock:
     """The runtime's, or the machine's for a tool that is run by itself."""
     scope = getattr(running, "scope", None)
-    return scope.parts.clock if scope is not None else Clock()
+    return scope.services.clock if scope is not None else Clock()

@@ -13,7 +13,7 @@ from surehand.testing import (
     call_log,
     cassette,
     error,
-    fault_injection,
+    faulty,
     runtime,
     settle,
 )
@@ -237,9 +237,7 @@ async def test_retries_happen_inside_and_only_their_end_is_recorded(file) -> Non
         return "page"
 
     with cassette(file) as tape:
-        async with runtime(
-            fault_injection(fetch, {"fetch": error("unavailable", retry_after=1)}), middleware=[tape]
-        ) as rt:
+        async with runtime(faulty(fetch, {"fetch": error("unavailable", retry_after=1)}), middleware=[tape]) as rt:
             call = asyncio.ensure_future(rt.call("fetch"))
             await rt.clock.advance(3)
             assert (await call).meta.attempts == 4

@@ -13,7 +13,7 @@ from surehand import Context, Done, Failed, Image, Resource, Runtime, Text, Tool
 from surehand.gateway.mcp.direct_calls import DirectCalls
 from surehand.gateway.mcp.stdio.running_calls import RunningCalls
 from surehand.gateway.mcp.stdio.tool_call_request import ToolCallRequest
-from surehand.observe import spans as telemetry
+from surehand.observe import telemetry
 from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, connected, message
 
 CAN_ASK = {"elicitation": {}}
