@@ -12,7 +12,7 @@ import pytest
 
 from surehand.store.database import Statement, UnexpectedRowCount, UnstorableValue
 from surehand.store.migrations import open_database
-from surehand.store.tables.audit import _ROWS, AuditTable
+from surehand.store.tables.audit import _SQL, AuditTable
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -176,7 +176,9 @@ async def test_text_that_became_bytes_and_rows_with_odd_numbers_are_found(tmp_pa
 
 async def test_sealing_goes_straight_to_its_place_however_many_rows_there_are(tmp_path):
     async with audit_at(str(tmp_path / "store.db")) as audit:
-        plan = await audit._database.read(f"EXPLAIN QUERY PLAN {_ROWS}", {"tx": 0, "id": 1, "most": 1})
+        plan = await audit._database.read(
+            f"EXPLAIN QUERY PLAN {_SQL['list_audit_rows_after']}", {"tx": 0, "id": 1, "most": 1}
+        )
 
     assert [row["detail"] for row in plan] == ["SEARCH audit USING INTEGER PRIMARY KEY (rowid>?)"]
 

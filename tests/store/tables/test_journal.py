@@ -93,9 +93,9 @@ async def test_the_story_of_one_call_is_told_in_order(address):
 
 
 @pytest.mark.parametrize("cursor", ["1", "-", "1-", "-1-2", "1-2-3", "1 -2", "a-b", "٣-٤", "1-2\n", "9" * 30 + "-1"])
-async def test_what_is_no_cursor_is_refused(cursor):
+async def test_an_invalid_cursor_is_rejected(cursor):
     async with journal_at(":memory:") as journal:
-        with pytest.raises(ValueError, match="is no cursor of the journal"):
+        with pytest.raises(ValueError, match="is not a journal cursor"):
             await journal.after(cursor)
 
 
