@@ -71,7 +71,7 @@ def test_a_store_of_a_newer_version_is_left_alone(run, used):
 
     assert (ran.code, ran.err) == (
         2,
-        "error: The store cannot be used: The store is of version 99, newer than 2: use a newer surehand.\n",
+        "error: The store cannot be used: The store has schema version 99, and this program knows only 2. Use a newer surehand.\n",
     )
 
 
