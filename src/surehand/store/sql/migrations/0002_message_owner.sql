@@ -1,4 +1,4 @@
--- Who runs the call that a message shows as running, for as long as it does: once that owner is gone, and the ledger has
--- nothing to say of the call, the message says that it was interrupted.
+-- The owner that runs the call which a message shows as running. If that owner is gone and the ledger does not know the
+-- call, the message is amended to say that the call was interrupted.
 ALTER TABLE messages ADD COLUMN owner TEXT;
 CREATE INDEX IF NOT EXISTS messages_running ON messages (owner) WHERE owner IS NOT NULL;
