@@ -161,5 +161,5 @@ async def test_without_the_client_the_error_names_the_extra(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
 
     async with Runtime(add) as runtime:
-        with pytest.raises(ImportError, match=r"surehand\[metrics\]"):
+        with pytest.raises(ImportError, match=r"\[metrics\]"):
             metrics(runtime)

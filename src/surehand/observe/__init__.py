@@ -1,4 +1,4 @@
-"""Observers of a runtime: a tree of its calls, OpenTelemetry spans and Prometheus metrics. All of them only listen to events."""
+"""Observers of a runtime: a tree of its calls, OpenTelemetry spans, Prometheus metrics. They only listen to events."""
 
 from surehand.observe.metrics import metrics
 from surehand.observe.node import Node, Total

@@ -1,4 +1,4 @@
-"""`telemetry(runtime)`: a span for every call, if OpenTelemetry is installed and has a tracer; otherwise it does nothing."""
+"""`telemetry(runtime)`: OpenTelemetry spans for calls, if the API is installed and a tracer is set; else nothing."""
 
 from __future__ import annotations
 
