@@ -262,5 +262,5 @@ async def test_context_and_progress_reach_the_real_work() -> None:
 
 
 def test_a_fault_for_a_tool_that_is_not_there_is_a_mistake() -> None:
-    with pytest.raises(DefinitionError, match=r"No tool is called 'loo'.*did you mean 'look'"):
+    with pytest.raises(DefinitionError, match=r"No tool matches 'loo'.*did you mean 'look'"):
         faulty(look, {"loo": hang()})

@@ -91,9 +91,9 @@ class CallCollector:
         stats = _read_with_retry(self._runtime.stats)
         queues = _read_with_retry(self._runtime.queues)
         yield GaugeMetricFamily("surehand_running", "Calls suspended in the pipeline.", stats.running)
-        yield GaugeMetricFamily("surehand_pending", "Calls that wait for somebody.", stats.pending)
+        yield GaugeMetricFamily("surehand_pending", "Pending calls.", stats.pending)
         yield GaugeMetricFamily("surehand_abandoned", "Threads left running past their deadline.", stats.abandoned)
-        in_use = GaugeMetricFamily("surehand_queue_in_use", "Slots held.", labels=["queue"])
+        in_use = GaugeMetricFamily("surehand_queue_in_use", "Slots in use.", labels=["queue"])
         waiting = GaugeMetricFamily("surehand_queue_waiting", "Calls in line for a slot.", labels=["queue"])
         for name, queue in queues.items():
             in_use.add_metric([name], queue.in_use)

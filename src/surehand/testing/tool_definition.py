@@ -1,4 +1,4 @@
-"""Definition: a tool of a provider as plain values that a file can hold, and as a tool again."""
+"""The definition of a provider's tool as JSON, and a tool from that JSON; cassettes and scripted providers use it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PRESENTATION_FIELDS = ("category", "audience", "aliases", "visible", "intent", 
 
 
 def tool_to_json(tool: Tool[..., Any]) -> dict[str, JSON]:
-    """All of a definition that is a plain value; functions such as `confirm` are not part of it."""
+    """Write the JSON values of a definition; functions such as `confirm` are left out."""
     safety, plain = tool.safety, Presentation()
     face = {
         name: value
@@ -35,7 +35,7 @@ def tool_to_json(tool: Tool[..., Any]) -> dict[str, JSON]:
 
 
 def tool_from_json(definition: Mapping[str, JSON], kind: ToolKind) -> Tool[..., Any]:
-    """The tool that was written, without a handler: its provider does the work."""
+    """Build a tool from its JSON, without a handler: its provider does the work."""
     face = {name: definition[name] for name in _PRESENTATION_FIELDS if name in definition}
     if "aliases" in face:
         face["aliases"] = tuple(face["aliases"])
@@ -45,6 +45,8 @@ def tool_from_json(definition: Mapping[str, JSON], kind: ToolKind) -> Tool[..., 
         confirm=definition.get("confirm", False),
     )
     name, limits = definition["name"], CallLimits(max_bytes=definition.get("max_bytes"))
-    told = DescriptionSource(definition.get("description"), None, name)
+    description = DescriptionSource(definition.get("description"), None, name)
     parameters = build_parameters(definition.get("parameters", {}))
-    return Tool(name, told, parameters, None, kind, safety=safety, limits=limits, presentation=Presentation(**face))
+    return Tool(
+        name, description, parameters, None, kind, safety=safety, limits=limits, presentation=Presentation(**face)
+    )

@@ -286,7 +286,7 @@ async def test_another_answer_than_the_recorded_one_fails_the_test(file) -> None
 async def test_an_answer_where_nobody_had_answered_fails_the_test(file) -> None:
     await posted(file)
 
-    with pytest.raises(Unscripted, match="Nobody had answered it when it was recorded"):
+    with pytest.raises(Unscripted, match="It had no answer when it was recorded"):
         await posted(file, "yes")
 
 

@@ -144,7 +144,7 @@ def _roll_back(connection: sqlite3.Connection, writes: Sequence[WriteJob], error
     with suppress(sqlite3.Error):
         connection.execute("ROLLBACK")
     for write in writes:
-        write.error = write.error or StoreUnavailable(f"The write was not kept: {str(error).rstrip('.')}.")
+        write.error = write.error or StoreUnavailable(f"The write was not stored: {str(error).rstrip('.')}.")
 
 
 def _begin_transaction(connection: sqlite3.Connection) -> None:

@@ -93,8 +93,8 @@ class AuditTable:
 
     async def seal(self) -> int:
         """Seal the unsealed rows and return their number. Stops if another process has sealed them first."""
-        found = await self._database.read(_SQL["find_last_seal"])
-        last = _Seal(**found[0]) if found else _Seal()
+        last_rows = await self._database.read(_SQL["find_last_seal"])
+        last = _Seal(**last_rows[0]) if last_rows else _Seal()
         sealed = 0
         while rows := await self._read_unsealed(last.end_position):
             [(now,)] = await self._database.quick_read(_SQL["read_clock"])
