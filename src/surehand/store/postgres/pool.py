@@ -78,12 +78,14 @@ class PostgresPool:
     async def _connect_with_retry(self) -> AsyncConnection[Row]:
         from psycopg import OperationalError
 
-        until, pause = asyncio.get_running_loop().time() + CONNECTION_TIMEOUT_SECONDS, MIN_RETRY_SECONDS
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + CONNECTION_TIMEOUT_SECONDS
+        pause = MIN_RETRY_SECONDS
         while True:
             try:
                 return await self._connect()
             except OperationalError:
-                if asyncio.get_running_loop().time() + pause > until:
+                if loop.time() + pause > deadline:
                     raise
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_RETRY_SECONDS)

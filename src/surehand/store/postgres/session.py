@@ -61,7 +61,7 @@ class PostgresSession:
 
     async def acquire(self, owner: str) -> None:
         """Acquire the lock of an owner; returns when it is held."""
-        lock_key(owner)
+        validate_owner(owner)
         self.start()
         self._wanted_owners.add(owner)
         try:
@@ -160,9 +160,9 @@ class PostgresSession:
         """Receive notifications until locks have to change; raises if the connection is lost."""
         receiving = asyncio.create_task(self._receive_notifications(connection))
         changed = asyncio.create_task(self._work_available.wait())
-        until = LOCK_RETRY_SECONDS if self._wanted_owners - self._locked_owners else None
+        timeout = LOCK_RETRY_SECONDS if self._wanted_owners - self._locked_owners else None
         try:
-            await asyncio.wait((receiving, changed), timeout=until, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((receiving, changed), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
             receiving.cancel()
             changed.cancel()

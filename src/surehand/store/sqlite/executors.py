@@ -149,12 +149,12 @@ class ThreadedExecutor:
 
     def _enqueue(self, loop: asyncio.AbstractEventLoop, job: SqliteJob) -> None:
         """Collect the jobs of one iteration of the event loop into one group."""
-        turn = self._queued_jobs.get(loop)
-        if turn is None:
+        jobs = self._queued_jobs.get(loop)
+        if jobs is None:
             self._queued_jobs[loop] = [job]
             loop.call_soon(self._submit_queued, loop)
         else:
-            turn.append(job)
+            jobs.append(job)
 
     def _submit_queued(self, loop: asyncio.AbstractEventLoop) -> None:
         if loop not in self._queued_jobs:
@@ -162,11 +162,10 @@ class ThreadedExecutor:
         with self._handover_lock:
             if loop is not self._home_loop:
                 self._submit_to_writer(self._queued_jobs.pop(loop))
-            elif (
-                not self._groups_at_writer
-            ):  # else the writer calls again when it has finished, and the group has grown
-                turn = self._queued_jobs.pop(loop)
-                group, rest = turn[:MAX_WRITES_PER_GROUP], turn[MAX_WRITES_PER_GROUP:]
+            elif not self._groups_at_writer:  # else the writer submits when it has finished, and the group has grown
+                jobs = self._queued_jobs.pop(loop)
+                group = jobs[:MAX_WRITES_PER_GROUP]
+                rest = jobs[MAX_WRITES_PER_GROUP:]
                 if rest:
                     self._queued_jobs[loop] = rest
                 self._submit_to_writer(_ExecutedGroup(group) if self._try_execute(group) else group)
@@ -181,6 +180,7 @@ class ThreadedExecutor:
         if connection is None or not all([job.is_small for job in group]):  # noqa: C419 - faster
             return False
         try:
+            # IMMEDIATE takes the write lock now: a deferred transaction could fail in the middle of the group.
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error:  # another process is writing: the writer thread waits for it, or reports the error
             return False
@@ -198,6 +198,7 @@ class ThreadedExecutor:
     def _run_writer(self) -> None:
         try:
             connection = self._writer_connection = self._connect()
+            # The event loop uses this connection too and must not block: `_begin_transaction` waits instead.
             connection.execute("PRAGMA busy_timeout=0")
         except StoreUnavailable as error:
             self._fail_all(error)
@@ -213,20 +214,18 @@ class ThreadedExecutor:
         connection.close()
 
     def _deliver_results(self, group: list[SqliteJob]) -> None:
-        if (
-            isinstance(group, _ExecutedGroup) and (home := self._home_loop) is not None
-        ):  # all its jobs came from that loop
+        home_loop = self._home_loop
+        if isinstance(group, _ExecutedGroup) and home_loop is not None:  # all its jobs came from that loop
             with suppress(RuntimeError):  # the loop is closed, so no caller waits
-                home.call_soon_threadsafe(_resolve_futures, group)
+                home_loop.call_soon_threadsafe(_resolve_futures, group)
         else:
             _wake_loops(group)
 
     def _run_group(self, connection: sqlite3.Connection, group: list[SqliteJob]) -> None:
         writes = [job for job in group if isinstance(job, WriteJob)]
         if writes:
-            commit_executed(connection, writes) if isinstance(group, _ExecutedGroup) else execute_and_commit(
-                connection, writes
-            )
+            commit = commit_executed if isinstance(group, _ExecutedGroup) else execute_and_commit
+            commit(connection, writes)
             self.commit_count += 1
         for job in group:
             if not isinstance(job, WriteJob):
@@ -265,7 +264,8 @@ class ThreadedExecutor:
         with self._handover_lock:
             for loop in list(self._queued_jobs):
                 self._submit_to_writer(self._queued_jobs.pop(loop))
-            self._home_loop, self._is_closed = None, True
+            self._home_loop = None
+            self._is_closed = True
         if self._loop_connection is not None:
             self._loop_connection.close()
         for _ in threads[1:]:

@@ -168,28 +168,28 @@ def execute_group(connection: sqlite3.Connection, writes: Sequence[WriteJob]) ->
     call_ids = {write.statements[0].params.get("call_id") for write in writes if write.statements}
     if len(writes) < MIN_BULK_WRITES or len(call_ids) < len(writes):
         return execute_without_savepoints(connection, writes)
-    shapes: dict[tuple[str, ...], list[WriteJob]] = {}
+    groups: dict[tuple[str, ...], list[WriteJob]] = {}
     for write in writes:
-        shapes.setdefault(write.sql_texts, []).append(write)
-    return all(
-        execute_in_bulk(connection, group)
-        if len(group) >= MIN_BULK_WRITES and can_run_in_bulk(shape)
-        else execute_without_savepoints(connection, group)
-        for shape, group in shapes.items()
-    )
+        groups.setdefault(write.sql_texts, []).append(write)
+    for sql_texts, group in groups.items():
+        is_bulk = len(group) >= MIN_BULK_WRITES and can_run_in_bulk(sql_texts)
+        execute = execute_in_bulk if is_bulk else execute_without_savepoints
+        if not execute(connection, group):
+            return False
+    return True
 
 
 def execute_in_bulk(connection: sqlite3.Connection, writes: Sequence[WriteJob]) -> bool:
     """Execute equal writes statement by statement: half of the cost of a small statement is the call into SQLite."""
-    shape = writes[0].sql_texts
+    sql_texts = writes[0].sql_texts
     try:
-        for index, sql in enumerate(shape):
+        for index, sql in enumerate(sql_texts):
             rows = [write.statements[index].params for write in writes]
             if execute_many(connection, sql, rows) != len(writes):  # a row is missing or not as expected
                 return False
     except sqlite3.Error:  # executing them one by one shows which write it was
         return False
-    no_rows: list[list[Row]] = [[] for _ in shape]
+    no_rows: list[list[Row]] = [[] for _ in sql_texts]
     for write in writes:
         write.result = no_rows
     return True
