@@ -1,4 +1,4 @@
-"""Readers who come and go while several processes post to one space; at length with `scripts/readers`."""
+"""Readers that follow a space while several processes post to it; a long run with `scripts/readers`."""
 
 from __future__ import annotations
 

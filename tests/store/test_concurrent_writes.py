@@ -1,4 +1,4 @@
-"""Writes that are alike and come in one moment are carried out together, and nobody can tell."""
+"""Equal writes at the same time are executed in bulk, with the same results as one by one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOBODY, MIXED, ANN = (None, None), ("ann", None), ("ann", "ann")
 
 @pytest.mark.parametrize("count", [3, 8, 11, 37, 200])
 @pytest.mark.parametrize("users", [NOBODY, MIXED, ANN], ids=["nobody", "mixed", "ann"])
-async def test_each_row_says_what_it_was_given(address, users, count):
+async def test_each_row_has_its_own_values(address, users, count):
     given = {f"c{n:03}": (users[n % 2], f"s{n}" if n % 3 else None, n / 2) for n in range(count)}
 
     async with Store.open(address) as store:
@@ -32,7 +32,7 @@ async def test_each_row_says_what_it_was_given(address, users, count):
     assert len({each.cursor for each in found}) == count
 
 
-async def test_one_that_cannot_be_kept_takes_none_of_the_others_along(address):
+async def test_a_write_that_fails_does_not_affect_the_others_of_its_group(address):
     calls = [LedgerRow(f"c{n:02}", "", "work", "", "{}") for n in range(24)]
 
     async with Store.open(address) as store:

@@ -1,4 +1,4 @@
-"""A disk that is full or broken, and a server that is killed: a clean error, and what was acknowledged is there."""
+"""A full or broken disk, and a killed server: a clean error, and no acknowledged write is lost."""
 
 from __future__ import annotations
 
