@@ -70,7 +70,7 @@ async def pay(amount: int) -> str:
 
 
 class Remote(Provider):
-    """Tools of somebody else."""
+    """A provider of remote tools."""
 
     kind = "mcp"
     namespace = "git"

@@ -52,8 +52,8 @@ async def pay(amount: int) -> str:
 
 
 def without_times(node: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in node.items() if name not in TIMES}
-    return kept | {"calls": [without_times(inner) for inner in node["calls"]]}
+    remaining = {name: value for name, value in node.items() if name not in TIMES}
+    return remaining | {"calls": [without_times(inner) for inner in node["calls"]]}
 
 
 def call(tool: str, sizes: tuple[int, int, int], *calls: dict[str, Any], **more: Any) -> dict[str, Any]:

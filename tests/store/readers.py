@@ -56,7 +56,7 @@ class Read:
 
 
 async def read_while_posted(address: str, *, readers: int, writers: int, messages: int) -> Read:
-    """Everybody reads, in two stores on one database, while each writer is a process of its own."""
+    """Let readers follow a space through two stores on one database, while each writer is a process of its own."""
     each, senders = messages // writers, [f"writer {number}" for number in range(writers)]
     async with Store.open(address) as store, Store.open(address) as other:
         await store.spaces.create("team")

@@ -82,7 +82,7 @@ async def test_a_write_is_all_or_nothing(address):
             await database.write(
                 [
                     Statement(ADD, {"name": "a", "number": 1}),
-                    Statement("UPDATE things SET number = 2 WHERE name = 'nobody'", expect=1),
+                    Statement("UPDATE things SET number = 2 WHERE name = 'unknown'", expect=1),
                 ]
             )
 
@@ -255,18 +255,18 @@ async def test_a_full_disk_is_a_clean_error_and_loses_no_acknowledged_write(tmp_
     async with with_table(str(tmp_path / "store.db")) as database:
         [[pages]] = [await database.read("PRAGMA page_count")]
         await database.write([Statement(f"PRAGMA max_page_count = {pages['page_count'] + 20}")])
-        kept = []
+        acknowledged = []
         for number in range(200):
             try:
                 await database.write([Statement(ADD, {"name": f"{number:04}" + "x" * 2_000, "number": number})])
             except StoreUnavailable:
                 continue
-            kept.append(number)
+            acknowledged.append(number)
 
         stored = [row["number"] for row in await database.read("SELECT number FROM things ORDER BY number")]
 
-    assert 0 < len(kept) < 200
-    assert stored == kept
+    assert 0 < len(acknowledged) < 200
+    assert stored == acknowledged
 
 
 async def test_a_database_in_memory_answers_at_once_on_the_callers_own_thread():
@@ -391,15 +391,15 @@ async def test_concurrent_writes_of_all_kinds_each_get_their_result(address):
             *([Statement(raise_by_one, {"call_id": f"old {n}"}, 1)] for n in range(10)),
             *([Statement(f"{raise_by_one} RETURNING number", {"call_id": f"new {n}"})] for n in range(2)),
             [Statement(add, {"call_id": "old 1"}, 1)],
-            [Statement("DELETE FROM things WHERE name = 'nobody'")],
+            [Statement("DELETE FROM things WHERE name = 'unknown'")],
             [],
         ]
-        told = await asyncio.gather(*map(database.write, writes), return_exceptions=True)
+        results = await asyncio.gather(*map(database.write, writes), return_exceptions=True)
         [counts] = await database.read("SELECT count(*) AS present, sum(number) AS sum FROM things")
 
-    assert [each for each in told if isinstance(each, BaseException)] == [told[22]]
-    assert isinstance(told[22], UnstorableValue)
-    assert told[-1] == []
+    assert [each for each in results if isinstance(each, BaseException)] == [results[22]]
+    assert isinstance(results[22], UnstorableValue)
+    assert results[-1] == []
     assert counts["present"] == 20
     assert 10 + 20 <= counts["sum"] <= 10 + 20 + 2
 
@@ -408,12 +408,12 @@ async def test_each_of_many_writes_gets_its_own_outcome(address):
     """Failures of every kind in between, before and after they changed something."""
     async with with_table(address) as database:
         await database.write([Statement(ADD, {"name": "taken", "number": -1})])
-        nobody = Statement("UPDATE things SET number = 1 WHERE name = 'nobody'", expect=1)
+        no_row = Statement("UPDATE things SET number = 1 WHERE name = 'unknown'", expect=1)
         again = Statement(ADD, {"name": "taken", "number": 1})
 
         def statements(number: int) -> list[Statement]:
             add = Statement(f"{ADD} RETURNING number", {"name": f"{number:03}", "number": number}, expect=1)
-            return [[add], [nobody, add], [add, nobody], [again, add], [add, again]][number % 5]
+            return [[add], [no_row, add], [add, no_row], [again, add], [add, again]][number % 5]
 
         results = await asyncio.gather(
             *(database.write(statements(number)) for number in range(100)), return_exceptions=True
@@ -455,9 +455,9 @@ async def test_a_write_that_changes_no_row_fails_even_among_many_equal_ones(addr
     change = "UPDATE ledger SET state = 'idle' WHERE call_id = :call_id"
     async with opened(address) as database:
         writes = [database.write([Statement(change, {"call_id": str(n)}, None if n % 2 else 1)]) for n in range(10)]
-        told = await asyncio.gather(*writes, return_exceptions=True)
+        results = await asyncio.gather(*writes, return_exceptions=True)
 
-    assert [isinstance(each, UnexpectedRowCount) for each in told] == [n % 2 == 0 for n in range(10)]
+    assert [isinstance(each, UnexpectedRowCount) for each in results] == [n % 2 == 0 for n in range(10)]
 
 
 async def test_closing_finishes_requested_writes(shared_address):

@@ -46,7 +46,7 @@ time.sleep(60)
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server of the tests has only just started, and yet everybody is back."""
+    """The test server has only just started: without this, every owner would count as live."""
     monkeypatch.setattr(postgres, "RECOVERY_GRACE_SECONDS", 0.0)
 
 

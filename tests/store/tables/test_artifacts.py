@@ -67,10 +67,10 @@ async def test_an_artifact_is_visible_only_to_its_exact_owner(address):
         for user, session in owners:
             await artifacts.save(f"{user}/{session}", "mine", **{**ABOUT, "user": user, "session": session})
 
-        for (user, session), (somebody, somewhere) in product(owners, owners):
-            is_owner = (user, session) == (somebody, somewhere)
-            assert (await artifacts.find(f"{user}/{session}", somebody, somewhere) is not None) == is_owner
-            assert (await artifacts.find_info(f"{user}/{session}", somebody, somewhere) is not None) == is_owner
+        for (user, session), (other_user, other_session) in product(owners, owners):
+            is_owner = (user, session) == (other_user, other_session)
+            assert (await artifacts.find(f"{user}/{session}", other_user, other_session) is not None) == is_owner
+            assert (await artifacts.find_info(f"{user}/{session}", other_user, other_session) is not None) == is_owner
         for user, session in owners:
             listed = await artifacts.list_newest(user, session, limit=100)
             assert [label.handle for label in listed] == [f"{user}/{session}"]
@@ -80,7 +80,7 @@ async def test_an_invalid_handle_finds_nothing(address):
     async with artifacts_at(address) as artifacts:
         await artifacts.save("h1", "text", **ABOUT)
 
-        for handle in ("", "nobody", "a\0b", "\ud800", "' OR 1=1 --", "%"):
+        for handle in ("", "unknown", "a\0b", "\ud800", "' OR 1=1 --", "%"):
             assert await artifacts.find(handle, "ada", "s") is None
 
 
@@ -95,7 +95,7 @@ async def test_a_handle_is_used_once(address):
 
 async def test_an_artifact_is_part_of_its_transaction(address):
     async with artifacts_at(address) as artifacts:
-        fails = Statement("UPDATE artifacts SET tool = '' WHERE handle = 'nobody'", expect=1)
+        fails = Statement("UPDATE artifacts SET tool = '' WHERE handle = 'unknown'", expect=1)
         with pytest.raises(UnexpectedRowCount):
             await artifacts._database.write([artifacts.save_statement("h1", "text", **ABOUT), fails])
 

@@ -69,7 +69,7 @@ async def test_a_row_says_who_did_what(address):
 
 async def test_a_row_is_part_of_the_transaction_of_its_action(address):
     async with audit_at(address) as audit:
-        fails = Statement("UPDATE ledger SET state = 'ended' WHERE call_id = 'nobody'", expect=1)
+        fails = Statement("UPDATE ledger SET state = 'ended' WHERE call_id = 'unknown'", expect=1)
         with pytest.raises(UnexpectedRowCount):
             await audit._database.write([audit.row_statement("intent", "c1", "echo", detail={}), fails])
 
@@ -234,10 +234,10 @@ async def test_hostile_text_cannot_look_like_several_rows(address, rows):
             )
         sealed = await audit.seal()
         found = await audit.verify()
-        kept = await audit._database.read("SELECT detail FROM audit ORDER BY tx, id LIMIT 10")
+        stored_rows = await audit._database.read("SELECT detail FROM audit ORDER BY tx, id LIMIT 10")
 
     assert (sealed, found.rows, found.seals, found.unsealed, found.problem) == (rows, rows, rows // 500, 0, None)
-    assert [json.loads(row["detail"]) for row in kept] == [{text: [text]} for text in HOSTILE]
+    assert [json.loads(row["detail"]) for row in stored_rows] == [{text: [text]} for text in HOSTILE]
 
 
 async def test_a_name_that_cannot_be_stored_is_rejected(address):

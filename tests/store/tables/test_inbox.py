@@ -71,7 +71,7 @@ async def test_the_same_event_is_delivered_once_however_often_it_is_pushed(addre
 
 async def test_an_event_is_part_of_its_transaction(address):
     async with inbox_at(address) as inbox:
-        fails = Statement("UPDATE inbox SET state = 'failed' WHERE event_id = 'nobody'", expect=1)
+        fails = Statement("UPDATE inbox SET state = 'failed' WHERE event_id = 'unknown'", expect=1)
         with pytest.raises(UnexpectedRowCount):
             await inbox._database.write([inbox.push_statement("ada", "e1", "service", {}), fails])
         assert await inbox.count("ada") == 0

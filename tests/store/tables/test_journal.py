@@ -46,7 +46,7 @@ async def test_an_entry_says_what_happened(address):
 
 async def test_entries_are_added_all_or_none(address):
     async with journal_at(address) as journal:
-        wrong = Statement("UPDATE journal SET tool = '' WHERE call_id = 'nobody'", expect=1)
+        wrong = Statement("UPDATE journal SET tool = '' WHERE call_id = 'unknown'", expect=1)
         with pytest.raises(UnexpectedRowCount):
             await journal.append(journal.entry_statement("ended", "c1", "echo", "ok"), wrong)
 

@@ -57,8 +57,8 @@ async def test_of_many_callers_that_end_a_run_one_succeeds(address):
 
 async def test_an_unknown_run_is_neither_found_nor_ended(address):
     async with runs_at(address) as runs:
-        assert await runs.find("nobody") is None
-        assert not await runs.end("nobody", "done")
+        assert await runs.find("unknown") is None
+        assert not await runs.end("unknown", "done")
 
 
 async def test_the_latest_runs_of_an_agent_come_newest_first(address):
@@ -71,7 +71,7 @@ async def test_the_latest_runs_of_an_agent_come_newest_first(address):
 
         assert [run.cause for run in await runs.latest("ada", 2)] == [2, 1]
         assert [run.cause for run in await runs.latest("ada")] == [2, 1, 0]
-        assert await runs.latest("ada", 0) == await runs.latest("nobody") == []
+        assert await runs.latest("ada", 0) == await runs.latest("unknown") == []
 
 
 async def test_only_the_runs_of_dead_owners_are_interrupted(address):

@@ -161,7 +161,7 @@ async def test_an_amended_message_keeps_its_number_and_is_an_event(address):
         await store.inbox.drain("critic")
         await store.spaces.amend(message.message_id, "hello")
         after = await store.spaces.message(message.message_id)
-        told = await events(store, 2)
+        received = await events(store, 2)
         with pytest.raises(NotFound, match="no message"):
             await store.spaces.amend("nothing", "x")
 
@@ -169,7 +169,7 @@ async def test_an_amended_message_keeps_its_number_and_is_an_event(address):
 
     assert (after.number, after.content, after.created_at) == (1, "hello", message.created_at)
     assert after.amended_at is not None
-    assert [(event.number, event.kind, event.data["number"], event.data["content"]) for event in told] == [
+    assert [(event.number, event.kind, event.data["number"], event.data["content"]) for event in received] == [
         (1, "message", 1, "helo"),
         (2, "message.amended", 1, "hello"),
     ]
@@ -181,12 +181,12 @@ async def test_concurrent_posts_leave_no_gap(shared_address):
         posts = [(one, other)[n % 2].spaces.post("team", n, sender="ann") for n in range(60)]
         posted = await asyncio.gather(*posts)
         history = await one.spaces.history("team", limit=200)
-        told = await events(one, 60)
+        received = await events(one, 60)
 
     assert sorted(message.number for message in posted) == list(range(1, 61))
     assert [message.number for message in history] == list(range(1, 61))
-    assert [event.number for event in told] == list(range(1, 61))
-    assert [event.data["content"] for event in told] == [message.content for message in history]
+    assert [event.number for event in received] == list(range(1, 61))
+    assert [event.data["content"] for event in received] == [message.content for message in history]
 
 
 async def test_a_follower_receives_messages_of_another_process(shared_address):
@@ -262,8 +262,8 @@ async def test_streams_of_many_spaces_do_not_mix(address):
             await asyncio.gather(*(store.spaces.post(name, f"{name}: {number}", sender="ann") for name in names))
         heard = await asyncio.gather(*following)
 
-    for name, told in zip(names, heard, strict=True):
-        assert [event.data["content"] for event in told] == [f"{name}: {number}" for number in range(3)]
+    for name, received in zip(names, heard, strict=True):
+        assert [event.data["content"] for event in received] == [f"{name}: {number}" for number in range(3)]
 
 
 HOSTILE = [

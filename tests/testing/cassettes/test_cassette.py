@@ -298,8 +298,8 @@ async def test_progress_is_replayed_too(file) -> None:
             log = call_log(rt)
             await rt.call("climb")
 
-    told = [(each.fraction, each.message, each.title, each.data) for each in log.progress]
-    assert told == [(0.5, "half way", None, {}), (None, None, "Top", {"metres": 4000})]
+    reported = [(each.fraction, each.message, each.title, each.data) for each in log.progress]
+    assert reported == [(0.5, "half way", None, {}), (None, None, "Top", {"metres": 4000})]
 
 
 async def test_progress_from_a_thread_is_recorded(file) -> None:

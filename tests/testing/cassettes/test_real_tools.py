@@ -103,8 +103,8 @@ async def test_a_page_that_was_not_recorded_is_named_and_not_fetched(file) -> No
     with web_server() as server:
         web = Web(server.server_port)
         await browse(file, web)
-        tape, told = cassette(file), r'fetch\(\{"path":"/c"\}\) is not recorded in .*tape.json'
-        with pytest.raises(Unscripted, match=told), tape:
+        tape, message = cassette(file), r'fetch\(\{"path":"/c"\}\) is not recorded in .*tape.json'
+        with pytest.raises(Unscripted, match=message), tape:
             async with runtime(web, middleware=[tape]) as rt:
                 outcome = await rt.call("fetch", {"path": "/c"})
         assert server.hits == 4
@@ -187,15 +187,15 @@ async def look_up(file, notes: Notes) -> tuple[list[Any], Any, str]:
 
 
 async def test_a_provider_in_a_child_process_is_replayed_without_the_child(file) -> None:
-    first, described, told = await look_up(file, Notes(sys.executable, "-c", CHILD))
-    second, described_again, told_again = await look_up(file, Notes("no-such-program"))
+    first, described, instructions = await look_up(file, Notes(sys.executable, "-c", CHILD))
+    second, described_again, instructions_again = await look_up(file, Notes("no-such-program"))
 
     assert first[0].content[0] == Text("note a")
     assert first[1] == Failed("failed", "not yours", executed=True)
     assert second == first
     assert [outcome.text.encode() for outcome in second] == [outcome.text.encode() for outcome in first]
     assert described_again == described
-    assert "Notes are short." in told == told_again
+    assert "Notes are short." in instructions == instructions_again
 
 
 async def test_recorded_tools_still_check_their_arguments(file) -> None:

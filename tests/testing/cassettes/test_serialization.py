@@ -94,7 +94,7 @@ def test_a_failure_is_restored_whole(code, executed, data) -> None:
     assert again(failure).retry_after == failure.retry_after
 
 
-def test_a_pending_outcome_is_stored_without_its_call_id_and_state() -> None:
+def test_a_pending_outcome_is_stored_without_call_id_expiry_and_state() -> None:
     pending = Pending("input", "c1", "Which?", {"schema": {}}, 5.0, state=object(), reply_timeout=3)
 
     assert again(pending) == Pending("input", "", "Which?", {"schema": {}})
