@@ -266,7 +266,7 @@ def test_what_is_kept_the_states_and_the_tables_stand_in_their_order():
 
 
 def test_every_table_of_the_schema_is_told():
-    schema = (DOCS.parent / "src/surehand/store/schema.sql").read_text(encoding="utf-8")
+    schema = (DOCS.parent / "src/surehand/store/sql/schema.sql").read_text(encoding="utf-8")
 
     assert sorted(re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", schema)) == sorted(first_column("store", "table"))
 
