@@ -114,6 +114,7 @@ def run_program(program: Path, block: Block, monkeypatch: pytest.MonkeyPatch) ->
     module = ModuleType("__main__")
     module.__file__ = str(program)
     monkeypatch.setitem(sys.modules, "__main__", module)
+    monkeypatch.setattr(sys, "argv", [str(program)])
     monkeypatch.syspath_prepend(str(program.parent))
     known_modules = set(sys.modules)
     try:

@@ -185,10 +185,10 @@ async def test_looking_after_a_store_does_not_read_through_the_calls_that_are_ov
     looks = {
         maintenance._SELECT_READY_CALLS: {"after": "", "most": 1},
         maintenance._SELECT_UNKNOWN_CALLS: {},
-        owners._OTHERS: {"owner": "a"},
-        owners._READY: {"owner": "a"},
-        owners._UNKNOWN: {"owner": "a"},
-        owners._ASK: {},
+        owners._SQL["list_other_owners"]: {"owner": "a"},
+        owners._SQL["return_taken_calls"]: {"owner": "a"},
+        owners._SQL["mark_running_calls_unknown"]: {"owner": "a"},
+        owners._SQL["ask_about_unknown_calls"]: {},
     }
     async with Store.open(file) as store:
         for sql, params in looks.items():

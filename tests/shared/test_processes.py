@@ -194,7 +194,7 @@ async def test_who_is_cut_off_in_the_middle_of_a_turn_holds_nobody_up_for_long(
 
     async with Runtime(work, store=address, queues={"narrow": Queue(concurrent=1, shared=True)}) as runtime:
         await runtime.call("work")
-        pool = postgres_pool.ConnectionPool(address, 1)
+        pool = postgres_pool.PostgresPool(address, 1)
         with monkeypatch.context() as soon:
             soon.setattr(postgres_pool, "CONNECTION_TIMEOUT_SECONDS", 0.3)
             await pool.open()

@@ -8,7 +8,7 @@ from pathlib import Path
 import mcp  # noqa: F401 - it takes a second, which no test should have to wait
 import pytest
 
-SERVER = Path(__file__).parents[1] / "providers/mcp/speaking.py"
+SERVER = Path(__file__).parents[2] / "providers/mcp/speaking.py"
 BROKEN = """\
 import os, sys
 print("the token is", os.environ["TOKEN"], file=sys.stderr)
@@ -62,7 +62,7 @@ def test_without_a_configuration_the_machine_is_looked_at(doctor):
     ("config", "problem"),
     [
         ('{"defaults": {\n"tool_timeot": 5}}', "surehand.json:2: Unknown key 'tool_timeot'."),
-        ("{", "surehand.json:1: This is no JSON: Expecting property name enclosed in double quotes."),
+        ("{", "surehand.json:1: The file is not valid JSON: Expecting property name enclosed in double quotes."),
     ],
 )
 def test_a_broken_configuration_is_a_finding(doctor, config, problem):

@@ -1,4 +1,4 @@
-"""Tasks: what earlier tasks were, and what was said in them."""
+"""The factories `tasks` and `sessions`: tools that read the logs of earlier tasks and archived sessions."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from surehand.workspace.path import WorkspacePath
 from surehand.workspace.workspace import Workspace
 
 _MAX_FILE_BYTES = 16 << 20
-"""Bytes of a log or an archive that is read whole."""
+"""Largest log or archive that is read."""
 _CURRENT_SESSION_FILE = "current.jsonl"
 _TOOLSETS = ("all_task_tools", "main_agent_tools")
 
 
 def tasks(folder: str | PathLike[str], *, now: Callable[[], float] = time.time) -> list[Tool[..., Any]]:
-    """Tools that read what a `TaskLog` wrote into a folder.
+    """Tools that read the task log which a `TaskLog` wrote into a folder.
 
     Args:
-        folder: where the log is; models cannot name another.
-        now: the time by which today is known.
+        folder: where the log is; models cannot choose another folder.
+        now: the clock that decides which day is today.
     """
     log = _TaskLogReader(_open_workspace(folder))
 
@@ -62,10 +62,10 @@ def tasks(folder: str | PathLike[str], *, now: Callable[[], float] = time.time) 
 
 
 def sessions(folder: str | PathLike[str]) -> list[Tool[..., Any]]:
-    """A tool that reads archived sessions in a folder; the one that is under way, `current.jsonl`, is nobody's to read.
+    """A tool that reads archived sessions in a folder, but not the current session (`current.jsonl`).
 
     Args:
-        folder: where the session keeps its files.
+        folder: where the files of the session are.
     """
     workspace = _open_workspace(folder)
 
@@ -80,19 +80,20 @@ def sessions(folder: str | PathLike[str]) -> list[Tool[..., Any]]:
 
 
 class _TaskLogReader:
-    """The files of a task log, for reading."""
+    """Reads the files of a task log."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._tasks = workspace.resolve(TASKS_FOLDER)
 
     def tasks_of_day(self, date: str, is_cancelled: Callable[[], bool]) -> list[dict[str, Any]]:
-        """The tasks of a day, the oldest first."""
+        """List the tasks of a day, the oldest first."""
         found = []
-        for spot in self._log_files(self._tasks / date):
+        for log_file in self._log_files(self._tasks / date):
             if is_cancelled():
                 break
-            if (told := _read_task(spot)) is not None:
-                found.append(told)
+            task = _read_task(log_file)
+            if task is not None:
+                found.append(task)
         return sorted(found, key=lambda task: (task["createdAt"], task["taskId"]))
 
     def _log_files(self, folder: WorkspacePath) -> list[WorkspacePath]:
@@ -106,53 +107,50 @@ class _TaskLogReader:
             return []
 
     def messages(self, task_id: str) -> list[Any]:
-        """All that was said in a task."""
+        """All messages of a task, in order."""
         missing = NotFound(f'Task "{task_id[:200]}" not found in index')
         date = self._task_day(task_id)
         if date is None:
             raise missing
         try:
             with _check_size(self._tasks / date / f"{task_id}.jsonl").open_reader() as file:
-                new = [told.get("data", {}).get("newMessages", ()) for told in read_json_lines(file) if _has_data(told)]
+                batches = [entry["data"].get("newMessages", ()) for entry in read_json_lines(file) if _has_data(entry)]
         except NotFound:
             raise missing from None
-        return [message for messages in new if isinstance(messages, list) for message in messages]
+        return [message for batch in batches if isinstance(batch, list) for message in batch]
 
     def _task_day(self, task_id: str) -> str | None:
-        """The day that the index says; the last line about a task counts."""
+        """The day of a task by the last line about it in the index."""
         if not is_task_id(task_id):
             return None
         try:
             with (self._tasks / INDEX_FILE).open_reader() as file:
-                told = [
-                    each.get("date")
-                    for each in read_json_lines(file, containing=task_id.encode())
-                    if each.get("taskId") == task_id
-                ]
+                entries = read_json_lines(file, containing=task_id.encode())
+                days = [entry.get("date") for entry in entries if entry.get("taskId") == task_id]
         except NotFound:
             return None
-        return told[-1] if told and is_iso_day(told[-1]) else None
+        return days[-1] if days and is_iso_day(days[-1]) else None
 
 
 def _read_task(log_file: WorkspacePath) -> dict[str, Any] | None:
-    """A task in short, from its log; None for a log that says nothing."""
-    begun, status = None, "in_progress"
+    """Summarize a task from its log; None for a log without a first event."""
+    created = None
+    status = "in_progress"
     try:
         with log_file.open_reader() as file:
-            for told in read_json_lines(file, containing=b'"TASK_'):
-                status = STATUS_BY_END_EVENT.get(str(told.get("event")), status)
-                if told.get("event") == "TASK_CREATED" and begun is None and _has_data(told):
-                    begun = told
+            for entry in read_json_lines(file, containing=b'"TASK_'):
+                status = STATUS_BY_END_EVENT.get(str(entry.get("event")), status)
+                if entry.get("event") == "TASK_CREATED" and created is None and _has_data(entry):
+                    created = entry
     except (ToolError, OSError):
         return None
-    if begun is None or not isinstance(begun.get("ts"), int):
+    if created is None or not isinstance(created.get("ts"), int):
         return None
-    asked = str(begun["data"].get("inputText", ""))
     return {
         "taskId": log_file.name.removesuffix(".jsonl"),
-        "inputText": asked,
+        "inputText": str(created["data"].get("inputText", "")),
         "status": status,
-        "createdAt": begun["ts"],
+        "createdAt": created["ts"],
     }
 
 
@@ -161,7 +159,8 @@ def _has_data(entry: dict[str, Any]) -> bool:
 
 
 def _check_size(file_path: WorkspacePath) -> WorkspacePath:
-    if (size := file_path.stat().st_size) > _MAX_FILE_BYTES:
+    size = file_path.stat().st_size
+    if size > _MAX_FILE_BYTES:
         raise ToolError(f"{file_path.name} has {size:,} bytes, and {_MAX_FILE_BYTES:,} are the most.", code="too_large")
     return file_path
 
@@ -169,17 +168,19 @@ def _check_size(file_path: WorkspacePath) -> WorkspacePath:
 def _read_archive(workspace: Workspace, name: str) -> str:
     if not is_task_id(name) or not name.endswith(".jsonl"):
         raise Denied(f"Permission denied: {name[:200]!r} is no archive of this session. Give a file name, no path.")
-    spot, current = workspace.resolve(name), workspace.resolve(_CURRENT_SESSION_FILE)
-    under_way = name.casefold() == _CURRENT_SESSION_FILE or (current.exists() and _is_same_file(spot, current))
-    if under_way:
+    archive = workspace.resolve(name)
+    current = workspace.resolve(_CURRENT_SESSION_FILE)
+    is_current = name.casefold() == _CURRENT_SESSION_FILE or (current.exists() and _is_same_file(archive, current))
+    if is_current:
         raise Denied(f"Permission denied: {name!r} is the session that is under way, and is in view already.")
-    with _check_size(spot).open_reader() as file:
+    with _check_size(archive).open_reader() as file:
         return file.read(_MAX_FILE_BYTES).decode(errors="replace")
 
 
 def _is_same_file(first_path: WorkspacePath, second_path: WorkspacePath) -> bool:
-    """Whether two names are one file: a link does not make an archive of what is under way."""
-    first, second = first_path.stat(), second_path.stat()
+    """Whether two paths are the same file, for example by a hard link to the current session."""
+    first = first_path.stat()
+    second = second_path.stat()
     return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
 
 
@@ -189,5 +190,7 @@ def _open_workspace(folder: str | PathLike[str]) -> Workspace:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         problem = (error.strerror or type(error).__name__).lower()
-        raise DefinitionError(f"The folder {path} cannot be made: {problem}.", fix="name a folder.") from None
+        raise DefinitionError(
+            f"The folder {path} cannot be created: {problem}.", fix="pass a folder that can be created."
+        ) from None
     return Workspace(path, sensitive=(), writes=False)

@@ -67,7 +67,7 @@ _SILENCED_LOGGERS = ("mcp", "uvicorn", "sse_starlette", "starlette")
     "--host", metavar="ADDRESS", help=f"Where to listen [{DEFAULT_HOST}]. Others than this machine need a token."
 )
 @click.option("--port", type=click.IntRange(0, 65535), help=f"On which port [{DEFAULT_PORT}]; 0 is any that is free.")
-@click.option("--path", metavar="DEFAULT_PATH", help=f"At which path [{DEFAULT_PATH}].")
+@click.option("--path", metavar="PATH", help=f"At which path [{DEFAULT_PATH}].")
 @click.option("--token-env", metavar="NAME", help="The variable with the bearer token that clients have to show.")
 @click.option("--allow-host", "names", multiple=True, metavar="NAME", help="A further name that clients reach it by.")
 @click.option("--allow-origin", "origins", multiple=True, metavar="URL", help="A site whose pages may talk to it.")

@@ -338,9 +338,9 @@ async def test_a_server_without_a_sandbox_has_no_resource_limits():
 def test_limits_can_be_omitted_only_without_a_sandbox():
     assert "CPU" not in Unprotected(cpu=inf).rlimits
     assert Unprotected(cpu=0.5).rlimits["CPU"] == 1
-    with pytest.raises(DefinitionError, match="cpu=inf is no limit"):
+    with pytest.raises(DefinitionError, match="`cpu` must be a positive limit, got inf"):
         Sandbox(cpu=inf)
-    with pytest.raises(DefinitionError, match="processes=inf is no limit"):
+    with pytest.raises(DefinitionError, match="`processes` must be a positive limit, got inf"):
         Unprotected(processes=inf)
 
 

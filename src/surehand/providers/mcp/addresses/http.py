@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from surehand.core.durations import parse_size
 from surehand.core.errors import DefinitionError, ToolError
 from surehand.http.guard import DEFAULT_PORTS, PrivateAccess
+from surehand.http.connector import connect_with_keepalive
 from surehand.http.settings import HttpSettings
 from surehand.http.target import HttpTarget, parse_target
 from surehand.providers.mcp.addresses.address import (
@@ -27,8 +28,6 @@ from surehand.providers.mcp.addresses.labels import namespace_from_url, url_with
 from surehand.providers.mcp.transports.connection_errors import failure_from_error
 
 if TYPE_CHECKING:
-    from httpcore2 import AsyncNetworkStream
-
     from surehand.providers.mcp.transports.transport import Transport
 
 SIGN_IN_TIMEOUT_SECONDS = 330.0
@@ -147,15 +146,8 @@ def settings_for_target(settings: HttpSettings | None, target: HttpTarget, max_f
         allow_hosts=(*hosts, target.host) if hosts else (),  # an empty list allows every host
         ports=ports,
         max_bytes=max_frame,
-        dialer=settings.dialer or _connect_with_keepalive,
+        dialer=settings.dialer or connect_with_keepalive,
     )
-
-
-async def _connect_with_keepalive(address: str, port: int, timeout: float | None) -> AsyncNetworkStream:
-    # Loads httpcore2, which a program that only names a server does not need.
-    from surehand.http.low_latency import connect_with_keepalive
-
-    return await connect_with_keepalive(address, port, timeout)
 
 
 def query_digest(url: str) -> str:

@@ -6,7 +6,6 @@ The owner task of a connection runs it from connecting to shutdown; a restart cr
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,7 @@ from surehand.providers.mcp.connection.tools_list import fetch_manifest
 from surehand.providers.mcp.tools.manifest import Manifest
 from surehand.providers.mcp.transports.connection_errors import failure_from_error
 from surehand.providers.mcp.transports.transport import Transport
+from surehand.version import __version__
 
 if TYPE_CHECKING:
     import logging
@@ -252,5 +252,4 @@ class McpClientSession:
 
 
 def _client_info() -> types.Implementation:
-    name = __name__.partition(".")[0]
-    return types.Implementation(name=name, version=sys.modules[name].__version__)
+    return types.Implementation(name="surehand", version=__version__)
