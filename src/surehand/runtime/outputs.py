@@ -56,7 +56,8 @@ class OversizedOutput:
             "bytes": self.byte_count,
             "lines": self.line_count,
             "tokens": self.token_count,
-            "next": f"Read it with {READER_TOOL_NAME}(handle, lines='1-40'), or head=, tail=, grep=; do not run {self.tool} again",
+            "next": f"Read it with {READER_TOOL_NAME}(handle, lines='1-40'), or head=, tail=, grep=; "
+            f"do not run {self.tool} again",
         }
 
     def placeholder_message(self, text: str, limit: int) -> str:

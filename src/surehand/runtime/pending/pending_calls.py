@@ -22,7 +22,7 @@ from surehand.runtime.pending.pending_call import PendingCall as PendingCall
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.store.database import StoreUnavailable, UnexpectedRowCount, UnstorableValue
 from surehand.store.serialization import dump_json
-from surehand.store.tables import ledger as rows
+from surehand.store.tables import ledger as ledger_table
 from surehand.store.tables.ledger import LedgerRow
 from surehand.store.tables.pending import UNCLAIMED_GRACE_SECONDS, PendingRound, PendingRow, open_round_statement
 
@@ -124,7 +124,7 @@ class PendingCalls:
             timeout_seconds=timeout_seconds,
         )
         statements = [
-            rows.wait_statement(call),
+            ledger_table.wait_statement(call),
             open_round,
             *self._audit_statements(store, invocation, pending),
             *self._services.visible_calls.amend_statements(invocation, pending),

@@ -20,7 +20,7 @@ from surehand.runtime.pending.answer import Answer, AnswerInProgress
 from surehand.runtime.pending.restored_call import Resumption, apply_resumption, find_listing, restore_invocation
 from surehand.store.database import Statement, StoreError, StoreUnavailable, UnexpectedRowCount, UnstorableValue
 from surehand.store.serialization import deserialize_outcome
-from surehand.store.tables import ledger as rows
+from surehand.store.tables import ledger as ledger_table
 from surehand.store.tables.pending import PendingRound, PendingRow, RoundAnswer
 
 if TYPE_CHECKING:
@@ -76,10 +76,10 @@ async def _claim_for_resumption(scope: Scope, row: PendingRow, *, to_end: bool) 
     store = await services.open_store()
     await _retry_unwritten(scope, call.call_id)
     try:
-        [claimed] = await store.write([rows.take_statement(call, services.owner_id, to_end=to_end)])
+        [claimed] = await store.write([ledger_table.take_statement(call, services.owner_id, to_end=to_end)])
     except StoreUnavailable:
         # The claim may have been committed: then no runtime resumes the call until the claim is returned.
-        give_back = rows.return_to_ready_statement(call.call_id, services.owner_id, call.fence + 1)
+        give_back = ledger_table.return_to_ready_statement(call.call_id, services.owner_id, call.fence + 1)
         services.ledger.write_retry.retry_later(call.call_id, [give_back])
         raise
     return claimed[0]["fence"] if claimed else None
@@ -206,7 +206,7 @@ async def _commit_resumption(
     await _retry_unwritten(scope, call.call_id)
     statements = [
         round_answer.statement(),
-        rows.resume_statement(call.call_id, services.owner_id if resumes_here else None, call.arguments),
+        ledger_table.resume_statement(call.call_id, services.owner_id if resumes_here else None, call.arguments),
     ]
     if services.is_durable:
         detail = {"answer": answer.kind, "weight": round_answer.answer_digest}
@@ -224,7 +224,7 @@ async def _commit_resumption(
     except StoreUnavailable:
         if resumes_here:
             # The claim may have been committed: then no runtime resumes the call until the claim is returned.
-            give_back = rows.return_to_ready_statement(call.call_id, services.owner_id, call.fence + 1)
+            give_back = ledger_table.return_to_ready_statement(call.call_id, services.owner_id, call.fence + 1)
             services.ledger.write_retry.retry_later(call.call_id, [give_back])
         raise
     return results[1][0]["fence"] if resumes_here else None

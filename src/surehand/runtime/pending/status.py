@@ -16,7 +16,7 @@ from surehand.runtime.durability.json_arguments import load_json_arguments
 from surehand.runtime.pending.pending_calls import pending_call_from_row
 from surehand.store.database import StoreError, UnexpectedRowCount, UnstorableValue
 from surehand.store.serialization import serialize_outcome
-from surehand.store.tables import ledger as rows
+from surehand.store.tables import ledger as ledger_table
 from surehand.store.tables import pending
 from surehand.store.tables.ledger import LedgerState
 
@@ -146,8 +146,8 @@ async def record_failed_call(services: RuntimeServices, call_id: str, outcome: F
     """Record the failure of a call that never ran; without this, the ledger lets the same id be tried again."""
     try:
         store = await services.open_store()
-        clear = () if services.is_durable else (rows.clear_arguments_statement(call_id),)
-        await store.write([rows.end_unclaimed_statement(call_id, serialize_outcome(outcome)), *clear])
+        clear = () if services.is_durable else (ledger_table.clear_arguments_statement(call_id),)
+        await store.write([ledger_table.end_unclaimed_statement(call_id, serialize_outcome(outcome)), *clear])
     except UnexpectedRowCount:
         return  # the call was never stored, or has its outcome already
     except StoreError as error:
