@@ -119,7 +119,7 @@ async def test_a_nested_call_cancelled_in_the_moment_of_its_turn_frees_no_slot_t
         call = asyncio.create_task(runtime.call("whole"))
         await settle()
         clock._now += 1
-        runtime.services.queues["narrow"]._wake()
+        runtime.services.queues["narrow"]._on_timer()
         inner[0].cancel()
         await settle()
         assert runtime.queues()["narrow"].in_use == 1

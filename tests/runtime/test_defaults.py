@@ -43,8 +43,8 @@ def test_what_means_nothing_is_refused_with_its_name_its_value_and_the_fix(name,
     with pytest.raises(DefinitionError) as refused:
         Runtime(say, defaults={name: value})
 
-    assert refused.value.problem == f"The default {name}={repr(value)[:80]} cannot be used."
-    assert refused.value.fix.startswith("give ")
+    assert refused.value.problem == f"The default {name} has an invalid value: {repr(value)[:80]}."
+    assert refused.value.fix.startswith("use ")
 
 
 @pytest.mark.parametrize(
@@ -55,15 +55,15 @@ def test_what_means_nothing_is_refused_with_its_name_its_value_and_the_fix(name,
 def test_a_limit_that_lets_nothing_through_or_is_none_where_one_is_needed_is_refused(given):
     [(name, value)] = given.items()
 
-    with pytest.raises(DefinitionError, match=f"The default {name}="):
+    with pytest.raises(DefinitionError, match=f"The default {name} has an invalid value"):
         Runtime(say, defaults=given)
-    with pytest.raises(DefinitionError, match=f"The default {name}="):
+    with pytest.raises(DefinitionError, match=f"The default {name} has an invalid value"):
         Defaults(**{name: value})
 
 
 @pytest.mark.parametrize("given", [5, "tool_timeout", [("tool_timeout", 5)], []])
 def test_defaults_are_a_mapping(given):
-    with pytest.raises(DefinitionError, match=r"defaults=.* cannot be used\. Fix: give a mapping"):
+    with pytest.raises(DefinitionError, match=r"defaults must be a mapping, got .*\. Fix: use a mapping"):
         Runtime(say, defaults=given)
 
 

@@ -244,9 +244,9 @@ async def test_malformed_arguments_are_told_to_the_model_before_policy_asks_a_pe
 @pytest.mark.parametrize(
     ("rule", "told"),
     [
-        ({"tools": "*"}, "None is no decision. Fix: use allow, ask or deny."),
-        ({"decision": "block"}, "'block' is no decision"),
-        ({"tool": "*", "decision": "deny"}, "A policy rule has no 'tool'. Fix: use tools."),
+        ({"tools": "*"}, "None is not a policy decision. Fix: use allow, ask or deny."),
+        ({"decision": "block"}, "'block' is not a policy decision"),
+        ({"tool": "*", "decision": "deny"}, "A policy rule has no key 'tool'. Fix: use tools."),
         ({"effects": ["writes"], "decision": "deny"}, "Unknown effects: writes."),
         ({"effects": "everything", "decision": "deny"}, "Unknown effects: everything."),
     ],

@@ -132,7 +132,7 @@ async def test_a_provider_that_is_not_there_is_left_out_with_a_warning(caplog):
             assert (await runtime.call("weather__forecast", {"city": "Oslo"})).ok
             assert (await runtime.call("dead__forecast", {"city": "Oslo"})).code == "not_found"
 
-    assert "dead is left out: connection refused" in caplog.text
+    assert "Provider dead is unavailable: connection refused" in caplog.text
 
 
 async def test_a_provider_that_started_but_has_no_tools_to_give_is_stopped_too():

@@ -296,7 +296,7 @@ async def test_a_queue_that_is_not_shared_costs_the_store_nothing(address: str) 
 async def test_a_shared_queue_needs_a_store(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--remember"):
         pytest.skip("every runtime has a store there")
-    with pytest.raises(DefinitionError, match=r"The queue 'narrow' is shared, and the runtime has no store.") as caught:
+    with pytest.raises(DefinitionError, match=r"The queue 'narrow' is shared, but the runtime has no store.") as caught:
         async with Runtime(queues={"narrow": Queue(1, shared=True)}):
             pass
 

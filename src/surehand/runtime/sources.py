@@ -60,7 +60,7 @@ def _tool_methods(source: Any) -> list[Any]:
     names = [name for name in dir(cls) if isinstance(inspect.getattr_static(cls, name, None), kinds)]
     if not any(_bound_tool(getattr(cls, name)) for name in names):
         raise DefinitionError(
-            f"{source!r} contains no tools.",
+            f"{source!r} holds no tools.",
             fix="pass a tool, a list of tools, a provider, or a class or module with tools in it.",
         )
     instance = source() if isinstance(source, type) else source

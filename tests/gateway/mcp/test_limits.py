@@ -447,7 +447,7 @@ async def test_one_user_has_so_many_streams(monkeypatch):
 
 
 async def test_one_users_tasks_do_not_make_those_of_others_forgotten(monkeypatch):
-    monkeypatch.setattr("surehand.runtime.durability.ledger.KEPT", 10)
+    monkeypatch.setattr("surehand.runtime.durability.ledger.MAX_CALLS_IN_MEMORY", 10)
     async with served(job) as site:
 
         async def made(user: str) -> dict[str, Any]:

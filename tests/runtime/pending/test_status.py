@@ -139,7 +139,7 @@ async def test_a_runtime_is_at_work_until_it_leaves(tmp_path):
 
 
 async def test_without_a_store_what_was_promised_is_remembered_however_many_follow_and_then_forgotten(monkeypatch):
-    monkeypatch.setattr("surehand.runtime.durability.ledger.KEPT", 10)
+    monkeypatch.setattr("surehand.runtime.durability.ledger.MAX_CALLS_IN_MEMORY", 10)
 
     @tool(effects={"write"})
     async def note(what: str = "") -> str:

@@ -125,7 +125,7 @@ class LocalQueue:
         self._in_use = 0
         self._waiters: Waiters = OrderedDict()
         self._nested_waiters: Waiters = OrderedDict()
-        """Nested calls that run in an outer slot and wait only for the rate; they go first, others wait for that slot."""
+        """Nested calls that have an outer slot and wait only for the rate. They go first: others wait for that slot."""
         self._timer: Timer | None = None
 
     @property

@@ -53,7 +53,7 @@ class SharedQueue:
         self._slot_limit = SharedQueueLimit(name, queue.concurrent, max_starts, period_seconds)
         self._waiters: Waiters = OrderedDict()
         self._nested_waiters: Waiters = OrderedDict()
-        """Nested calls that run in an outer slot and wait only for the rate; they go first, others wait for that slot."""
+        """Nested calls that have an outer slot and wait only for the rate. They go first: others wait for that slot."""
         self._held_slots: deque[HeldSlot] = deque()
         self._slots_to_return: deque[HeldSlot] = deque()
         """Slots that this process no longer needs, but still owns in the store."""

@@ -1,4 +1,4 @@
-"""Caching: keep the results of chosen tools, whatever they say of themselves."""
+"""Caching: caches the results of selected tools, whatever their own cache settings are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_CACHED_OUTCOMES = 10_000
 
 
 def caching(ttl: float | str, *, tools: str = "*") -> Middleware:
-    """Results of tools whose name matches the glob are given again for `ttl`; never of tools that do more than read.
+    """Cache the results of tools whose name matches the glob for `ttl`; never of tools that do more than read.
 
     A tool that declares no effects must be named: caching a `send_email` would lose the second mail.
     """

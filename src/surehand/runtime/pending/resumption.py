@@ -287,10 +287,8 @@ async def end_following_calls(scope: Scope, call_id: str, outcome: Outcome | Non
     call = await services.ledger.find(call_id) if followers else None
     if call is None or call.outcome is None:
         return
-    if outcome is None or isinstance(outcome, Pending):
-        value = deserialize_outcome(call.outcome)
-    else:
-        value = outcome.evolve()  # a copy: each outcome belongs to one call
+    # A copy: each outcome belongs to one call.
+    value = deserialize_outcome(call.outcome) if outcome is None or isinstance(outcome, Pending) else outcome.evolve()
     for follower in followers:
         outer = await store.pending.find(follower)
         if outer is None or outer.open_round is None or follower in services.pending_calls.answers_in_progress:
