@@ -254,7 +254,7 @@ class Ledger:
 
 async def abandoned(address: str, books: Ledger) -> None:
     """A call whose process died while it ran; who is dead does not find that out for itself."""
-    with patch.object(StoreMaintenance, "bury", AsyncMock(return_value=False)):
+    with patch.object(StoreMaintenance, "recover_dead_runtimes", AsyncMock(return_value=False)):
         await _abandoned(address, books)
     books.started.clear()
 

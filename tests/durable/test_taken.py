@@ -24,9 +24,9 @@ class Wire(Provider):
 
     namespace, kind = "wire", "mcp"
 
-    def __init__(self, *, patience: float | None = None, start: float = 0.0) -> None:
+    def __init__(self, *, reply_timeout: float | None = None, start: float = 0.0) -> None:
         self.log: list[tuple[Any, ...]] = []
-        self._patience, self._start = patience, start
+        self._reply_timeout, self._start = reply_timeout, start
 
     async def start(self) -> None:
         await asyncio.sleep(self._start)
@@ -36,7 +36,7 @@ class Wire(Provider):
 
     async def invoke(self, call: Any, context: Any) -> Outcome:
         self.log.append(("invoked", call.arguments["to"], call.user))
-        waits = {} if self._patience is None else {"patience": self._patience}
+        waits = {} if self._reply_timeout is None else {"reply_timeout": self._reply_timeout}
         return Pending("input", message="The pin?", state=1, **waits)
 
     async def resume(self, call: Any, state: Any, answer: Any) -> Any:
@@ -139,7 +139,7 @@ async def test_one_damaged_call_stops_no_other(address: str, caplog: pytest.LogC
         await until(lambda: _all_sealed(runtime))
 
     assert len(bank.ran) == 2
-    assert caplog.text.count("cannot be read") == 1
+    assert caplog.text.count("is unreadable") == 1
 
 
 async def _all_sealed(runtime: Runtime) -> bool:
@@ -210,7 +210,7 @@ async def test_edited_bytes_are_what_runs_after_a_restart(address: str) -> None:
 
 
 async def test_a_caller_who_waits_is_never_told_that_nobody_knows(address: str) -> None:
-    async with Runtime(Wire(), store=address) as one, Runtime(Wire(patience=20.0), store=address) as other:
+    async with Runtime(Wire(), store=address) as one, Runtime(Wire(reply_timeout=20.0), store=address) as other:
         for number in range(5):
             call_id = f"c{number}"
             calling = asyncio.create_task(other.call("wire__send", {"to": "ann"}, call_id=call_id))
