@@ -86,7 +86,8 @@ class Scope:
         except ValueError as error:
             return invalid_call(f"{error} Write 30, '30s' or 'off'.")
         if call_id is not None:
-            invocation.assigned_id, invocation.has_given_id = call_id, True
+            invocation.assigned_id = call_id
+            invocation.has_given_id = True
         return self.services.stack_for_call(invocation)(invocation)
 
     async def run_invocation(self, invocation: Invocation) -> Outcome:
@@ -113,13 +114,15 @@ class Scope:
         invocation.parent = call.parent
         invocation.model_id = call.model_id
         if call.id is not None:
-            invocation.assigned_id, invocation.has_given_id = call.id, True
+            invocation.assigned_id = call.id
+            invocation.has_given_id = True
         return invocation
 
     async def dispatch(self, name: str, arguments: Arguments = None, *, timeout: float | None = None) -> Outcome:
         """Run any tool by name or alias for a person; validation, policy and confirmation apply."""
         invocation = Invocation(self, name, arguments)
-        invocation.caller_timeout, invocation.is_dispatched = timeout, True
+        invocation.caller_timeout = timeout
+        invocation.is_dispatched = True
         return await self.run_invocation(invocation)
 
     async def stream(
@@ -220,8 +223,9 @@ class Scope:
         return store is not None and await store.grants.revoke(name, self.principal.user, by) > 0
 
     def _can_see(self, invocation: Invocation) -> bool:
-        mine, theirs = self.principal, invocation.principal
-        return mine.user in (None, theirs.user) and mine.session in (None, theirs.session)
+        viewer = self.principal
+        owner = invocation.principal
+        return viewer.user in (None, owner.user) and viewer.session in (None, owner.session)
 
     # Looking
 

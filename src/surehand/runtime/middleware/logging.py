@@ -21,7 +21,8 @@ def logging(logger: log.Logger | None = None, *, level: int = log.DEBUG) -> Midd
     target = logger or log.getLogger("surehand.calls")
 
     async def logging(invocation: Invocation, proceed: Proceed) -> Outcome:
-        listing, began = invocation.listing, perf_counter()
+        listing = invocation.listing
+        started_at = perf_counter()
         extra_fields = {
             "turn": invocation.principal.turn,
             "remote": f"{listing.kind}:{listing.namespace}:{listing.tool.name}",
@@ -30,13 +31,13 @@ def logging(logger: log.Logger | None = None, *, level: int = log.DEBUG) -> Midd
             level, "tool request -> %s %s", listing.name, _render_arguments(invocation.arguments), extra=extra_fields
         )
         outcome = await proceed(invocation)
-        took = (perf_counter() - began) * 1000
+        latency_ms = (perf_counter() - started_at) * 1000
         if isinstance(outcome, Failed):
             message = short_repr(outcome.message)
             target.warning(
                 "tool response <- %s %.0fms failed: %s %s",
                 listing.name,
-                took,
+                latency_ms,
                 outcome.code,
                 message,
                 extra=extra_fields,
@@ -44,7 +45,13 @@ def logging(logger: log.Logger | None = None, *, level: int = log.DEBUG) -> Midd
         else:
             status, size = "ok" if outcome.ok else "pending", len(outcome.text)
             target.log(
-                level, "tool response <- %s %.0fms %d chars %s", listing.name, took, size, status, extra=extra_fields
+                level,
+                "tool response <- %s %.0fms %d chars %s",
+                listing.name,
+                latency_ms,
+                size,
+                status,
+                extra=extra_fields,
             )
         return outcome
 

@@ -31,7 +31,8 @@ async def wants_confirmation(invocation: Invocation) -> bool | Literal["each tim
 
 async def build_question(invocation: Invocation) -> Pending:
     """Build the question for an approval: message, schema of the arguments and preview."""
-    tool, name = invocation.listing.tool, invocation.listing.name
+    tool = invocation.listing.tool
+    name = invocation.listing.name
     message = await _evaluate_or_none(tool.safety.confirm_message, invocation)
     request = {"schema": tool.schema, "preview": await _evaluate_or_none(tool.safety.preview, invocation)}
     return Pending("approval", message=str(message or f"Allow {name} to execute?"), request=request)

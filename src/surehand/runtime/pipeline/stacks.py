@@ -34,7 +34,8 @@ class Stacks(dict[str, Proceed]):
         has_space: bool,
     ) -> None:
         super().__init__()
-        self._services, self._own_catalogue = services, own_catalogue
+        self._services = services
+        self._own_catalogue = own_catalogue
         self._is_recallable = is_recallable
         self._has_budget = has_budget
         self._has_space = has_space
