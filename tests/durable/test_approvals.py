@@ -1,4 +1,4 @@
-"""Approvals outlive the process that asked: yes, no and answers count after a restart, once, and for that call."""
+"""Approvals survive the process that asked: answers count after a restart, once, and for that call."""
 
 from __future__ import annotations
 

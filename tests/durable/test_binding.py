@@ -1,4 +1,4 @@
-"""An approval is for one call: whatever else is put in its place, in the request or in the store, does not run."""
+"""An approval is bound to one call: a changed request or row does not run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cancelling: whenever a caller leaves, nothing stays behind that nobody looks after, in memory or in the store."""
+"""Cancelling: a cancelled caller leaves nothing unowned behind, in memory or in the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may have happened is never done again by itself: a person, or the tool's own `verify`, decides."""
+"""An effect that may have happened is never repeated automatically: a person, or the tool's own `verify`, decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of a call that is remembered, once it is over."""
+"""What the store keeps of a call that has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expiry: a wait that nobody answers in time ends, whoever asked and whoever is still there."""
+"""Expiry: a pending call that is not answered in time ends, in whichever process."""
 
 from __future__ import annotations
 

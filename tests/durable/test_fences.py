@@ -1,4 +1,4 @@
-"""Leases and fences: whoever was paused for too long can write nothing more, and clocks may jump."""
+"""Leases and fences: a runtime that was paused for too long can write nothing more, and clocks may jump."""
 
 from __future__ import annotations
 

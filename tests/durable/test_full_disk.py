@@ -1,4 +1,4 @@
-"""A disk that is full: what cannot be remembered is not done, and what was done is told when it is kept."""
+"""A full disk: a call that cannot be stored does not run, and an outcome is returned only once it is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standing approvals are listed, and revoked for the next call of whatever process is on the store."""
+"""Standing approvals are listed, and revoked for the next call in every process on the store."""
 
 from __future__ import annotations
 

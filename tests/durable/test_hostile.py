@@ -1,4 +1,4 @@
-"""Hostile text and numbers: every database gives the same verdict, nothing is half written, and all goes on."""
+"""Hostile text and numbers: every database gives the same result, and nothing is written in part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of a call that waited: outcome, audit and inbox appear together or not at all."""
+"""Outcome, audit and inbox item of a call that was pending are written together or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many answer at once, in two runtimes on one store: one wins, and everybody is told the truth."""
+"""Many answers at once, in two runtimes on one store: one wins, and every caller gets the stored outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An id that the caller gave means the same call for as long as it is remembered, whoever asks and wherever."""
+"""A given id means the same call for as long as it is stored, in every process."""
 
 from __future__ import annotations
 

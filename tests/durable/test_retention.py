@@ -1,4 +1,4 @@
-"""Retention: what is over and old is forgotten; what waits, runs or is unknown never is, and neither is the audit."""
+"""Retention: old ended calls are deleted; pending, running and unknown ones and the audit never are."""
 
 from __future__ import annotations
 

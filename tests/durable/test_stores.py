@@ -1,4 +1,4 @@
-"""One store, several runtimes: each comes and goes by itself, and a wrong address says what is wrong."""
+"""One store, several runtimes: each opens and closes independently, and a wrong address gives a clear error."""
 
 from __future__ import annotations
 

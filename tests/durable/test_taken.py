@@ -1,4 +1,4 @@
-"""A call that was answered and that nobody has taken up yet runs once, in time and as it was asked about, or never."""
+"""An answered call that no runtime has resumed yet runs once, in time and as it was asked about, or never."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A visible call is one message in its space, whoever answers it and wherever it goes on; nobody is woken by it."""
+"""A visible call is one message in its space, whichever process answers and resumes it."""
 
 from __future__ import annotations
 

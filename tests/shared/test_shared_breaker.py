@@ -1,4 +1,4 @@
-"""The health of a provider is known to all runtimes on a store."""
+"""The state of a shared breaker is known to all runtimes on a store."""
 
 from __future__ import annotations
 
