@@ -42,6 +42,7 @@ class Lifespans:
         await asyncio.shield(self._entered_futures[lifespan])
 
     async def _run_owner(self) -> None:
+        """Enter the requested lifespans, and exit all of them at the end."""
         async with AsyncExitStack() as stack:
             while (request := await self._requests.get()) is not None:
                 lifespan, done = request

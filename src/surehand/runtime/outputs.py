@@ -231,6 +231,7 @@ def _parse_line_range(lines: str, line_count: int) -> range:
 
 
 def _find_matching_lines(lines: list[str], line_indexes: Iterable[int], grep: str, context: int) -> list[int]:
+    """Indexes of the lines that match a regular expression, with context lines."""
     from pydantic_core import SchemaError, SchemaValidator, core_schema
 
     try:
@@ -251,6 +252,7 @@ def _add_context_lines(matching_indexes: list[int], context: int, line_count: in
 
 
 def _render_lines(lines: list[str], line_indexes: list[int], limit: int) -> str:
+    """Render lines with their numbers, until the limit in bytes is reached."""
     if not line_indexes:
         return f"(no lines; the output has {len(lines)})"
     rendered: list[str] = []

@@ -68,6 +68,7 @@ def _as_list(value: str | Iterable[str]) -> Iterable[str]:
 
 
 def _matches_value(value: Any, pattern: Any) -> bool:
+    """Whether a value matches a value, a glob, a list of these or a function."""
     if isinstance(value, Enum):  # a rule is written with the values that a model sends
         value = value.value
     elif isinstance(value, bytes):

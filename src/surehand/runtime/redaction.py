@@ -22,6 +22,7 @@ def build_redactor(secrets: Iterable[str]) -> Callable[[str], str]:
 
 
 def _encoded_forms(secret: str) -> Iterable[str]:
+    """The spellings of a secret in the usual encodings."""
     raw = secret.encode()
     yield from (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1])
     yield from (quote(secret, safe=""), quote(secret), quote_plus(secret), html.escape(secret), raw.hex())

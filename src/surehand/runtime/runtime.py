@@ -94,6 +94,7 @@ class Runtime(Scope):
         return self
 
     async def _start(self) -> None:
+        """Open the store, start the providers, compile the tools and enter the lifespans."""
         if self._configured_store is not None:
             await self._open_store(self._configured_store)
         while self._lazy_tools:

@@ -106,6 +106,7 @@ class Scope:
         return await self.run_invocation(invocation)
 
     def _build_invocation(self, call: Call) -> Invocation:
+        """Convert a `Call` to an invocation in a scope with its principal."""
         fields = {name: value for name in _PRINCIPAL_FIELDS if (value := getattr(call, name)) is not None}
         for name in ("user", "session"):  # a call cannot change the user or session of its scope
             if getattr(self.principal, name) is not None:

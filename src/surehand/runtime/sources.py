@@ -22,6 +22,7 @@ def flatten_sources(sources: Iterable[Any]) -> list[Tool[..., Any] | Provider | 
 
 
 def _expand_source(source: Any) -> list[Any]:
+    """The tools and providers of one source."""
     if isinstance(source, (Tool, Provider, LazyTool)):
         return [source]
     if isinstance(source, (list, tuple, set, frozenset)):

@@ -127,6 +127,7 @@ class Ledger:
         return [ledger_table.start_statement(invocation.ledger_row), *self._intent_audit_statements(invocation)]
 
     def _record_template(self, store: Store, invocation: Invocation) -> RecordTemplate | None:
+        """The template for a plain call of this tool and scope; None if the call has a context of its own."""
         templates = invocation.scope.record_templates
         listing = invocation.listing
         template = templates.get(listing)
@@ -224,12 +225,14 @@ class Ledger:
         return outcome
 
     def _on_outcome_recorded(self, invocation: Invocation, outcome: Outcome) -> None:
+        """Update the state in this process after the outcome was committed."""
         self._services.pending_calls.on_call_ended(invocation)
         self._services.visible_calls.mark_written(invocation, outcome)
         if invocation.on_settled is not None:
             invocation.on_settled(invocation)
 
     def _outcome_statements(self, invocation: Invocation, outcome: Done | Failed, text: str) -> list[Statement]:
+        """All statements of one transaction that ends a call."""
         call_id = invocation.id
         if invocation.record_template is not None and invocation.fence == 1 and not invocation.round:
             invocation.is_journalled = True

@@ -112,6 +112,7 @@ class StoreMaintenance:
                 log.warning("A last write to the store failed while the runtime closed: %s", error)
 
     async def _run_loop(self) -> None:
+        """Run maintenance rounds until the task is cancelled; a failure is logged and the next round tries again."""
         while True:
             try:
                 await self._run_once()
@@ -130,6 +131,7 @@ class StoreMaintenance:
             self._wake_event.clear()
 
     async def _run_once(self) -> None:
+        """Run one round; jobs with a longer interval run only when they are due."""
         await self._run_every(owners.LEASE_SECONDS / 3, "lease", self._shared_limits.renew_leases)
         await self._run_every(SEAL_INTERVAL_SECONDS, "bury", self.recover_dead_runtimes)
         await self._resume_ready_calls()
@@ -183,6 +185,7 @@ class StoreMaintenance:
                 await self._resume_ready_call(call_id)
 
     async def _resume_ready_call(self, call_id: str) -> None:
+        """Resume one answered call; an unreadable row must not stop the others."""
         try:
             row = await self._store.pending.find(call_id)
             if row is not None:
@@ -240,6 +243,7 @@ class StoreMaintenance:
             await asyncio.wait(tasks, timeout=VERIFY_TIMEOUT_SECONDS)
 
     async def _verify_unknown_call(self, call_id: str) -> None:
+        """Show that the effect of a call is unknown, and run its `verify`."""
         try:
             row = await self._store.pending.find(call_id)
             if row is not None:

@@ -191,6 +191,7 @@ class LocalQueue:
         return self._start_times[0] + self._period_seconds - self._clock.now()
 
     def _grant_slots(self) -> None:
+        """Start waiting calls while there are free slots and the rate allows it."""
         while self._nested_waiters or (self._waiters and self._in_use < self._max_in_use):
             if self._max_starts and (pause := self._seconds_until_start()) > 0:
                 self._start_timer(pause)

@@ -232,6 +232,7 @@ class SharedQueue:
         return POLL_INTERVAL_SECONDS if has_checked and not allocation.slot_ids else 0.0
 
     async def _write_slots(self, store: Store, slot_ids: list[str], starts: int) -> SlotAllocation:
+        """Return and take slots in one write, and hand the new ones to waiting calls."""
         since = monotonic()
         returned = [slot.slot_id for slot in self._slots_to_return]
         wants_reservation, self._must_announce_demand = self._must_announce_demand, False

@@ -42,6 +42,7 @@ def _redact_done(outcome: Done, redact: Callable[[str], str]) -> Done:
 
 
 def _redact_value(value: Any, redact: Callable[[str], str]) -> Any:
+    """Mask the secrets in a value of any type, at any depth."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):

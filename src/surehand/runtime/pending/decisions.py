@@ -64,6 +64,7 @@ async def approve(
 
 
 async def _validate_edited_arguments(scope: Scope, call_id: str, arguments: Any) -> Failed | None:
+    """Validate edited arguments against the tool of the call; returns the failure, if any."""
     pending_calls = scope.services.pending_calls
     row = await pending_calls.find(str(call_id), scope.principal)
     while row is not None and row.open_round is not None and row.open_round.inner_call_id is not None:
@@ -123,6 +124,7 @@ async def end_without_answer(
 
 
 async def _submit_answer(scope: Scope, call_id: str, answer: Answer) -> Outcome:
+    """Check an answer and apply it; returns the outcome of the call or the reason for the refusal."""
     if scope.services.is_durable and scope.services.store is None:
         return Failed("unavailable", "The runtime is not running; the call still waits.")
     if to_storable_name(answer.by) != answer.by:
@@ -262,6 +264,7 @@ async def _audit_refusal(
 
 
 def _already_answered_failure(row: PendingRow) -> Failed:
+    """The failure of an answer that came too late."""
     last = row.rounds[-1]
     if row.call.state == "ended" and last.answer == "expire":
         return Failed("expired", "nobody answered in time.")

@@ -168,6 +168,7 @@ class PendingCalls:
         created_at: float,
         expires_at: float | None,
     ) -> PendingCall:
+        """Update the state in this process after a pending call was stored, and emit its event."""
         principal = invocation.principal
         call_id = invocation.id
         if not invocation.round:
@@ -202,6 +203,7 @@ class PendingCalls:
         return pending_call
 
     def _audit_statements(self, store: Store, invocation: Invocation, pending: Pending) -> list[Any]:
+        """The rows of audit and journal for a call that becomes pending."""
         if not self._services.is_durable:
             return []
         name = invocation.listing.name

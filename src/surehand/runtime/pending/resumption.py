@@ -71,6 +71,7 @@ async def claim_ready_call(
 
 
 async def _claim_for_resumption(scope: Scope, row: PendingRow, *, to_end: bool) -> int | None:
+    """Claim an answered call in the ledger; returns the fence, or None if another runtime was first."""
     services = scope.services
     call = row.call
     store = await services.open_store()
@@ -120,6 +121,7 @@ def _start_resumption(
 async def _run_resumption(
     scope: Scope, call_id: str, in_progress: AnswerInProgress, coroutine: Coroutine[object, object, Outcome]
 ) -> Outcome | None:
+    """Run a resumption to its end, then end the calls that wait for this one."""
     answers_in_progress = scope.services.pending_calls.answers_in_progress
     try:
         outcome = await coroutine
@@ -138,8 +140,8 @@ async def _run_resumption(
 
 
 async def _resume_or_end(scope: Scope, row: PendingRow, pending_round: PendingRound, answer: Answer) -> Outcome:
-    listing = find_listing(scope.services, row)
     """Store the answer, and run the call to its end or to its next question."""
+    listing = find_listing(scope.services, row)
     answer, continues = _check_binding(row, pending_round, answer, listing)
     edited = answer.apply_edited_arguments(row)
     round_answer = answer.to_round_answer(edited, pending_round, scope.principal)

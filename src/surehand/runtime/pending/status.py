@@ -70,6 +70,7 @@ async def find_call_status(services: RuntimeServices, call_id: str, viewer: Prin
 
 
 async def _status_of_waited_call(services: RuntimeServices, row: PendingRow, viewer: Principal) -> CallStatus:
+    """The status of a call that is or was pending."""
     last = row.rounds[-1]
     open_question = await _find_open_question(services, row, viewer)
     status = _build_status(services, row.call, last.answered_at or last.created_at)
@@ -105,6 +106,7 @@ async def _find_open_question(services: RuntimeServices, row: PendingRow, viewer
 
 
 def _build_status(services: RuntimeServices, call: LedgerRow, changed_at: float) -> CallStatus:
+    """The status of a call without its open question."""
     outcome: Outcome | None = None
     if call.state in ("ended", "unknown"):
         outcome = services.ledger.stored_outcome(call)

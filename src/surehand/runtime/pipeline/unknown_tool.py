@@ -41,6 +41,7 @@ def unknown_tool_failure(
 
 
 def _hint(invocation: Invocation, name: str, provider_problem: str | None) -> str:
+    """Why the provider is unavailable, or the nearest tool names."""
     services = invocation.scope.services
     namespace, separator, _ = name.partition(NAMESPACE_SEPARATOR)
     if separator and (reason := provider_problem or services.unavailable_providers.get(namespace)) is not None:

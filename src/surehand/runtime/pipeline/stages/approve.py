@@ -82,6 +82,7 @@ class _ApproveStage:
         return pending if decision is None else await self._apply_decision(invocation, decision)
 
     async def _apply_decision(self, invocation: Invocation, approval: Approval) -> Outcome:
+        """Run the call if it was approved, else end it."""
         if not approval.allow:
             return _rejection(approval)
         # A resumed call was restored with the edited arguments already.

@@ -41,6 +41,7 @@ def cache(plan: StackPlan, proceed: Proceed) -> Proceed:
             await asyncio.shield(running)
 
     async def run_and_cache(invocation: Invocation, key: str) -> Outcome:
+        """Run the call while equal calls wait for it, and cache a Done."""
         finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         results.in_flight[key] = finished
         try:

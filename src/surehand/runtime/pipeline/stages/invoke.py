@@ -65,6 +65,7 @@ def invoke(plan: StackPlan, proceed: Proceed) -> Proceed:
 
 
 def _build_start(plan: StackPlan) -> StartHandler:
+    """The function that starts the handler or the provider's call."""
     tool = plan.listing.tool
     provider = plan.listing.provider
     start = tool.compile()

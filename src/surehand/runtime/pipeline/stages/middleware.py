@@ -40,6 +40,7 @@ def _track_execution(proceed: Proceed) -> Proceed:
 
 
 def _wrap(wrapper: Middleware, proceed: Proceed, plan: StackPlan) -> Proceed:
+    """One middleware around the rest of the pipeline; its exceptions become outcomes."""
     name = getattr(wrapper, "__name__", type(wrapper).__name__)
 
     async def stage(invocation: Invocation) -> Outcome:

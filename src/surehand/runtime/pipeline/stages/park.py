@@ -45,6 +45,7 @@ def park(plan: StackPlan, proceed: Proceed) -> Proceed:
         return await park_outcome(invocation, await proceed(invocation))
 
     async def park_outcome(invocation: Invocation, outcome: Outcome) -> Outcome:
+        """Store a Pending; any other outcome passes."""
         if not isinstance(outcome, Pending):
             # A call that was pending ends here, unless the stage `ledger` has recorded its outcome.
             is_unrecorded = invocation.round and not invocation.is_outcome_recorded

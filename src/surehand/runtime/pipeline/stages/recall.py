@@ -47,6 +47,7 @@ def recall(plan: StackPlan, proceed: Proceed) -> Proceed:
         return outcome
 
     async def known_outcome(call: LedgerRow) -> Outcome | None:
+        """The outcome of a stored call; None if it has not run yet."""
         if call.state in ("ended", "unknown"):
             return services.ledger.stored_outcome(call)
         if call.state == "waiting":

@@ -75,6 +75,7 @@ def record(plan: StackPlan, proceed: Proceed) -> Proceed:
         return outcome
 
     def report_end(invocation: Invocation, outcome: Outcome) -> None:
+        """Write the journals and emit `CallEnded`."""
         call_id = invocation.assigned_id or invocation.id
         if journal is not None:
             status = "ok" if outcome.ok else _status_word(outcome)
@@ -89,6 +90,7 @@ def record(plan: StackPlan, proceed: Proceed) -> Proceed:
             listeners.emit(_new_tuple(CallEnded, (call_id, name, outcome, now())))
 
     def emit_start(invocation: Invocation) -> None:
+        """Emit `CallStarted`, or `CallResumed` for a resumed call."""
         if is_recallable and invocation.is_resumed:
             if invocation.on_settled is None:  # else it is emitted once the answer is stored
                 listeners.emit(CallResumed(invocation.id, name, now()))

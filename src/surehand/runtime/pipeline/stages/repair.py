@@ -84,6 +84,7 @@ def _parse_if_encoded(value: Any) -> Any:
 
 
 def _repair_text(text: str, tool: Tool[..., Any], error: InvalidArguments) -> Any:
+    """Repair malformed JSON with json-repair; raises the error if the result may differ from what was meant."""
     escaped = text.count('\\"') + text.count("\\'")
     if len(text) > MAX_REPAIR_CHARACTERS or len(text) * escaped > MAX_REPAIR_WORK or "\\u" in text:
         raise error
