@@ -194,7 +194,7 @@ async def test_a_server_that_never_came_up_is_reported_with_its_url(caplog):
             pass
 
     [warning] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert warning.startswith(f"back is left out: The MCP server back ({url}) is not connected: ")
+    assert warning.startswith(f"Provider back is unavailable: The MCP server back ({url}) is not connected: ")
     assert "(connection refused)" in warning
 
 
