@@ -212,13 +212,13 @@ async def _table(connects: int, seconds: float, seed: int) -> int:
             ("commands: the whole program killed with SIGKILL", parent_killed, 6),
         ]
         for name, connect, part in rows:
-            bad += _shown(name, await batch(connect, part * share, seed=seed))
+            bad += _print_row(name, await batch(connect, part * share, seed=seed))
     if seconds:
-        bad += _told(await chaos(seconds, seed=seed), seconds)
+        bad += _print_chaos(await chaos(seconds, seed=seed), seconds)
     return bad
 
 
-def _shown(name: str, left: Left) -> bool:
+def _print_row(name: str, left: Left) -> bool:
     counted = (left.count, len(left.processes), max(left.descriptors, 0), len(left.tasks), max(left.connections, 0))
     print(f"| {name} | {' | '.join(map(str, counted))} | {left.growth:.1f} | {left.seconds:.1f} |", flush=True)
     for each in [*left.processes, *left.tasks][:10]:
@@ -226,7 +226,7 @@ def _shown(name: str, left: Left) -> bool:
     return not left.nothing
 
 
-def _told(seen: Chaos, seconds: float) -> bool:
+def _print_chaos(seen: Chaos, seconds: float) -> bool:
     print(f"\n| {seconds:g} s of chaos | number |\n|---|---|")
     print(f"| times that everything was closed and reopened | {seen.restarts} |")
     print(f"| errors of cancel scopes and tasks, hanging calls, processes left | {len(seen.wrong)} |")
