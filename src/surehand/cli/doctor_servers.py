@@ -128,6 +128,8 @@ class _ServerCheck:
     async def _other_findings(self) -> AsyncIterator[Finding]:
         for note in self._entry.ignored_key_notes:
             yield self._finding("warn", note, "take it out.")
+        if unused := self._server.describe_cache_problems():
+            yield self._finding("warn", f"its cache has no effect on some tools. {unused}")
         try:
             if (signed_in := self._route.is_signed_in()) is False:
                 fix = f"surehand login {self._server.namespace}"

@@ -49,6 +49,8 @@ class Tool(Generic[P, R]):
     """File and line of the definition."""
     rebind: Callable[[Callable[..., Any]], Tool[..., Any]] | None = field(default=None, compare=False)
     """Defines the same tool for a bound method."""
+    given_name: str = ""
+    """The name as the developer wrote it, if it had characters that no name may have; else empty."""
 
     @property
     def description(self) -> str:

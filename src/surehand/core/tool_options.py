@@ -55,6 +55,7 @@ class ToolOptions(TypedDict, total=False):
     provider_options: Mapping[str, Any]
     lifespan: Lifespan
     hooks: Mapping[str, Callable[..., Any]]
+    mcp_config: Mapping[str, Any]
 
 
 FacetGroups: TypeAlias = tuple[Safety, CallLimits, Presentation, Lifecycle]
@@ -132,7 +133,7 @@ def _build_presentation(options: ToolOptions, kind: ToolKind) -> Presentation:
 
 
 def _build_lifecycle(options: ToolOptions) -> Lifecycle:
-    return Lifecycle(tuple(options.get("middleware", ())), **_pick_options(options, "lifespan", "hooks"))
+    return Lifecycle(tuple(options.get("middleware", ())), **_pick_options(options, "lifespan", "hooks", "mcp_config"))
 
 
 _DEFAULT_FACETS: dict[ToolKind, FacetGroups] = {"function": _build_facets({}, "function", "")}

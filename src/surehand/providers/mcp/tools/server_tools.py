@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from surehand.core.tool import Tool
 from surehand.providers.mcp.addresses.address import ANONYMOUS, ConnectionOwner
 from surehand.providers.mcp.options import ServerOptions
 from surehand.providers.mcp.tools.manifest import Manifest, ManifestCache, identity_on_this_machine
+from surehand.providers.tool_names import earlier_local_name
 from surehand.providers.trust.change import DefinitionChange
 from surehand.providers.trust.instructions import (
     INSTRUCTIONS_NAME,
@@ -62,6 +64,8 @@ class ServerTools:
         self.held_back_reasons: dict[str, str] = {}
         """Why tools are held back, by local name."""
         self._unusable_reasons: dict[str, str] = {}
+        self.cache_problems: dict[str, str] = {}
+        """Why `cache` or `tools_cache` has no effect on a tool, by wire name or glob."""
         self._output_validators: dict[str, OutputValidator | None] = {}
         self._update_lock: asyncio.Lock | None = None
 
@@ -163,13 +167,31 @@ class ServerTools:
         self.definitions = {}
         self.held_back_reasons = {}
         self._unusable_reasons = {}
+        self.cache_problems = {}
         self._output_validators = {}
         machine_identity = identity_on_this_machine(self._identity)
         with pattern_budget():
             for wire_name in allowed:
                 self._add_tool(definitions[wire_name], local_names.get(wire_name), machine_identity)
+        self._note_unused_cache_rules(allowed, local_names)
         self._log_unusable_tools()
+        self._log_cache_problems()
         return True
+
+    def _log_cache_problems(self) -> None:
+        if self.cache_problems:
+            log.warning("The cache of %s has no effect on some tools. %s", self._server_name, self.cache_summary)
+
+    @property
+    def cache_summary(self) -> str:
+        """For which tools `cache` and `tools_cache` have no effect, and why, for people; empty if there are none."""
+        names_by_reason: dict[str, list[str]] = {}
+        for name, reason in self.cache_problems.items():
+            names_by_reason.setdefault(reason, []).append(escape_line(name, 100))
+        return " ".join(
+            f"{', '.join(names[:MAX_MISSING_SHOWN])}{_count_more(len(names) - MAX_MISSING_SHOWN)}: {reason}."
+            for reason, names in names_by_reason.items()
+        )
 
     def _log_unusable_tools(self) -> None:
         for wire_name, reason in list(self._unusable_reasons.items())[:MAX_MISSING_SHOWN]:
@@ -224,15 +246,27 @@ class ServerTools:
         self.tools.append(tool)
 
     def _with_cache_rule(self, tool: Tool[..., Any], wire_name: str) -> Tool[..., Any]:
-        """Apply the cache rule of `tools_cache` to a read-only tool."""
-        from surehand.providers.mcp.tools.definition import find_by_glob  # see compare_and_build
+        """Apply the rule of `tools_cache` to a tool that it names, or to a read-only one that its glob matches."""
+        from surehand.providers.mcp.tools.definition import find_by_glob, is_read_only  # see compare_and_build
 
-        rules = {glob: Cache(float(ttl or 0)) for glob, ttl in (self._options.tools_cache or {}).items()}
-        cache = find_by_glob((wire_name, tool.name), rules)
-        is_read_only = bool(tool.effects) and tool.effects <= {"read", "network"}
-        if cache is None or not is_read_only:
+        names = (wire_name, tool.name, earlier_local_name(wire_name))
+        globs = {glob: glob for glob in self._options.tools_cache or {}}
+        glob = find_by_glob(names, globs)
+        declared = find_by_glob(names, self._options.effects)
+        ttl = self._options.cache if glob is None else (self._options.tools_cache or {})[glob]
+        can_cache = is_read_only(tool.effects) or (glob in names and declared is None)
+        if ttl is not None and not can_cache:
+            self.cache_problems[wire_name] = _uncacheable_reason(declared, is_glob=glob is not None)
+        if glob is None or not can_cache:
             return tool
-        return tool.evolve(limits=replace(tool.limits, cache=cache))
+        return tool.evolve(limits=replace(tool.limits, cache=Cache(float(ttl or 0))))
+
+    def _note_unused_cache_rules(self, allowed: Iterable[str], local_names: Mapping[str, str]) -> None:
+        """Note the entries of `tools_cache` that match no tool."""
+        names = [name for wire_name in allowed for name in (wire_name, local_names.get(wire_name, wire_name))]
+        for glob in self._options.tools_cache or {}:
+            if not any(fnmatchcase(name, glob) for name in names):
+                self.cache_problems[glob] = "the server offers no such tool"
 
     async def recheck_held_back(self, name: str) -> bool:
         """Compare with the lock file again: a person may have accepted the tool. Returns whether anything changed."""
@@ -258,7 +292,7 @@ class ServerTools:
         if not self._held_back_changes[_wire_name(self.definitions[name])].sha256:
             return ""  # it cannot be pinned, and therefore not be accepted
         if self._options.lock is None:
-            return "What it was is pinned while this program runs; with a lock file people can accept what it is now."
+            return "It changed while this program runs. Start the program again to take what it is now."
         if self._options.frozen:
             return "The lock is frozen: people accept what it is now where the lock file may be written."
         return "A person looks at it with `surehand lock diff` and accepts it with `surehand lock accept`."
@@ -323,6 +357,7 @@ _BUILT_ATTRIBUTES = (
     "definitions",
     "held_back_reasons",
     "_unusable_reasons",
+    "cache_problems",
     "_output_validators",
 )
 """Attributes that `compare_and_build` sets on a copy, and `update` takes over."""
@@ -335,6 +370,17 @@ def _wire_name(definition: Mapping[str, Any]) -> str:
 def _held_back_reason(change: DefinitionChange) -> str:
     event = "has changed since it was accepted" if change.old else "was never accepted"
     return f"its definition {event} ({change.summary})."
+
+
+def _uncacheable_reason(declared: Iterable[str] | None, *, is_glob: bool) -> str:
+    if declared is not None:
+        return f"its declared effects are {', '.join(sorted(declared))}, and only read-only tools are cached"
+    remedy = "name it in `tools_cache` without a wildcard" if is_glob else "name it in `tools_cache`"
+    return f"the server does not mark it read-only; declare `read` for it in `effects`, or {remedy}"
+
+
+def _count_more(count: int) -> str:
+    return f" and {count} more" if count > 0 else ""
 
 
 def _shorten_line(line: str) -> str:
