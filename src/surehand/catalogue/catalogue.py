@@ -113,12 +113,12 @@ class Catalogue:
         changed_wire_names: set[str] = set()
         tools = list(tools)
         # A name that had to be changed gives way to the same name that somebody wrote, in whatever order they come.
-        written_names = {tool.name for tool in tools if not tool.given_name}
+        written_names = {tool.name for tool in tools if not tool.has_changed_name}
         for tool in tools:
             if self._check:
                 self._check(tool)
             name = qualified_name(namespace, tool.name)
-            if tool.given_name and (tool.name in written_names or self._is_other_tool(name, tool, added)):
+            if tool.has_changed_name and (tool.name in written_names or self._is_other_tool(name, tool, added)):
                 name = qualified_name(namespace, hashed_name(tool.given_name))
             name = self._free_name(name, tool, added, on_conflict)
             tool_wire_name = self._free_wire_name(name, added, changed_wire_names)

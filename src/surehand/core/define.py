@@ -245,7 +245,7 @@ def _tool_from_function(
     if isinstance(function, type):
         return _tool_from_class(function, name=name, description=description, options=options, where=where)
     tool_name = name or str(getattr(function, "__name__", type(function).__name__))
-    _check_name(tool_name, where)
+    _check_name(tool_name, where, is_given=bool(name))
     if not any(isinstance(hint, str) for hint in getattr(function, "__annotations__", {}).values()):
         namespace = None  # only string annotations need it, and it keeps all local values of the frame alive
     signature = Signature(function, namespace=namespace, used_types=options.get("use"))
@@ -343,14 +343,15 @@ def build_parameters(source: ParametersLike, where: str = "") -> Parameters:
     )
 
 
-def _check_name(name: str, where: str) -> None:
-    """Raise for a name of which no legal name can be made."""
-    if not is_legal_name(str(name)) and sanitized_tool_name(str(name)) is None:
-        raise DefinitionError(
-            f"{name!r} is not a tool name.",
-            fix="use letters, digits, `_` and `-`, for example name='read_file'.",
-            where=where,
-        )
+def _check_name(name: str, where: str, *, is_given: bool = True) -> None:
+    """Raise for a name of which no legal name can be made, and for that of a lambda, which says nothing."""
+    if is_legal_name(str(name)) or (is_given and sanitized_tool_name(str(name)) is not None):
+        return
+    raise DefinitionError(
+        f"{name!r} is not a tool name.",
+        fix="use letters, digits, `_` and `-`, for example name='read_file'.",
+        where=where,
+    )
 
 
 def _build_tool(

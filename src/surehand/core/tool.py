@@ -16,6 +16,7 @@ from surehand.core.facets import CallLimits, Lifecycle, Presentation, Safety, To
 from surehand.core.handler import Handler, StartHandler
 from surehand.core.ids import new_id
 from surehand.core.invoke import build_invoker, failed_from_error
+from surehand.core.names import sanitize_name
 from surehand.core.outcome import Outcome
 from surehand.core.schema import Parameters
 from surehand.core.strict_json import decode_utf8
@@ -51,6 +52,11 @@ class Tool(Generic[P, R]):
     """Defines the same tool for a bound method."""
     given_name: str = ""
     """The name as the developer wrote it, if it had characters that no name may have; else empty."""
+
+    @property
+    def has_changed_name(self) -> bool:
+        """Whether the name is the nearest legal one to what the developer wrote."""
+        return bool(self.given_name) and sanitize_name(self.given_name) == self.name
 
     @property
     def description(self) -> str:

@@ -183,8 +183,9 @@ def _first_different(candidates: tuple[Pin, ...], pinned: Pin | None) -> Pin | N
 def _name_collisions(known: ProviderPins, names: Iterable[str]) -> dict[str, str]:
     """New tools that would take the local name of a pinned one, which is the value: a model would mistake them for it.
 
-    A pinned tool with a legal name keeps it: the other gets a hash.
+    A pinned tool with a legal name keeps it while it is listed: the other gets a hash.
     """
+    names = list(names)
     new = [name for name in names if name not in known.tools]
     if not new:
         return {}
@@ -193,8 +194,12 @@ def _name_collisions(known: ProviderPins, names: Iterable[str]) -> dict[str, str
     return {
         name: pinned_by_local_name[local]
         for name, local in local_names.items()
-        if local in pinned_by_local_name and not is_valid_local_name(pinned_by_local_name[local])
+        if local in pinned_by_local_name and not _keeps_its_name(pinned_by_local_name[local], names)
     }
+
+
+def _keeps_its_name(pinned: str, listed_names: list[str]) -> bool:
+    return is_valid_local_name(pinned) and pinned in listed_names
 
 
 def _pins_within_limits(
