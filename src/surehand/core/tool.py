@@ -129,6 +129,10 @@ class Tool(Generic[P, R]):
             )
         return self.__dict__["_definition"]  # type: ignore[no-any-return]
 
+    def keep_definition_digest(self, original: Tool[..., Any]) -> None:
+        """Take over the digest of the tool that this one stands for."""
+        self.__dict__["_definition"] = original.definition_digest
+
     def validate_arguments(self, arguments: Arguments) -> dict[str, Any]:
         """Validated arguments for the handler, from an object, JSON text or nothing; raises `InvalidArguments`."""
         if type(arguments) is dict:

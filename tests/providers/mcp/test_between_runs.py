@@ -1,0 +1,89 @@
+"""Definitions that change between two runs of a program, and tools that a server gains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from surehand import Done, Runtime
+from tests.providers.mcp.steady import Steady, described
+from tests.providers.mcp.test_caching import effect
+
+
+async def test_without_a_lock_file_a_definition_that_changed_between_runs_is_taken_and_logged(
+    server: Steady, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = str(tmp_path / "kept")
+    server.offer(effect())
+    async with Runtime(server.provider(manifest=kept)):
+        pass
+    server.offer({**effect(), "description": "Leave another trace."})
+
+    async with Runtime(server.provider(manifest=kept)) as runtime:
+        assert await runtime.call("steady__effect", {"text": "x"}) == Done("done")
+        assert runtime.catalogue.find("steady__effect").tool.description == "[steady] Leave another trace."
+
+    assert (
+        "Changed since the last run, and taken, because there is no lock file: steady/effect: description changed."
+        in caplog.text
+    )
+    assert "lock diff" not in caplog.text
+
+
+async def test_with_a_lock_file_a_definition_that_changed_between_runs_is_held_back(
+    server: Steady, tmp_path: Path
+) -> None:
+    kept, lock = str(tmp_path / "kept"), tmp_path / "surehand.lock"
+    server.offer(effect())
+    async with Runtime(server.provider(manifest=kept, lock=lock)):
+        pass
+    server.offer({**effect(), "description": "Leave another trace."})
+
+    async with Runtime(server.provider(manifest=kept, lock=lock, required=True)) as runtime:
+        outcome = await runtime.call("steady__effect", {"text": "x"})
+
+    assert outcome.code == "denied"
+    assert "surehand lock diff" in outcome.message
+
+
+async def test_nothing_points_to_lock_diff_where_there_is_no_lock(
+    server: Steady, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.offer(effect())
+    async with Runtime(server.provider()) as runtime:
+        server.offer({**effect(), "description": "Leave another trace."})
+        await runtime.refresh("steady")
+        outcome = await runtime.call("steady__effect", {"text": "x"})
+        said = f"{outcome.text} {runtime.instructions()} {caplog.text}"
+
+    assert outcome.code == "denied"
+    assert "Start the program again" in outcome.message
+    assert "lock diff" not in said
+
+
+async def test_calling_a_tool_that_a_known_server_has_gained_asks_the_server_first(steady: Steady) -> None:
+    steady.offer(described("look"))
+    async with Runtime(steady.provider()) as runtime:
+        steady.offer(described("look"), effect())  # the server does not say so
+
+        assert await runtime.call("steady__effect", {"text": "x"}) == Done("done")
+
+
+async def test_a_tool_that_the_server_does_not_have_is_unknown_after_it_was_asked(server: Steady) -> None:
+    async with Runtime(server.provider()) as runtime:
+        lists = len(server.lines("lists"))
+        outcome = await runtime.call("steady__nothing")
+
+    assert outcome.code == "not_found"
+    assert "Unknown tool: 'steady__nothing'" in outcome.message
+    assert len(server.lines("lists")) > lists
+
+
+async def test_no_server_is_asked_for_a_tool_of_another_namespace(server: Steady) -> None:
+    async with Runtime(server.provider()) as runtime:
+        lists = len(server.lines("lists"))
+        assert (await runtime.call("elsewhere__nothing")).code == "not_found"
+        assert (await runtime.call("nothing")).code == "not_found"
+
+        assert len(server.lines("lists")) == lists
