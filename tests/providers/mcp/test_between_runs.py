@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from surehand import Done, Runtime
-from tests.providers.mcp.steady import Steady, described
+from surehand import Done, Pending, Policy, Runtime
+from tests.providers.mcp.steady import Steady, described, until
 from tests.providers.mcp.test_caching import effect
 
 
@@ -87,3 +87,21 @@ async def test_no_server_is_asked_for_a_tool_of_another_namespace(server: Steady
         assert (await runtime.call("nothing")).code == "not_found"
 
         assert len(server.lines("lists")) == lists
+
+
+async def test_a_call_is_not_sent_to_a_tool_that_has_ceased_to_be_read_only_since_the_last_run(
+    server: Steady, tmp_path: Path
+) -> None:
+    kept = str(tmp_path / "kept")
+    server.offer(effect(annotations={"readOnlyHint": True}))
+    async with Runtime(server.provider(manifest=kept)):
+        pass
+    server.offer(effect())
+
+    async with Runtime(server.provider(manifest=kept), policy=Policy.default()) as runtime:
+        outcome = await runtime.call("steady__effect", {"text": "x"})
+        assert (outcome.code, outcome.executed) == ("conflict", False)
+        assert "may now do more than when it was listed (write)" in outcome.message
+        await until(lambda: runtime.catalogue.find("steady__effect").policy_effects == {"write"})
+        assert isinstance(await runtime.call("steady__effect", {"text": "x"}), Pending)
+    assert server.effects == []

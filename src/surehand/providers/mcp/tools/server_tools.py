@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surehand.core.errors import Denied, NotFound
+from surehand.core.errors import Denied, NotFound, ToolError
 from surehand.core.facets import Cache
 from surehand.core.outcome import Failed
 from surehand.core.sanitize import clean_line, clean_text, escape_line
@@ -66,6 +66,8 @@ class ServerTools:
         self._unusable_reasons: dict[str, str] = {}
         self.cache_problems: dict[str, str] = {}
         """Why `cache` or `tools_cache` has no effect on a tool, by wire name or glob."""
+        self._effects: dict[str, frozenset[str]] = {}
+        """The effects of tools, by local name."""
         self._output_validators: dict[str, OutputValidator | None] = {}
         self._update_lock: asyncio.Lock | None = None
 
@@ -168,6 +170,7 @@ class ServerTools:
         self.held_back_reasons = {}
         self._unusable_reasons = {}
         self.cache_problems = {}
+        self._effects = {}
         self._output_validators = {}
         machine_identity = identity_on_this_machine(self._identity)
         with pattern_budget():
@@ -236,6 +239,7 @@ class ServerTools:
             self._unusable_reasons[wire_name] = str(error)
             return
         self.definitions[tool.name] = trusted
+        self._effects[tool.name] = tool.effects
         if tool.repeatable and self._options.retries:
             tool = tool.evolve(limits=replace(tool.limits, retries=self._options.retries))
         tool = self._with_cache_rule(tool, wire_name)
@@ -283,6 +287,24 @@ class ServerTools:
         if name not in self.definitions:
             raise NotFound(f"{self._server_name} offers no {name} any more.")
         return _wire_name(self.definitions[name])
+
+    def effects_of(self, name: str) -> frozenset[str] | None:
+        """The effects of a tool; None if it is gone."""
+        return self._effects.get(name)
+
+    def require_allowed(self, name: str, effects: frozenset[str] | None) -> str:
+        """The wire name of a tool whose server is up. Raises also if the tool now may do more than `effects` says.
+
+        A cached manifest may say that a tool only reads, and the server, once it is up, that it does not.
+        """
+        wire_name = self.require_wire_name(name)
+        added = self._effects.get(name, frozenset()) - {"read"} - (effects or frozenset())
+        if effects is not None and added:
+            raise HasMoreEffects(
+                f"{name} of {self._server_name} may now do more than when it was listed ({', '.join(sorted(added))}), "
+                "so this call was not sent. Call it again."
+            )
+        return wire_name
 
     def wire_name_of(self, tool: Tool[..., Any]) -> str:
         """The wire name of a tool, even if it is held back."""
@@ -358,6 +380,7 @@ _BUILT_ATTRIBUTES = (
     "held_back_reasons",
     "_unusable_reasons",
     "cache_problems",
+    "_effects",
     "_output_validators",
 )
 """Attributes that `compare_and_build` sets on a copy, and `update` takes over."""
@@ -385,6 +408,13 @@ def _count_more(count: int) -> str:
 
 def _shorten_line(line: str) -> str:
     return line if len(line) <= _MAX_MISSING_LINE_LENGTH else f"{line[:_MAX_MISSING_LINE_LENGTH]}..."
+
+
+class HasMoreEffects(ToolError):
+    """The tool has other effects than those that the policy looked at, and the call was not sent."""
+
+    code = "conflict"  # not `unavailable`, which is retried: the policy has to look at the next call
+    executed = False
 
 
 class HeldBack(Denied):
