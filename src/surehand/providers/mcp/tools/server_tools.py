@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surehand.core.errors import Denied, NotFound, ToolError
+from surehand.core.errors import Denied, NotFound
 from surehand.core.facets import Cache
 from surehand.core.outcome import Failed
 from surehand.core.sanitize import clean_line, clean_text, escape_line
@@ -300,9 +300,10 @@ class ServerTools:
         wire_name = self.require_wire_name(name)
         added = self._effects.get(name, frozenset()) - {"read"} - (effects or frozenset())
         if effects is not None and added:
-            raise HasMoreEffects(
+            raise HeldBack(
                 f"{name} of {self._server_name} may now do more than when it was listed ({', '.join(sorted(added))}), "
-                "so this call was not sent. Call it again."
+                "so this call was not sent. Call it again.",
+                code="conflict",  # not `unavailable`, which is retried: the policy has to look at the next call
             )
         return wire_name
 
@@ -410,15 +411,8 @@ def _shorten_line(line: str) -> str:
     return line if len(line) <= _MAX_MISSING_LINE_LENGTH else f"{line[:_MAX_MISSING_LINE_LENGTH]}..."
 
 
-class HasMoreEffects(ToolError):
-    """The tool has other effects than those that the policy looked at, and the call was not sent."""
-
-    code = "conflict"  # not `unavailable`, which is retried: the policy has to look at the next call
-    executed = False
-
-
 class HeldBack(Denied):
-    """The tool is held back, and the call was not sent."""
+    """The tool is held back, or is not what the policy looked at, and the call was not sent."""
 
     executed = False
 
