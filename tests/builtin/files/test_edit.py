@@ -450,9 +450,9 @@ def test_changes_turn_the_old_lines_into_the_new_ones(pieces: list[str], data: s
 
 def applied(lines: list[str], changes: list[Any]) -> list[str]:
     for change in reversed(changes):
-        at = change.line - 1
-        assert tuple(lines[at : at + len(change.removed)]) == change.removed
-        lines = [*lines[:at], *change.added, *lines[at + len(change.removed) :]]
+        at = change.line_number - 1
+        assert tuple(lines[at : at + len(change.removed_lines)]) == change.removed_lines
+        lines = [*lines[:at], *change.added_lines, *lines[at + len(change.removed_lines) :]]
     return split_lines("".join(lines))
 
 
