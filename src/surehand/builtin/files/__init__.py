@@ -1,1 +1,1 @@
-"""The file tools: read, write, edit, list, move and delete files in a workspace. The factory `files` is in `tools.py`."""
+"""The file tools: read, write, edit, list, move and delete files in a workspace. `tools.py` has the factory `files`."""

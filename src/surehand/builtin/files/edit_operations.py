@@ -67,10 +67,8 @@ def _refuse_overlaps(
 def find_replacements(text: str, old: str, new: str, *, replace_all: bool) -> list[TextReplacement]:
     """Replace the only exact occurrence of `old`, or all of them."""
     searchable = SearchableText(text)
-    if replace_all and old in text:
-        matches = _find_all(searchable, old)
-    else:
-        matches = [searchable.find_unique(old, "old_string")]
+    has_several = replace_all and old in text
+    matches = _find_all(searchable, old) if has_several else [searchable.find_unique(old, "old_string")]
     return [TextReplacement(match.start, match.end, new) for match in matches]
 
 
