@@ -170,7 +170,7 @@ def test_a_call_that_has_ended_is_not_cancelled(run, configured, waiting):
 
     ran = run("cancel", call_id)
 
-    assert (ran.code, ran.err) == (1, f"error: Call {call_id} has ended already.\n")
+    assert (ran.code, ran.err) == (1, f"error: Call {call_id} has already ended.\n")
     assert run("show", call_id).lines[0]["outcome"]["data"] == "Paid 3 to Bob."
 
 

@@ -183,7 +183,7 @@ def test_init_never_overwrites(run, tmp_path):
 
     ran = run("init")
 
-    assert (ran.code, ran.err) == (2, "error: tools.py already there. Nothing was written.\n")
+    assert (ran.code, ran.err) == (2, "error: tools.py already exists. Nothing was written.\n")
     assert (tmp_path / "tools.py").read_text() == "mine"
     assert not (tmp_path / "surehand.yaml").exists()
 

@@ -41,7 +41,7 @@ class InteractiveCall:
         self._open_prompts: set[asyncio.Task[None]] = set()
         self._outcomes: dict[str, Outcome] = {}
         self._own_call_ids: set[str] = set()
-        """The call and its nested calls. A runtime with a store may resume other calls too, which are not asked about."""
+        """The call and its nested calls. A runtime with a store may resume other calls, which are not asked about."""
 
     async def approver(self, pending_call: PendingCall) -> Approval | None:
         """The preset decision, or the person's; None if nobody can be asked."""
