@@ -19,7 +19,7 @@ FORM = {
 def test_a_form_is_shown_by_its_fields_with_an_answer_to_copy():
     assert render_form(FORM).plain.splitlines() == [
         "  sure (boolean): Sure?",
-        '  colour (one of "r", "g", "r" unless given, optional)',
+        '  colour (one of "r", "g", default "r", optional)',
         '  days (some of "mo", "tu", optional): When\\u001b[31m',
         'Answer with JSON, such as {"sure": true}. {"action": "decline"} says no.',
     ]

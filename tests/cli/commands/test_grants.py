@@ -60,7 +60,9 @@ def test_what_was_not_granted_ends_with_5_and_the_nearest_is_named(run, granted)
 
     assert (ran := run("revoke", "pya")).code == 5
     assert ran.err == "error: There is no standing approval for 'pya'. Did you mean pay?\n"
-    assert run("revoke", "pay", "--user", "bob").err == "error: There is no standing approval of user 'bob' for 'pay'.\n"
+    assert (
+        run("revoke", "pay", "--user", "bob").err == "error: There is no standing approval of user 'bob' for 'pay'.\n"
+    )
     assert run("revoke", "pay\x1b[2J").err.count("\x1b") == 0
 
 

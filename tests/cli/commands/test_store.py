@@ -69,10 +69,9 @@ def test_a_store_of_a_newer_version_is_left_alone(run, used):
 
     ran = run("store", "info")
 
-    assert (ran.code, ran.err) == (
-        2,
-        "error: The store cannot be used: The store has version 99, newer than 2: use a newer surehand.\n",
-    )
+    assert ran.code == 2
+    assert ran.err.startswith("error: The store cannot be used: ")
+    assert "version 99" in ran.err
 
 
 @pytest.mark.parametrize("address", ["mysql://db/x", "sqlite:///x.db", " "])
@@ -170,7 +169,7 @@ def test_people_get_words(terminal, used):
     assert screen.ends() == 0
 
     screen = terminal("store", "prune", "--calls", "0s")
-    screen.sees(r"forgotten *\n +1  ended calls *\n +0  lines of the journal *\n")
+    screen.sees(r"deleted *\n +1  ended calls *\n +0  rows of the journal *\n")
     screen.sees(r"The store has \d+\.\d kB\.\n")
     assert screen.ends() == 0
 
