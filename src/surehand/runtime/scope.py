@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
+from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.listing import Listing
-from surehand.core.call import Arguments, Call, Principal
+from surehand.core.call import Arguments, Call, Principal, ScopeFolders
 from surehand.core.durations import parse_duration
 from surehand.core.events import CallEnded, Event, Listener
 from surehand.core.outcome import Failed, Outcome
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _new_object = object.__new__
 _PRINCIPAL_FIELDS = ("agent", "session", "message", "task", "user", "space", "turn")
+_NO_FOLDERS = ScopeFolders()
 
 
 class Scope:
@@ -46,8 +49,13 @@ class Scope:
         budget: Budget | None = None,
         state: dict[str, Any] | None = None,
         own_catalogue: Catalogue | None = None,
+        folders: ScopeFolders = _NO_FOLDERS,
     ) -> None:
         self.services, self.principal, self.budget = services, principal, budget
+        self.folders = folders
+        self.host_space = principal.space
+        """The space that the host made active; `principal.space` differs from it where the agent entered another."""
+        self._scope_in_entered_space: Scope | None = None
         self._offered_values, self._own_catalogue = values, own_catalogue
         self.principal_fields: dict[str, str | None] = {name: getattr(principal, name) for name in _PRINCIPAL_FIELDS}
         """For whom calls are made, as the fields of a `Call`."""
@@ -307,11 +315,14 @@ class Scope:
         tools: Iterable[Tool[..., Any]] = (),
         max_tokens: int | None = None,
         max_calls: int | None = None,
+        memory_dir: str | PathLike[str] | None = None,
+        session_dir: str | PathLike[str] | None = None,
         **principal_fields: Any,
     ) -> Scope:
         """A narrower view: for whom (agent, session, message, task, user, space, turn), with what, for how much.
 
-        `values` are offered to `use(...)`; `tools` are its own and come before the runtime's.
+        `values` are offered to `use(...)`; `tools` are its own and come before the runtime's. `memory_dir` and
+        `session_dir` are the folders that the tools of `memory` and `sessions` use instead of their own.
         """
         if unknown := principal_fields.keys() - set(_PRINCIPAL_FIELDS):
             raise TypeError(f"A scope has no {', '.join(sorted(unknown))}. It takes {', '.join(_PRINCIPAL_FIELDS)}.")
@@ -321,6 +332,13 @@ class Scope:
         budget = self.budget
         if max_tokens is not None or max_calls is not None:
             budget = Budget(max_tokens, max_calls)
+        if principal_fields.get("space") is not None:
+            self.services.visible_calls.warn_without_store(principal_fields["space"])
+        folders = self.folders
+        if memory_dir is not None:
+            folders = replace(folders, memory_dir=_absolute_path(memory_dir))
+        if session_dir is not None:
+            folders = replace(folders, session_dir=_absolute_path(session_dir))
         state = None if "session" in principal_fields or "user" in principal_fields else self.state
         principal, offered = replace(self.principal, **principal_fields), (*values, *self._offered_values)
         return Scope(
@@ -330,7 +348,30 @@ class Scope:
             budget=budget,
             state=state,
             own_catalogue=self._catalogue_with(tools),
+            folders=folders,
         )
+
+    def set_active_space(self, space: str | None) -> None:
+        """Make a space the active one of this agent (or else user) and session, until the host activates another."""
+        self.state[self._active_space_key()] = (space, self.host_space)
+        self.services.visible_calls.note_entered_space()
+
+    def in_active_space(self) -> Scope:
+        """This scope, or the same scope in the space that its agent has entered."""
+        entered, host_space = self.state.get(self._active_space_key(), (self.host_space, self.host_space))
+        space = entered if host_space == self.host_space else self.host_space
+        if space == self.principal.space:
+            return self
+        moved = self._scope_in_entered_space
+        if moved is None or moved.principal.space != space:
+            moved = self.scope(space=space)
+            moved.host_space = self.host_space
+            self._scope_in_entered_space = moved
+        return moved
+
+    def _active_space_key(self) -> str:
+        # Several agents of one session may be in different spaces.
+        return f"active_space:{self.principal.agent or self.principal.user}"
 
     def _catalogue_with(self, tools: Iterable[Tool[..., Any]]) -> Catalogue | None:
         """This scope's own tools and some more, which come first."""
@@ -359,6 +400,11 @@ async def _next_event(buffer: EventBuffer, task: asyncio.Task[Outcome], invocati
         return CallEnded(invocation.id, invocation.tool_name, task.result(), 0.0)
     finally:
         waiting.cancel()
+
+
+def _absolute_path(folder: str | PathLike[str]) -> str:
+    """A folder independent of the working directory: a call may go on in another process."""
+    return str(Path(fspath(folder)).expanduser().absolute())
 
 
 async def invalid_call(problem: str) -> Outcome:

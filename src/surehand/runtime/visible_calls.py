@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from surehand.core.outcome import Failed, Outcome, Pending
 from surehand.core.spaces import SpaceWriter
@@ -14,12 +15,20 @@ if TYPE_CHECKING:
     from surehand.runtime.services import RuntimeServices
     from surehand.store.database import Statement
 
+OnNoSpace: TypeAlias = Literal["warn", "error"]
+"""What happens to a visible call while no space is active."""
+log = logging.getLogger("surehand")
+
 
 class VisibleCalls:
     """The spaces that a host application keeps, or those of the store that was asked for; else nowhere."""
 
-    def __init__(self, services: RuntimeServices, host_spaces: SpaceWriter | None) -> None:
+    def __init__(self, services: RuntimeServices, host_spaces: SpaceWriter | None, on_no_space: OnNoSpace) -> None:
         self._services, self._host_spaces = services, host_spaces
+        self.on_no_space = on_no_space
+        self.has_entered_space = False
+        """Whether an agent has entered a space; until then no stack looks for one."""
+        self._has_warned_without_store = False
 
     @cached_property
     def _call_messages(self) -> CallMessages | None:
@@ -39,6 +48,22 @@ class VisibleCalls:
         """Whether there are any spaces at all."""
         store = self._services.store
         return self._host_spaces is not None or (store is not None and store.spaces.has_spaces)
+
+    def note_entered_space(self) -> None:
+        """From now on, calls look for the space that their agent has entered."""
+        if not self.has_entered_space:
+            self.has_entered_space = True
+            self._services.rebuild_stacks()
+
+    def warn_without_store(self, space: str) -> None:
+        """Warn, once, that calls in a space are shown nowhere because the runtime keeps no spaces."""
+        if self.spaces is None and not self._has_warned_without_store:
+            self._has_warned_without_store = True
+            log.warning(
+                "Visible calls in space %r are shown nowhere: the runtime has no store. "
+                "Pass store=... or spaces=... to Runtime.",
+                space,
+            )
 
     def amend_statements(self, invocation: Invocation, outcome: Outcome) -> list[Statement]:
         """What shows an outcome, to be put into the transaction that keeps it."""

@@ -123,5 +123,6 @@ def _serialize_context(invocation: Invocation) -> str:
     found = {
         "message": who.message, "task": who.task, "space": who.space, "turn": who.turn, "parent": invocation.parent,
         "model_id": invocation.model_id, "depth": invocation.nesting_depth, "given": invocation.has_given_id,
+        "memory_dir": invocation.memory_dir, "session_dir": invocation.session_dir,
     }  # fmt: skip
     return json.dumps({name: value for name, value in found.items() if value}) if any(found.values()) else "{}"

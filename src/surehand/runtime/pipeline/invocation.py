@@ -142,6 +142,14 @@ class Invocation:
         return self.scope.services.workspace
 
     @property
+    def memory_dir(self) -> str | None:
+        return self.scope.folders.memory_dir
+
+    @property
+    def session_dir(self) -> str | None:
+        return self.scope.folders.session_dir
+
+    @property
     def threads(self) -> HandlerThreads:
         return self.scope.services.threads
 
@@ -179,6 +187,10 @@ class Invocation:
     async def open_store(self) -> Store:
         """What the runtime remembers."""
         return await self.scope.services.open_store()
+
+    def set_active_space(self, space: str | None) -> None:
+        """Show the later visible calls of this agent and session in another space, or in none."""
+        self.scope.set_active_space(space)
 
     def report(self, update: Mapping[str, Any]) -> None:
         """Tell listeners of progress, from whichever thread the handler runs in."""

@@ -1,6 +1,7 @@
 """The stages, in the order in which a call meets them. This list is the pipeline."""
 
 from surehand.runtime.pipeline.pipeline import Stage
+from surehand.runtime.pipeline.stages.active_space import active_space
 from surehand.runtime.pipeline.stages.approve import approve
 from surehand.runtime.pipeline.stages.audience import audience
 from surehand.runtime.pipeline.stages.breaker import breaker
@@ -22,6 +23,7 @@ from surehand.runtime.pipeline.stages.retry import retry
 from surehand.runtime.pipeline.stages.validate import validate
 
 STAGES: tuple[Stage, ...] = (
+    active_space,  # once an agent has entered a space: its calls are made in that space
     record,  # every call ends in journal and statistics once; cancelled by its id, or a bug of ours: still an outcome
     audience,  # a tool for people is not there for models
     mount,  # a tool with a lifespan has been entered
