@@ -19,6 +19,9 @@ ToolKind: TypeAlias = Literal[
     "function", "client", "external", "hosted", "internal", "provided", "mcp", "rest", "agent"
 ]
 
+Overflow: TypeAlias = Literal["handle", "excerpt"]
+"""What a model is shown of a text beyond `max_bytes`: its handle and beginning, or also its first and last lines."""
+
 FacetFunction: TypeAlias = Callable[[dict[str, Any], "Context"], Any | Awaitable[Any]]
 """A sync or async function of the arguments and the context."""
 
@@ -65,6 +68,7 @@ class CallLimits:
     cache: Cache | None = None
     queue: str | None = None
     max_bytes: int | None = None
+    overflow: Overflow = "handle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,8 @@ def _find_problems(
         found.append((f"timeout={limits.timeout} is no time limit.", "give seconds above zero."))
     if _is_instance_not_bool(limits.retries, int) and limits.retries < 0:
         found.append((f"retries={limits.retries} is no number of retries.", "give zero or more."))
+    if limits.overflow not in ("handle", "excerpt"):
+        found.append((f"`overflow` must be 'handle' or 'excerpt', got {limits.overflow!r}.", "use one of them."))
     if presentation.audience not in ("model", "user", "all"):
         found.append((f"Unknown audience {presentation.audience!r}.", "use model, user or all."))
     if presentation.intent not in ("render", "action", "compute"):

@@ -16,6 +16,7 @@ from surehand.core.facets import (
     Intent,
     Lifecycle,
     Lifespan,
+    Overflow,
     Presentation,
     Safety,
     ToolKind,
@@ -46,6 +47,7 @@ class ToolOptions(TypedDict, total=False):
     cache: float | str | Cache
     queue: str
     max_bytes: int | str
+    overflow: Overflow
     middleware: Sequence[Callable[..., Any]]
     use: Mapping[str, type]
     display: Mapping[str, Any]
@@ -101,7 +103,7 @@ def _build_safety(options: ToolOptions, where: str) -> Safety:
 
 
 def _build_limits(options: ToolOptions, where: str) -> CallLimits:
-    picked = _pick_options(options, "timeout", "retries", "queue", "max_bytes")
+    picked = _pick_options(options, "timeout", "retries", "queue", "max_bytes", "overflow")
     try:
         if isinstance(picked.get("timeout"), str):
             picked["timeout"] = parse_duration(picked["timeout"]) or inf  # "off": no limit, not even the default one

@@ -715,3 +715,50 @@ def test_an_unknown_setting_is_a_definition_error(settings, problem):
 
 def test_durations_and_sizes_accept_units():
     assert web(timeout="5s", max_bytes="1kB", connect_timeout="500ms")
+
+
+LINES = [f"line {number}: {'x' * 20}" for number in range(1, 10_001)]
+
+
+async def read_whole(runtime, outcome):
+    """The text that is kept under the handle of an outcome, without line numbers."""
+    told = json.loads(outcome.text.partition("\n")[0])["tool_output"]
+    rows, first = [], 1
+    while first <= told["lines"]:
+        asked = {"handle": told["handle"], "lines": f"{first}-{first + 999}"}
+        rows += [row.partition("\t")[2] for row in (await runtime.call("tool_output", asked)).data.split("\n")]
+        first += 1000
+    return "\n".join(rows), told
+
+
+@pytest.mark.parametrize("name", ["webfetch", "http_get", "http_post", "http_request"])
+async def test_output_beyond_the_limit_is_kept_under_a_handle_with_whole_lines_of_head_and_tail(name):
+    arguments = {"url": "http://site.test/", **({"method": "GET"} if name == "http_request" else {})}
+    body = "\n".join(LINES)
+
+    async with online(lambda asked: reply(body, content_type="text/plain")) as (_, runtime):
+        outcome = await runtime.call(name, arguments)
+        whole, told = await read_whole(runtime, outcome)
+
+    assert len(outcome.text.encode()) <= 100_000
+    assert len(outcome.text.encode()) > 95_000
+    shown = outcome.text.split("\n")
+    assert set(shown[1:]) - set(whole.split("\n")) == {
+        f"[... lines {told['left_out'].replace('-', ' to ')} left out ...]"
+    }
+    first, last = map(int, told["left_out"].split("-"))
+    assert shown[1:first] == whole.split("\n")[: first - 1]
+    assert shown[first + 1 :] == whole.split("\n")[last:]
+    assert whole.endswith(body)
+    assert LINES[0] in shown
+    assert shown[-1] == LINES[-1]
+    assert (outcome.data if name == "webfetch" else outcome.data["body"]) == body
+
+
+async def test_a_response_is_shown_as_lines():
+    async with online(lambda asked: reply('{"a": 1}', content_type="application/json")) as (_, runtime):
+        outcome = await runtime.call("http_get", {"url": "http://site.test/x"})
+
+    assert outcome.text == (
+        'GET http://site.test/x\nHTTP status: 200 OK\ncontent-type: application/json\ncontent-length: 8\n\n{"a": 1}'
+    )

@@ -92,6 +92,7 @@ def _build_webfetch(settings: HttpSettings, lifespan: Lifespan) -> Tool[..., Any
         category="network",
         visible=False,
         toolsets=WEB_TOOLSETS,
+        overflow="excerpt",
         lifespan=lifespan,
         use=CLIENT_DEPENDENCY,
     )
@@ -136,12 +137,11 @@ def _build_request_tools(settings: HttpSettings, lifespan: Lifespan) -> list[Too
         category="network",
         visible=False,
         toolsets=WEB_TOOLSETS,
+        overflow="excerpt",
         lifespan=lifespan,
         use=CLIENT_DEPENDENCY,
     )
-    async def http_get(
-        url: UrlParameter, headers: HeadersParameter = None, client: HttpClient | None = None
-    ) -> dict[str, Any]:
+    async def http_get(url: UrlParameter, headers: HeadersParameter = None, client: HttpClient | None = None) -> Done:
         """Send an HTTP GET request and see status, headers and body as they came; also of errors such as 404."""
         async with _open_client(client, settings) as opened:
             return await send_request(opened, "GET", url, headers)
@@ -153,6 +153,7 @@ def _build_request_tools(settings: HttpSettings, lifespan: Lifespan) -> list[Too
         category="network",
         visible=False,
         toolsets=WEB_TOOLSETS,
+        overflow="excerpt",
         lifespan=lifespan,
         use=CLIENT_DEPENDENCY,
     )
@@ -162,7 +163,7 @@ def _build_request_tools(settings: HttpSettings, lifespan: Lifespan) -> list[Too
         body: BodyParameter = None,
         headers: HeadersParameter = None,
         client: HttpClient | None = None,
-    ) -> dict[str, Any]:
+    ) -> Done:
         """Send an HTTP POST request, by default with a JSON body; gives status, headers and body, also of errors."""
         async with _open_client(client, settings) as opened:
             return await send_request(opened, "POST", url, headers, body, idempotency_key=ctx.idempotency_key)
@@ -174,6 +175,7 @@ def _build_request_tools(settings: HttpSettings, lifespan: Lifespan) -> list[Too
         category="network",
         visible=False,
         toolsets=WEB_TOOLSETS,
+        overflow="excerpt",
         lifespan=lifespan,
         use=CLIENT_DEPENDENCY,
     )
@@ -184,7 +186,7 @@ def _build_request_tools(settings: HttpSettings, lifespan: Lifespan) -> list[Too
         body: BodyParameter = None,
         headers: HeadersParameter = None,
         client: HttpClient | None = None,
-    ) -> dict[str, Any]:
+    ) -> Done:
         """Send an HTTP request with any method; gives status, headers and body, also of errors."""
         async with _open_client(client, settings) as opened:
             return await send_request(opened, method, url, headers, body, idempotency_key=ctx.idempotency_key)
