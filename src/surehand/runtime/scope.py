@@ -62,7 +62,8 @@ class Scope:
         self.folders = folders
         self.host_space = principal.space
         """The space that the host made active; `principal.space` differs from it where the agent entered another."""
-        self._scope_in_entered_space: Scope | None = None
+        self.scope_in_entered_space: Scope | None = None
+        """The same scope in the space that its agent entered, once a call was made there."""
         self.principal_fields: dict[str, str | None] = {name: getattr(principal, name) for name in _PRINCIPAL_FIELDS}
         """The principal, as fields of a `Call`."""
         self.record_templates: dict[Listing, RecordTemplate] = {}
@@ -374,28 +375,6 @@ class Scope:
             own_catalogue=self._catalogue_with(tools),
             folders=folders,
         )
-
-    def set_active_space(self, space: str | None) -> None:
-        """Make a space the active one of this agent (or else user) and session, until the host activates another."""
-        self.state[self._active_space_key()] = (space, self.host_space)
-        self.services.visible_calls.note_entered_space()
-
-    def in_active_space(self) -> Scope:
-        """This scope, or the same scope in the space that its agent has entered."""
-        entered, host_space = self.state.get(self._active_space_key(), (self.host_space, self.host_space))
-        space = entered if host_space == self.host_space else self.host_space
-        if space == self.principal.space:
-            return self
-        moved = self._scope_in_entered_space
-        if moved is None or moved.principal.space != space:
-            moved = self.scope(space=space)
-            moved.host_space = self.host_space
-            self._scope_in_entered_space = moved
-        return moved
-
-    def _active_space_key(self) -> str:
-        # Several agents of one session may be in different spaces.
-        return f"active_space:{self.principal.agent or self.principal.user}"
 
     def _catalogue_with(self, tools: Iterable[Tool[..., Any]]) -> Catalogue | None:
         """The catalogue of this scope's own tools and more tools, which replace those of the same name."""

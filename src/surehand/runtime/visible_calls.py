@@ -12,6 +12,7 @@ from surehand.core.spaces import SpaceWriter
 if TYPE_CHECKING:
     from surehand.runtime.call_messages import CallMessages
     from surehand.runtime.pipeline.invocation import Invocation
+    from surehand.runtime.scope import Scope
     from surehand.runtime.services import RuntimeServices
     from surehand.store.database import Statement
 
@@ -50,11 +51,25 @@ class VisibleCalls:
         store = self._services.store
         return self._host_spaces is not None or (store is not None and store.spaces.has_spaces)
 
-    def note_entered_space(self) -> None:
-        """From now on, calls look for the space that their agent has entered."""
+    def set_active_space(self, scope: Scope, space: str | None) -> None:
+        """Activate a space for the agent (or else user) and session of a scope, until the host activates another."""
+        scope.state[_active_space_key(scope)] = (space, scope.host_space)
         if not self.has_entered_space:
             self.has_entered_space = True
             self._services.rebuild_stacks()
+
+    def scope_in_active_space(self, scope: Scope) -> Scope:
+        """The same scope in the space that its agent entered; the scope itself if it is in that space."""
+        entered, host_space = scope.state.get(_active_space_key(scope), (scope.host_space, scope.host_space))
+        space = entered if host_space == scope.host_space else scope.host_space
+        if space == scope.principal.space:
+            return scope
+        moved = scope.scope_in_entered_space
+        if moved is None or moved.principal.space != space:
+            moved = scope.scope(space=space)
+            moved.host_space = scope.host_space
+            scope.scope_in_entered_space = moved
+        return moved
 
     def warn_without_store(self, space: str) -> None:
         """Warn, once, that calls in a space are shown nowhere because the runtime keeps no spaces."""
@@ -76,6 +91,11 @@ class VisibleCalls:
         """Note that the transaction with the message's update was committed."""
         if invocation.message_id is not None and self._call_messages is not None:
             invocation.message_status = to_message_status(outcome)
+
+
+def _active_space_key(scope: Scope) -> str:
+    # Several agents of one session may be in different spaces.
+    return f"active_space:{scope.principal.agent or scope.principal.user}"
 
 
 def to_message_status(outcome: Outcome) -> str:

@@ -195,7 +195,7 @@ class Invocation:
 
     def set_active_space(self, space: str | None) -> None:
         """Show the later visible calls of this agent and session in another space, or in none."""
-        self.scope.set_active_space(space)
+        self.scope.services.visible_calls.set_active_space(self.scope, space)
 
     def report(self, update: Mapping[str, Any]) -> None:
         """Emit a progress event; safe to call from the handler's thread."""
