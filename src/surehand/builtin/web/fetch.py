@@ -142,7 +142,7 @@ def _render_text(
 def _describe_redirect(response: HttpResponse, requested_url: str) -> list[str]:
     """A line about a redirect to another host, or none."""
     requested_host = parse_target(requested_url).host
-    if requested_host == response.host:
+    if requested_host == parse_target(response.url).host:
         return []
     return [f"Redirected: {requested_host} sent this request on to another host: {response.url}"]
 
