@@ -15,7 +15,7 @@ from bench.limit import ADD, add, add_limit, limit
 from bench.measure import ratio, repeated
 from bench.table import Row
 from surehand import Queue, Runtime, Tool, tool
-from surehand.observe import spans
+from surehand.observe import telemetry
 
 
 class Article(BaseModel):
@@ -109,7 +109,7 @@ async def _watched(rounds: int, count: int) -> Row:
 async def _untraced(rounds: int, count: int) -> Row:
     """Telemetry is asked for, but no tracer is set: two runtimes turn about, one of them with telemetry."""
     async with Runtime(tool(add)) as plain, Runtime(tool(add)) as observed:
-        spans(observed)
+        telemetry(observed)
         ours = repeated(observed.call, "add", ADD, count=count)
         measured = await ratio(ours, repeated(plain.call, "add", ADD, count=count), rounds=rounds)
     return Row("call with telemetry and no tracer set / without telemetry", measured, 1.05)

@@ -9,42 +9,67 @@ from pathlib import Path
 from typing import Any
 
 from docs.generate import _bare as bare
-from surehand import Tool, builtin
+from surehand import Tool, clock, data, env, files, memory, shell, todo, web
+from surehand.builtin.agent.delegate import delegate
+from surehand.builtin.agent.goals import goals
+from surehand.builtin.agent.inbox import inbox
+from surehand.builtin.agent.memories import memories
+from surehand.builtin.agent.plans import plans
+from surehand.builtin.agent.spaces import spaces
+from surehand.builtin.agent.tasks import sessions, tasks
 from surehand.builtin.web import search_engines
 from surehand.core.description import parse_docstring
 
 PAGE = Path(__file__).parent / "reference" / "tools.md"
 HEAD = """# Built-in tools
 
-Each of these is a function that gives a list of tools: `Runtime(data(), clock(), files("."))`. They are imported from
-`surehand.builtin`; `files shell web data clock env memory todo` also from `surehand`. None of their calls shows in
-a space. `scripts/reference` writes this page from the code, and the tests compare it with the code.
+Each factory is a function that returns a list of tools: `Runtime(data(), clock(), files("."))`. Import
+`files shell web data clock env memory todo` from `surehand`, and the others from their own module: `tasks` and
+`sessions` from `surehand.builtin.agent.tasks`, `goals` from `surehand.builtin.agent.goals`, and so on. Calls of
+built-in tools are not shown in a space. `scripts/reference` generates this page from the code, and the tests compare
+it with the code.
 """
 
-FACTORIES: Mapping[str, Callable[[Path], Mapping[str, Any]]] = {
+FACTORIES: Mapping[str, Callable[..., list[Tool[..., Any]]]] = {
+    factory.__name__: factory
+    for factory in (
+        files,
+        shell,
+        web,
+        data,
+        clock,
+        env,
+        memory,
+        tasks,
+        sessions,
+        todo,
+        goals,
+        memories,
+        plans,
+        spaces,
+        inbox,
+        delegate,
+    )
+}
+ARGUMENTS: Mapping[str, Callable[[Path], Mapping[str, Any]]] = {
     "files": lambda folder: {"workspace": folder},
     "shell": lambda folder: {"workspace": folder},
     "web": lambda folder: {"search": search_engines.duckduckgo()},
-    "data": lambda folder: {},
-    "clock": lambda folder: {},
     "env": lambda folder: {"allow": ["APP_*"]},
     "memory": lambda folder: {"folder": folder},
     "tasks": lambda folder: {"folder": folder},
     "sessions": lambda folder: {"folder": folder},
-    "todo": lambda folder: {},
-    "goals": lambda folder: {},
-    "memories": lambda folder: {},
-    "plans": lambda folder: {},
-    "spaces": lambda folder: {},
-    "inbox": lambda folder: {},
-    "delegate": lambda folder: {},
 }
-"""Every factory, and what it is called with to make all its tools in an empty folder."""
+"""Arguments with which a factory builds all its tools in an empty folder; the other factories need none."""
 
 
 def catalogue(folder: Path) -> dict[str, list[Tool[..., Any]]]:
     """The tools of every factory."""
-    return {name: getattr(builtin, name)(**arguments(folder)) for name, arguments in FACTORIES.items()}
+    tools = {}
+    for name, factory in FACTORIES.items():
+        arguments = ARGUMENTS[name](folder) if name in ARGUMENTS else {}
+        tools[name] = factory(**arguments)
+    return tools
 
 
 def page() -> str:
@@ -64,7 +89,7 @@ def _overview(made: Mapping[str, list[Tool[..., Any]]]) -> str:
 
 
 def _factory(name: str, tools: list[Tool[..., Any]]) -> str:
-    function = getattr(builtin, name)
+    function = FACTORIES[name]
     head = [f"## `{name}`\n", f"`{name}{_signature(function)}`\n", f"{_said(function)}\n"]
     return "\n".join([*head, *map(_tool, tools)])
 

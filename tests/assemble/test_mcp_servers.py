@@ -1,4 +1,4 @@
-"""From servers in a configuration file to tools that can be called."""
+"""MCP servers of a configuration file become tools that can be called."""
 
 import sys
 from pathlib import Path
@@ -34,7 +34,7 @@ policy:
 """
 
 
-async def test_servers_of_a_configuration_give_their_tools_and_a_broken_one_gives_none(config, caplog, tmp_path):
+async def test_configured_servers_provide_tools_and_a_broken_one_provides_none(config, caplog, tmp_path):
     environment = {"WORD": "tea", "TOKEN": "hunter2"}
 
     async with assemble(config(ONE), environment=environment) as runtime:
@@ -58,7 +58,7 @@ policy:
 
 
 @pytest.mark.parametrize("name", ["surehand.lock", "server.py", "surehand.yaml"])
-async def test_the_files_of_the_workspace_cannot_change_what_runs_and_what_is_trusted(config, tmp_path, name):
+async def test_file_tools_cannot_change_server_files_or_the_lock_file(config, tmp_path, name):
     (tmp_path / "server.py").write_text("raise SystemExit\n")
 
     async with assemble(config(FILES), environment={}) as runtime:

@@ -1,4 +1,4 @@
-"""The time in any zone, and waiting."""
+"""The tools `current_time` and `sleep`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from surehand.testing import ManualClock
 MOMENT = 1_806_508_800.125  # 2027-03-31 16:00:00.125 UTC
 
 
-async def test_the_time_is_told_in_utc_unless_a_zone_is_named():
+async def test_the_time_is_in_utc_by_default():
     async with Runtime(clock(ManualClock(MOMENT))) as runtime:
         outcome = await runtime.call("current_time")
 
@@ -25,7 +25,7 @@ async def test_the_time_is_told_in_utc_unless_a_zone_is_named():
     }
 
 
-async def test_the_time_is_told_in_a_zone_with_its_offset():
+async def test_the_time_in_a_time_zone_has_its_offset():
     async with Runtime(clock(ManualClock(MOMENT))) as runtime:
         outcome = await runtime.call("current_time", {"timezone": "Europe/Berlin"})
 
@@ -45,7 +45,7 @@ async def test_the_time_is_told_in_a_zone_with_its_offset():
         ("Calcutta", "Asia/Calcutta"),
     ],
 )
-async def test_a_zone_that_is_not_there_is_refused_with_the_nearest_names(name, near):
+async def test_an_unknown_time_zone_is_refused_with_similar_names(name, near):
     async with Runtime(clock()) as runtime:
         outcome = await runtime.call("current_time", {"timezone": name})
 
@@ -56,7 +56,7 @@ async def test_a_zone_that_is_not_there_is_refused_with_the_nearest_names(name, 
 @pytest.mark.parametrize(
     "name", ["", "../../etc/passwd", "/etc/passwd", "America", "leapseconds", "a\0b", "x" * 100, "+99"]
 )
-async def test_no_name_of_a_zone_reads_another_file(name):
+async def test_no_time_zone_name_reads_another_file(name):
     async with Runtime(clock()) as runtime:
         outcome = await runtime.call("current_time", {"timezone": name})
 
@@ -64,7 +64,7 @@ async def test_no_name_of_a_zone_reads_another_file(name):
     assert len(outcome.message) < 300
 
 
-async def test_a_call_sleeps_as_long_as_it_was_told():
+async def test_a_call_sleeps_for_the_given_duration():
     time = ManualClock()
     async with Runtime(clock(time), clock=time) as runtime:
         sleeping = asyncio.create_task(runtime.call("sleep", {"duration": 90}))
@@ -86,14 +86,14 @@ async def test_a_sleep_that_is_cancelled_ends_at_once():
 
 
 @pytest.mark.parametrize("duration", [0, -1, 301, "NaN", 1e300])
-async def test_nobody_sleeps_backwards_or_for_ever(duration):
+async def test_a_duration_outside_the_limits_is_refused(duration):
     async with Runtime(clock()) as runtime:
         outcome = await runtime.call("sleep", {"duration": duration})
 
     assert outcome.code == "invalid_arguments"
 
 
-async def test_the_longest_sleep_is_the_developers_to_say():
+async def test_the_developer_sets_the_longest_sleep():
     time = ManualClock()
     async with Runtime(clock(time, max_sleep="2h"), clock=time) as runtime:
         sleeping = asyncio.create_task(runtime.call("sleep", {"duration": 7_200}))
@@ -103,6 +103,6 @@ async def test_the_longest_sleep_is_the_developers_to_say():
 
 
 @pytest.mark.parametrize("longest", ["off", 0, -5, "soon", 1e9])
-def test_a_longest_sleep_that_is_none_is_a_mistake(longest):
+def test_an_invalid_max_sleep_is_a_definition_error(longest):
     with pytest.raises(DefinitionError):
         clock(max_sleep=longest)

@@ -1,4 +1,4 @@
-"""JSON is read strictly, and base64 as text."""
+"""The tools that parse and write JSON and base64."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_large_integers_are_kept_to_the_last_digit():
         ("[1] // no", "trailing characters"),
     ],
 )
-async def test_what_is_no_strict_json_is_refused_with_its_place(text, told):
+async def test_text_that_is_not_strict_json_is_refused_with_its_position(text, told):
     outcome = await run("json_parse", text=text)
 
     assert outcome.code == "invalid_arguments"
@@ -73,7 +73,7 @@ async def test_what_is_no_strict_json_is_refused_with_its_place(text, told):
     assert len(outcome.message) < 400
 
 
-async def test_a_place_in_a_line_of_many_bytes_is_shown_as_text():
+async def test_an_error_in_a_line_with_multibyte_characters_quotes_text():
     outcome = await run("json_parse", text='{"' + "ü" * 100 + '": tru, "more": "' + "ß" * 100 + '"}')
 
     assert "tru" in outcome.message
@@ -81,7 +81,7 @@ async def test_a_place_in_a_line_of_many_bytes_is_shown_as_text():
 
 
 @pytest.mark.parametrize("part", ["[],", "{},", '"",', "0,", '{"a":0},'])
-async def test_a_text_of_very_many_values_is_refused_before_it_is_built(part):
+async def test_json_with_too_many_values_is_refused_before_parsing(part):
     outcome = await run("json_parse", text="[" + part * (999_000 // len(part)) + "0]")
 
     assert outcome.code == "too_large"
@@ -103,7 +103,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 @pytest.mark.timeout(30)
-def test_bombs_take_no_memory():
+def test_json_bombs_take_no_memory():
     grown = subprocess.run([sys.executable, "-c", BOMBS], capture_output=True, text=True, check=True)
 
     assert int(grown.stdout) < 32 * 1024
@@ -115,7 +115,7 @@ async def test_text_beyond_a_million_characters_is_refused():
 
 
 @pytest.mark.parametrize("value", [float("nan"), [float("inf")], {"a": {1, 2}}, {"a": object()}, "\ud800"])
-async def test_what_json_cannot_hold_is_not_written(value):
+async def test_values_that_json_cannot_express_are_refused(value):
     assert (await run("json_stringify", data=value)).code == "invalid_arguments"
 
 
@@ -128,14 +128,14 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.booleans())
-def test_whatever_is_written_is_read_back_the_same(value, pretty):
+def test_written_json_parses_to_the_same_value(value, pretty):
     text = dump_json(value, pretty=pretty)
 
     assert parse_json(text) == json.loads(text) == value
 
 
 @given(TEXT)
-async def test_text_survives_base64(text):
+async def test_text_survives_a_base64_round_trip(text):
     encoded = (await run("base64_encode", text=text)).data["encoded"]
 
     assert encoded == base64.b64encode(text.encode()).decode()
@@ -143,11 +143,11 @@ async def test_text_survives_base64(text):
 
 
 @pytest.mark.parametrize("encoded", ["R3LDvMOfZQ==", "R3LDvMOfZQ", " R3LD\n vMOf\r\nZQ== ", "R3LDvMOfZQ="])
-async def test_line_breaks_and_missing_padding_do_no_harm(encoded):
+async def test_line_breaks_and_missing_padding_are_accepted(encoded):
     assert (await run("base64_decode", encoded=encoded)).data["decoded"] == "Grüße"
 
 
-async def test_the_alphabet_for_urls_is_read_too():
+async def test_the_url_safe_alphabet_is_accepted():
     assert (await run("base64_decode", encoded="Pz8_")).data["decoded"] == "???"
     assert (await run("base64_decode", encoded="Pz8/")).data["decoded"] == "???"
     assert "mixes" in (await run("base64_decode", encoded="Pz8_Pz8/")).message
@@ -163,14 +163,14 @@ async def test_the_alphabet_for_urls_is_read_too():
         ("Grüße", "'ü' at position 2"),
     ],
 )
-async def test_what_is_no_base64_is_refused_with_its_place(encoded, told):
+async def test_text_that_is_not_base64_is_refused_with_its_position(encoded, told):
     outcome = await run("base64_decode", encoded=encoded)
 
     assert outcome.code == "invalid_arguments"
     assert told in outcome.message
 
 
-async def test_bytes_that_are_no_text_are_told_by_how_they_begin():
+async def test_an_error_for_binary_data_quotes_its_first_bytes():
     outcome = await run("base64_decode", encoded=base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(100)).decode())
 
     assert outcome.code == "invalid_arguments"

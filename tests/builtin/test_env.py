@@ -1,4 +1,4 @@
-"""Environment variables: those that are allowed, and never a secret."""
+"""Environment variables are read and set only if they are allowed, and secrets never."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_an_allowed_variable_is_read_and_set():
     assert (kept["APP_MODE"], kept["APP_NEW"]) == ("live", "")
 
 
-async def test_the_environment_of_the_process_is_meant_by_default(monkeypatch):
+async def test_the_environment_of_the_process_is_the_default(monkeypatch):
     monkeypatch.setenv("APP_MODE", "ours")
     async with Runtime(env("APP_MODE")) as runtime:
         assert (await runtime.call("get_env", {"key": "APP_MODE"})).data["value"] == "ours"
@@ -44,7 +44,7 @@ async def test_the_environment_of_the_process_is_meant_by_default(monkeypatch):
 
 
 @pytest.mark.parametrize("tool", ["get_env", "set_env"])
-async def test_whether_another_variable_exists_is_not_told(tool):
+async def test_an_error_does_not_reveal_whether_a_variable_exists(tool):
     value = {"value": "x"} if tool == "set_env" else {}
     there = await call(tool, {"key": "HOME", **value})
     not_there = await call(tool, {"key": "NONE", **value})
@@ -59,7 +59,7 @@ async def test_whether_another_variable_exists_is_not_told(tool):
      "APP_AUTH", "APP_AUTHORIZATION", "APP_PRIVATE", "APP_COOKIE", "APP_SESSION_ID", "APP_DSN", "APP_DATABASE_URL",
      "APP_REDIS_URL", "APP_ApiKey", "APP_JWT", "APP_PASS", "APP_CONNECTION_STRING", "APP_SIGNING", "APP_PIN"],
 )  # fmt: skip
-async def test_a_glob_does_not_open_what_is_called_like_a_secret(name):
+async def test_a_glob_does_not_allow_names_that_look_like_secrets(name):
     for tool, value in (("get_env", {}), ("set_env", {"value": "x"})):
         outcome = await call(tool, {"key": name, **value}, **{name: "hidden"})
         assert outcome.code == "denied"
@@ -68,7 +68,7 @@ async def test_a_glob_does_not_open_what_is_called_like_a_secret(name):
 
 @pytest.mark.parametrize("name", ["GIT_AUTHOR_NAME", "KEYBOARD_LAYOUT", "MAX_TOKENS", "TOKENIZERS_PARALLELISM", "PWD",
                                   "LANG", "TERM", "APP_MODE", "OPINION", "SPINNER", "PIPELINE", "HOTPLUG"])  # fmt: skip
-def test_names_that_only_sound_alike_are_no_secrets(name):
+def test_harmless_names_are_not_taken_for_secrets(name):
     assert not is_secret_name(name)
 
 
@@ -111,7 +111,7 @@ async def refused(value: str) -> None:
      "3.14", "C:\\temp", "task-42", "sk", "a" * 9_000, "3f786850e387550fdab836ed7e6dc881de23001b",
      "550e8400-e29b-41d4-a716-446655440000", "/usr/local/lib/Python3/site-packages/surehand"],
 )  # fmt: skip
-def test_plain_values_are_no_secrets(value):
+def test_plain_values_are_not_taken_for_secrets(value):
     assert not is_secret_value(value)
 
 
@@ -119,7 +119,7 @@ def test_plain_values_are_no_secrets(value):
     "part",
     ["eyJ-", "sk-", "aB", "aB1 ", "aB:", "a-", "://:", "password ", "-----BEGIN ", "bearer ", "x=", "eyJaaaaaaaa."],
 )
-def test_no_value_takes_long_to_judge(part):
+def test_checking_a_value_for_secrets_is_fast(part):
     began = time.thread_time()
     is_secret_value(part * (30_000 // len(part)))
 
@@ -132,7 +132,7 @@ def test_no_value_takes_long_to_judge(part):
      "GIT_SSH_COMMAND", "SSL_CERT_FILE", "HOME", "PS4", "EDITOR", "AGENT_WORKSPACE_ROOT", "DYLD_INSERT_LIBRARIES",
      "PERL5OPT"],
 )  # fmt: skip
-async def test_what_changes_how_programs_run_is_set_only_where_it_is_named(name):
+async def test_dangerous_variables_are_set_only_if_allowed_by_exact_name(name):
     by_glob = await call("set_env", {"key": name, "value": "x"}, allow="*")
     by_name = await call("set_env", {"key": name, "value": "x"}, allow=[name])
     read = await call("get_env", {"key": name}, allow="*")
@@ -143,7 +143,7 @@ async def test_what_changes_how_programs_run_is_set_only_where_it_is_named(name)
 
 
 @pytest.mark.parametrize("key", ["", "A=B", "APP_\n", "APP_ A", "APP_\0", "app_mode", "APP_MODÉ", "APP_" + "A" * 300])
-async def test_what_names_no_variable_is_refused(key):
+async def test_an_invalid_variable_name_is_refused(key):
     assert (await call("get_env", {"key": key})).code in ("denied", "invalid_arguments")
     assert (await call("set_env", {"key": key, "value": "x"})).code in ("denied", "invalid_arguments")
 
@@ -152,17 +152,17 @@ async def test_a_value_with_a_nul_is_refused():
     assert (await call("set_env", {"key": "APP_MODE", "value": "a\0b"})).code == "invalid_arguments"
 
 
-async def test_a_value_that_is_no_text_is_shown_as_far_as_it_is():
+async def test_a_value_that_is_not_utf8_is_shown_with_replacement_characters():
     assert (await call("get_env", {"key": "APP_RAW"}, APP_RAW="a\udcffb")).data["value"] == "a\ufffdb"
 
 
 @pytest.mark.parametrize("allow", [["APP_TOKEN"], ["DATABASE_URL"], ["A B"], [""], [1], "OPENAI_API_KEY"])
-def test_a_list_that_must_not_or_cannot_work_is_a_mistake(allow):
+def test_an_invalid_allow_list_is_a_definition_error(allow):
     with pytest.raises(DefinitionError):
         env(allow)
 
 
-async def test_where_nothing_is_allowed_everything_is_refused():
+async def test_an_empty_allow_list_refuses_every_variable():
     for tool, value in (("get_env", {}), ("set_env", {"value": "x"})):
         outcome = await call(tool, {"key": "APP_MODE", **value}, allow=())
         assert outcome.code == "denied"

@@ -1,4 +1,4 @@
-"""Memory: Markdown files with summaries, in one folder."""
+"""The memory tools: Markdown files with summaries in one folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def outside(folder: Path) -> Path:
     return secret
 
 
-async def test_a_missing_folder_is_made_and_empty(folder):
+async def test_a_missing_folder_is_created_empty(folder):
     async with Runtime(memory(folder)) as runtime:
         assert (await runtime.call("memory_list")).data == []
 
@@ -100,21 +100,21 @@ async def test_no_link_leads_out_of_the_folder(folder, outside):
     "path",
     ["", " ", "notes.txt", "notes", "a/b/c.md", ".hidden.md", ".git/x.md", ".md", "a/.md", "a\nb.md", "\u202ea.md"],
 )
-async def test_what_would_never_be_listed_is_not_written(folder, path):
+async def test_paths_that_are_never_listed_cannot_be_written(folder, path):
     async with Runtime(memory(folder)) as runtime:
         assert (await runtime.call("memory_write", {"path": path, "content": "x"})).code == "invalid_arguments"
 
     assert list(folder.iterdir()) == []
 
 
-async def test_a_path_that_goes_up_and_down_again_is_the_plain_one(folder):
+async def test_a_path_with_dots_is_normalized(folder):
     async with Runtime(memory(folder)) as runtime:
         written = await runtime.call("memory_write", {"path": "./facts/../people.md", "content": "x"})
 
     assert written.data["path"] == "people.md"
 
 
-async def test_a_memory_that_is_not_there_is_told(folder):
+async def test_a_missing_memory_is_reported(folder):
     async with Runtime(memory(folder)) as runtime:
         read = await runtime.call("memory_read", {"path": "people.md"})
         patched = await runtime.call("memory_patch", {"path": "people.md", "old_str": "a", "new_str": "b"})
@@ -168,7 +168,7 @@ async def test_a_passage_that_overlaps_itself_occurs_twice(folder):
         ("# T\n> Summary: old\n", "two\nlines \\1", "# T\n> Summary: two lines \\1\n\n- new\n"),
     ],
 )
-async def test_an_entry_is_added_and_the_summary_renewed(folder, before, summary, after):
+async def test_an_entry_is_appended_and_the_summary_replaced(folder, before, summary, after):
     async with Runtime(memory(folder)) as runtime:
         if before is not None:
             await runtime.call("memory_write", {"path": "a.md", "content": before})
@@ -198,7 +198,7 @@ async def test_no_entry_is_lost_when_many_are_added_at_once(folder):
 
 
 def memory_of_another(folder: Path):
-    """The same folder once more, as another part of a program would have it."""
+    """Tools on the same folder, as another part of a program would have them."""
     return [tool.evolve(name=tool.name.replace("memory", "again")) for tool in memory(folder)]
 
 
@@ -256,7 +256,7 @@ asyncio.run(main())
         ("after", "memory_patch", {"path": "a.md", "old_str": "old", "new_str": "new"}, "new\n"),
     ],
 )  # fmt: skip
-async def test_a_change_is_made_once_though_its_process_died(folder, when, tool, arguments, after):
+async def test_a_change_is_made_once_even_if_its_process_dies(folder, when, tool, arguments, after):
     folder.mkdir(parents=True)
     (folder / "a.md").write_text("old\n")
     script = [sys.executable, "-c", DIES, str(folder), tool, json.dumps(arguments), when]
@@ -269,7 +269,7 @@ async def test_a_change_is_made_once_though_its_process_died(folder, when, tool,
     assert (folder / arguments["path"]).read_text() == after
 
 
-async def test_a_file_that_is_too_large_or_no_text_is_told(folder):
+async def test_a_file_that_is_too_large_or_not_text_is_reported(folder):
     folder.mkdir(parents=True)
     (folder / "large.md").write_bytes(b"x" * (1 << 20) + b"x")
     (folder / "full.md").write_bytes(b"x" * (1 << 20))
@@ -285,7 +285,7 @@ async def test_a_file_that_is_too_large_or_no_text_is_told(folder):
     assert (folder / "raw.md").read_bytes() == b"\xff\xfe"
 
 
-async def test_what_is_no_regular_file_is_not_opened(folder):
+async def test_only_regular_files_are_opened(folder):
     folder.mkdir(parents=True)
     os.mkfifo(folder / "pipe.md")
     async with Runtime(memory(folder)) as runtime:
@@ -294,13 +294,13 @@ async def test_what_is_no_regular_file_is_not_opened(folder):
         assert (await runtime.call("memory_list")).ok
 
 
-async def test_a_memory_may_be_called_what_it_likes(folder):
+async def test_a_memory_may_have_a_sensitive_name(folder):
     async with Runtime(memory(folder)) as runtime:
         assert (await runtime.call("memory_write", {"path": "facts/password-rules.md", "content": "x"})).ok
         assert (await runtime.call("memory_read", {"path": "facts/password-rules.md"})).data == "x"
 
 
-def test_a_folder_that_cannot_be_is_a_mistake(tmp_path):
+def test_a_folder_that_cannot_be_created_is_a_definition_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DefinitionError):
         memory(tmp_path / "file")

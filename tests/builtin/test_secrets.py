@@ -1,4 +1,4 @@
-"""A secret in the environment is told to nobody: no result, error, log or event holds it, in any common encoding."""
+"""No result, error, log or event contains a secret of the environment, in any common encoding."""
 
 import base64
 import binascii
@@ -10,7 +10,9 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from surehand import Runtime, builtin, clock, data, env, files, memory, shell, todo, web
+from surehand import Runtime, clock, data, env, files, memory, shell, todo, web
+from surehand.builtin.agent.memories import memories
+from surehand.builtin.agent.tasks import sessions, tasks
 from surehand.builtin.web.search_engines import tavily
 from tests.http.server import only_loopback, reply, serving
 from tests.needs import needs
@@ -22,7 +24,7 @@ NAME = "TAVILY_API_KEY"
 
 
 def forms(secret: str) -> set[str]:
-    """The secret as it is, and as programs write it."""
+    """The secret in plain form and in common encodings."""
     raw = secret.encode()
     basic = base64.b64encode(b"user:" + raw).decode()
     shifted = {base64.b64encode(b"\0" * shift + raw).decode()[4:-4] for shift in range(3)}  # inside a longer text
@@ -51,14 +53,14 @@ def found_in(text: str) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def _placed(monkeypatch):
+def _place_secret(monkeypatch):
     only_loopback(monkeypatch)
     for name in (NAME, "MY_TOKEN", "HTTP_PROXY_PASSWORD"):
         monkeypatch.setenv(name, SECRET)
 
 
 def attempts(port: int) -> list[tuple[str, dict[str, object]]]:
-    """What somebody would try who is after it."""
+    """Calls with which a model could try to read the secret."""
     echo = f"http://127.0.0.1:{port}/echo?x=${{{NAME}}}&y=$MY_TOKEN"
     paths = ["/proc/self/environ", "proc/environ", ".env", "~/.bashrc", f"${{{NAME}}}", f"$({NAME})", "%MY_TOKEN%"]
     return [
@@ -102,7 +104,7 @@ COMMANDS = [
 
 
 def answer(asked):
-    """Tells back what it was told, as a server does that is asked for trouble."""
+    """Echo the request, as a hostile server would."""
     if asked.path.startswith("/search"):
         wanted = json.loads(asked.body)["query"]
         told = json.dumps({"error": f"bad key {asked.headers['authorization']}", "results": []})
@@ -111,8 +113,8 @@ def answer(asked):
     return reply(asked.raw + asked.body, content_type="text/plain")
 
 
-async def told_by(runtime: Runtime, calls) -> str:
-    """All that anybody hears of these calls."""
+async def outputs_of(runtime: Runtime, calls) -> str:
+    """Everything that these calls return or report."""
     heard = list[str]()
     runtime.listen(lambda event: heard.append(repr(event)))
     for name, arguments in calls:
@@ -122,13 +124,13 @@ async def told_by(runtime: Runtime, calls) -> str:
     return "\n".join(heard)
 
 
-def gathered(folder: Path, caplog: pytest.LogCaptureFixture) -> str:
-    """What is left on the disk and in the log."""
+def stored_text(folder: Path, caplog: pytest.LogCaptureFixture) -> str:
+    """The contents of the disk and of the log."""
     left = [path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file()]
     return "\n".join([caplog.text, *(repr(record.args) for record in caplog.records), *left])
 
 
-async def test_no_tool_tells_a_secret_of_the_environment(tmp_path, caplog, monkeypatch):
+async def test_no_tool_reveals_a_secret_of_the_environment(tmp_path, caplog, monkeypatch):
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("SAFE", "yes")
     (tmp_path / "work").mkdir()
@@ -136,15 +138,15 @@ async def test_no_tool_tells_a_secret_of_the_environment(tmp_path, caplog, monke
         search = tavily(endpoint=f"http://127.0.0.1:{server.port}/search", allow_private=True)
         reach = web(search=search, allow_private=["127.0.0.1"], ports=[server.port])
         families = (files(tmp_path / "work"), reach, data(), clock(), env(allow=["SAFE", "MY_*"]), todo())
-        more = (memory(tmp_path / "memory"), builtin.tasks(tmp_path / "tasks"), builtin.sessions(tmp_path / "sessions"))
-        async with Runtime(*families, *more, builtin.memories(), store=str(tmp_path / "calls.db")) as runtime:
-            told = await told_by(runtime, attempts(server.port))
+        more = (memory(tmp_path / "memory"), tasks(tmp_path / "tasks"), sessions(tmp_path / "sessions"))
+        async with Runtime(*families, *more, memories(), store=str(tmp_path / "calls.db")) as runtime:
+            told = await outputs_of(runtime, attempts(server.port))
 
         assert "yes" in told
         assert len([asked for asked in server.asked if asked.path.startswith("/search")]) == 3  # the key was used
         assert all(found_in(asked.raw.decode("latin-1")) == [] for asked in server.asked if "echo" in asked.path)
     assert found_in(told) == []
-    assert found_in(gathered(tmp_path, caplog)) == []
+    assert found_in(stored_text(tmp_path, caplog)) == []
 
 
 @needs("bubblewrap")
@@ -152,12 +154,12 @@ async def test_no_command_sees_a_secret_of_the_environment(tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
 
     async with Runtime(shell(tmp_path)) as runtime:
-        told = await told_by(runtime, [("bash", {"command": command}) for command in COMMANDS])
+        told = await outputs_of(runtime, [("bash", {"command": command}) for command in COMMANDS])
 
     assert "PATH=" in told
-    assert found_in(told + gathered(tmp_path, caplog)) == []
+    assert found_in(told + stored_text(tmp_path, caplog)) == []
 
 
 @pytest.mark.parametrize("form", sorted(forms(SECRET)))
-def test_the_search_for_it_would_find_it(form):
+def test_the_check_finds_a_secret_that_is_there(form):
     assert found_in(f"before {form} after")

@@ -59,7 +59,7 @@ async def test_agents_of_one_session_share_its_list():
         assert (await runtime.scope(session="s1", agent="worker").call("todoread")).data == {"todos": TODOS}
 
 
-async def test_a_list_outlives_its_process_where_there_is_a_store(tmp_path):
+async def test_a_list_survives_its_process_with_a_store(tmp_path):
     async with Runtime(todo(), store=tmp_path / "calls.db") as runtime:
         await runtime.scope(session="s1", user="ann").call("todowrite", {"todos": TODOS})
     async with Runtime(todo(), store=tmp_path / "calls.db") as runtime:
@@ -77,7 +77,7 @@ async def test_a_list_outlives_its_process_where_there_is_a_store(tmp_path):
         [{"content": "a", "status": "pending"}] * 501,
     ],
 )
-async def test_what_is_no_list_of_steps_changes_nothing(todos):
+async def test_an_invalid_list_changes_nothing(todos):
     async with Runtime(todo()) as runtime:
         await runtime.call("todowrite", {"todos": TODOS})
 
@@ -85,7 +85,7 @@ async def test_what_is_no_list_of_steps_changes_nothing(todos):
         assert (await runtime.call("todoread")).data == {"todos": TODOS}
 
 
-async def test_odd_characters_are_kept_as_they_are():
+async def test_unusual_characters_are_kept():
     odd = [{"content": "NUL \0, bidi \u202e, emoji 🦊", "status": "pending"}]
     async with Runtime(todo()) as runtime:
         await runtime.scope(session="a\0b").call("todowrite", {"todos": odd})

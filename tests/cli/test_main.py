@@ -92,9 +92,12 @@ def test_a_file_never_shadows_another_module(run, tmp_path):
         ("import no_such_package\n", "mine.py:1: ModuleNotFoundError: No module named 'no_such_package'"),
         ("\n\nint('x')\n", "mine.py:3: ValueError: invalid literal"),
         ("import json\n\njson.loads('{')\n", "mine.py:3: JSONDecodeError"),
-        ("import sys\nsys.exit(3)\n", "mine.py:2: it ends the program"),
-        ("from surehand import tool\n\n@tool(timeout=0)\ndef f(): ...\n", "mine.py:3: timeout=0 is no time limit."),
-        ("x = 1\n", "mine.py holds no tools."),
+        ("import sys\nsys.exit(3)\n", "mine.py:2: the module exits the program"),
+        (
+            "from surehand import tool\n\n@tool(timeout=0)\ndef f(): ...\n",
+            "mine.py:3: `timeout` must be above zero, got 0.",
+        ),
+        ("x = 1\n", "mine.py contains no tools."),
         (GOOD.replace("() ->", "(x: 'Nowhere') ->"), "mine.py:3: "),
     ],
 )
@@ -106,14 +109,14 @@ def test_a_file_that_cannot_be_loaded_is_named_with_its_line(run, tmp_path, text
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"error: {problem}")
     assert "Traceback" not in ran.err
-    assert "Traceback" in run("tools", "-t", "mine.py", "--debug").err or "holds no tools" in problem
+    assert "Traceback" in run("tools", "-t", "mine.py", "--debug").err or "contains no tools" in problem
 
 
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        ("other.py", "There is no file other.py."),
-        ("other", "There is no module 'other'. A file is named with its ending"),
+        ("other.py", "The file other.py does not exist."),
+        ("other", "The module 'other' does not exist. Name a file with its extension"),
         ("mine.py:helo", "mine.py has no 'helo'. Did you mean 'hello'?"),
         ("mine.py:number", "mine.py:number: 5 holds no tools."),
     ],
@@ -152,7 +155,7 @@ def test_mistakes_in_the_configuration_end_with_2_and_name_the_line(run, tmp_pat
     assert ran.err.startswith("error: surehand.yaml:2: Unknown key 'tool_timeuot'. Fix: did you mean 'tool_timeout'?")
 
     (tmp_path / "surehand.yaml").write_text("defaults: {tool_timeout: 5s}\ntools:\n  - nothing.py\n")
-    assert run("tools").err == "error: surehand.yaml:3: There is no file nothing.py.\n"
+    assert run("tools").err == "error: surehand.yaml:3: The file nothing.py does not exist.\n"
 
 
 def test_what_init_writes_works_with_the_commands_that_it_prints(run, tmp_path, on_ready_path):

@@ -1,4 +1,4 @@
-"""The configuration file: what it may say, and what it answers to mistakes."""
+"""The configuration file: formats, sections, and errors."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -86,11 +86,11 @@ def refused(read, tmp_path):
 
 
 @pytest.mark.parametrize(("text", "ending"), [(YAML, "yaml"), (JSON, "json"), (TOML, "toml")])
-def test_every_format_says_the_same(read, text, ending, tmp_path):
+def test_every_format_has_the_same_meaning(read, text, ending, tmp_path):
     config = read(text, ending)
 
     assert config.defaults == Defaults(tool_timeout=300.0, max_output=100_000, max_concurrent=3)
-    assert config.workspace.folder({}) == tmp_path.resolve()
+    assert config.workspace.resolve_root({}) == tmp_path.resolve()
     assert config.workspace.writes is False
     assert [(rule.decision, rule.tools, sorted(rule.effects)) for rule in config.policy.rules] == [
         ("allow", ("git__*",), ["read"]),
@@ -99,8 +99,8 @@ def test_every_format_says_the_same(read, text, ending, tmp_path):
     ]
     assert (config.policy.rules[1].reason, config.policy.rules[2].arguments) == ("careful", {"path": "/etc/*"})
     assert config.queues == {"github": Queue(3, "30/min")}
-    assert config.store.text({}) == str(tmp_path.resolve() / "calls.db")
-    assert [source.text for source in config.tools] == ["tools.py", "package.module:thing"]
+    assert config.store.resolve_address({}) == str(tmp_path.resolve() / "calls.db")
+    assert [source.location for source in config.tools] == ["tools.py", "package.module:thing"]
 
 
 def test_every_default_can_be_set():
@@ -128,7 +128,7 @@ def test_sizes(read, written, size):
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "policy:\ntools:\n"])
-def test_what_says_nothing_changes_nothing(read, text):
+def test_empty_sections_change_nothing(read, text):
     config = read(text)
 
     assert (config.policy, config.tools, config.defaults) == (None, (), Defaults())
@@ -143,12 +143,15 @@ def test_what_says_nothing_changes_nothing(read, text):
         ("policy:\n- decision: ask\n  effect: [read]\n", "yaml:3: Unknown key 'effect'. Fix: did you mean 'effects'?"),
         ("queues:\n  a: {concurent: 1}\n", "yaml:2: Unknown key 'concurent'. Fix: did you mean 'concurrent'?"),
         ("workspace:\n  rooot: .\n", "yaml:2: Unknown key 'rooot'. Fix: did you mean 'root'?"),
-        ("defaults:\n  tool_timeout: 5s\n  toolTimeout: 6\n", "yaml:3: toolTimeout says the same as tool_timeout."),
-        ("tools: [a.py]\ntools: [b.py]\n", "yaml:2: tools is there twice, first in line 1."),
-        ("a: 1\n 2\n: [\n", "yaml:3: This is no YAML"),
-        ("tools: *nowhere\n", "yaml:1: This is no YAML"),
-        ("5: x\n", "yaml:1: A key in the file is no text."),
-        ("- a\n", "yaml: the file must hold keys and values."),
+        (
+            "defaults:\n  tool_timeout: 5s\n  toolTimeout: 6\n",
+            "yaml:3: toolTimeout and tool_timeout set the same value.",
+        ),
+        ("tools: [a.py]\ntools: [b.py]\n", "yaml:2: Duplicate key tools, first in line 1."),
+        ("a: 1\n 2\n: [\n", "yaml:3: The file is not valid YAML"),
+        ("tools: *nowhere\n", "yaml:1: The file is not valid YAML"),
+        ("5: x\n", "yaml:1: A key in the file is not a string."),
+        ("- a\n", "yaml: the file must be a mapping of keys to values."),
     ],
 )
 def test_mistakes_are_named_with_their_line(refused, text, problem):
@@ -159,11 +162,11 @@ def test_mistakes_are_named_with_their_line(refused, text, problem):
     ("text", "ending", "problem"),
     [
         ('{\n\t"defaults": {\n\t\t"toolTimeot": 5}}', "json", "json:3: Unknown key 'toolTimeot'. Fix: did you mean"),
-        ('{\n"tools": [],\n"tools": []}', "json", "json:3: tools is there twice"),
-        ('{\n"tools": [}', "json", "json:2: This is no JSON"),
+        ('{\n"tools": [],\n"tools": []}', "json", "json:3: Duplicate key tools"),
+        ('{\n"tools": [}', "json", "json:2: The file is not valid JSON"),
         ("[defaults]\n\ntool_timeot = 5\n", "toml", "toml:3: Unknown key 'tool_timeot'. Fix: did you mean"),
         ("[[policy]]\ndecision = 'ask'\n[[policy]]\neffect = 'x'\n", "toml", "toml:4: Unknown key 'effect'"),
-        ("tools = [\n", "toml", "This is no TOML"),
+        ("tools = [\n", "toml", "The file is not valid TOML"),
     ],
 )  # fmt: skip
 def test_json_and_toml_name_the_line_too(refused, text, ending, problem):
@@ -174,7 +177,7 @@ def test_json_and_toml_name_the_line_too(refused, text, ending, problem):
     "section", ["rest_tools: {}", "restTools: {}", "openapi: {}", "agents: {}",
                 "gateway: {}", "defaults: {traceTools: true}", "tools: [{name: x}]"],
 )  # fmt: skip
-def test_what_does_not_exist_yet_says_so(refused, section):
+def test_unavailable_sections_are_reported(refused, section):
     assert "surehand.yaml:2: " in (told := refused(f"\n{section}\n"))
     assert "not available in this version" in told
 
@@ -220,18 +223,18 @@ def test_a_wrong_value_is_refused_and_never_quoted(refused, text):
     assert "hunter2" not in told.replace("tag '!hunter2'", "")
 
 
-def test_an_alias_that_holds_itself_is_no_endless_loop(refused):
+def test_an_alias_that_contains_itself_is_no_endless_loop(refused):
     assert "tools" in refused("tools: &a [*a]\n")
 
 
-def test_variables_are_filled_in_late_and_a_missing_one_is_named(read, tmp_path):
+def test_variables_are_expanded_late_and_a_missing_one_is_named(read, tmp_path):
     (tmp_path / "place").mkdir()
     config = read('\nworkspace: "${WHERE}/"\n')
 
-    assert config.workspace.folder({"WHERE": "place"}) == (tmp_path / "place").resolve()
+    assert config.workspace.resolve_root({"WHERE": "place"}) == (tmp_path / "place").resolve()
     with pytest.raises(ConfigError, match="yaml:2: workspace needs the environment variable WHERE, which is not set"):
         assemble(config, environment={})
-    with pytest.raises(ConfigError, match="yaml:2: The root of the workspace is no folder") as error:
+    with pytest.raises(ConfigError, match="yaml:2: The root of the workspace is not a folder") as error:
         assemble(config, environment={"WHERE": "hunter2"})
     assert "hunter2" not in str(error.value)
 
@@ -252,13 +255,13 @@ def test_variables_are_filled_in_late_and_a_missing_one_is_named(read, tmp_path)
 def test_a_store_is_a_file_beside_the_configuration_or_a_server(read, tmp_path, written, address):
     folder = tmp_path.resolve()
 
-    found = read(f"store: {written}").store.text({"NAME": "ada", "SECRET": "hunter2"})
+    found = read(f"store: {written}").store.resolve_address({"NAME": "ada", "SECRET": "hunter2"})
 
     assert found == address.format(folder=folder, parent=folder.parent, home=Path.home())
 
 
 @pytest.mark.parametrize("value", ["mysql://hunter2@db/calls", "", "  "])
-def test_what_is_no_store_is_refused_and_never_quoted(read, value):
+def test_an_invalid_store_is_refused_and_never_quoted(read, value):
     config = read("\nstore: ${STORE}\n")
 
     with pytest.raises(
@@ -284,7 +287,7 @@ def test_an_address_is_shown_without_its_password(address, shown):
     assert hide_password(address) == shown
 
 
-async def test_what_is_assembled_remembers_where_the_file_says(read, tmp_path):
+async def test_an_assembled_runtime_uses_the_store_of_the_file(read, tmp_path):
     config = read("store: calls.db")
 
     async with assemble(config) as runtime:
@@ -295,7 +298,7 @@ async def test_what_is_assembled_remembers_where_the_file_says(read, tmp_path):
         assert runtime.store is None
 
 
-def test_what_is_assembled_obeys_the_file(read, tmp_path):
+def test_an_assembled_runtime_uses_the_settings_of_the_file(read, tmp_path):
     runtime = assemble(read("defaults: {max_output: 5kB}\nworkspace: .\npolicy: []\nqueues: {a: {concurrent: 2}}\n"))
 
     assert runtime.services.defaults.max_output == 5000
@@ -303,7 +306,7 @@ def test_what_is_assembled_obeys_the_file(read, tmp_path):
     assert (runtime.policy.rules, runtime.queues()["a"].capacity) == ((), 2)
 
 
-def test_without_rules_whatever_writes_asks_first():
+def test_without_a_policy_dangerous_calls_need_approval():
     [rule] = assemble().policy.rules
 
     assert (rule.decision, rule.effects) == ("ask", {"write", "execute", "network"})
@@ -318,10 +321,10 @@ def test_the_file_of_a_folder_is_found_and_two_are_an_error(tmp_path):
         find_config(tmp_path)
 
 
-def test_a_file_that_is_not_there_or_not_ours_is_an_error(tmp_path):
+def test_a_missing_or_unknown_file_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="No such file"):
         read_config(tmp_path / "absent.yaml")
-    with pytest.raises(ConfigError, match=r"use one that ends in .yaml, .yml, .json, .toml"):
+    with pytest.raises(ConfigError, match=r"use a file that ends in .yaml, .yml, .json, .toml"):
         read_config(tmp_path / "x.ini")
     (tmp_path / "x.yaml").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ConfigError, match="not UTF-8"):

@@ -67,7 +67,7 @@ def refused(servers, tmp_path):
 
 
 @pytest.mark.parametrize(("text", "name"), [(YAML, "t.yaml"), (JSON, "t.json"), (TOML, "t.toml")])
-def test_every_format_says_the_same(servers, text, name, tmp_path):
+def test_every_format_has_the_same_meaning(servers, text, name, tmp_path):
     [server] = servers(text, name)
 
     assert (server.namespace, server.address.label) == ("github", "npx -y @modelcontextprotocol/server-github")
@@ -87,10 +87,11 @@ def test_every_format_says_the_same(servers, text, name, tmp_path):
         ("mcp_servers:\n  - {command: x}\n", "surehand.yaml", "surehand.yaml:2: A server in a list needs a name."),
         ("mcp_servers:\n  a: {}\n", "surehand.yaml", "surehand.yaml:2: a has neither a command nor a url."),
         ("mcp_servers:\n  a: {command: x, namespace: two words}\n", "surehand.yaml",
-         "surehand.yaml:2: namespace is no name for a server."),
+         "surehand.yaml:2: namespace must be a legal name."),
         ("mcp_servers:\n  a: {command: x, cache: hunter2}\n", "surehand.yaml",
          "surehand.yaml:2: cache must be a duration."),
-        ("mcp_servers: hunter2\n", "surehand.yaml", "surehand.yaml:1: mcp_servers must hold servers by name."),
+        ("mcp_servers: hunter2\n", "surehand.yaml",
+         "surehand.yaml:1: mcp_servers must be a mapping of names to servers."),
         ("mcp_servers:\n  a: {command: x, sandbox: {read: [/hunter2]}}\n", "surehand.yaml",
          "surehand.yaml:2: A sandbox cannot show"),
     ],
@@ -110,16 +111,16 @@ def test_a_file_of_vs_code_can_be_the_configuration(servers, tmp_path):
     [server] = servers(text, ".vscode/mcp.json")
 
     assert server.namespace == "io_github_one"
-    assert server.address.filled("${workspaceFolder} ${input:region}") == f"{tmp_path.resolve()} eu"
+    assert server.address.substitute("${workspaceFolder} ${input:region}") == f"{tmp_path.resolve()} eu"
 
 
-def test_servers_may_stand_under_mcp(servers):
+def test_servers_may_be_below_mcp(servers):
     [server] = servers("mcp: {servers: [{name: one, transport: http, url: 'https://host/mcp', allowedTools: [a]}]}\n")
 
     assert (server.namespace, server.options.allow) == ("one", ("a",))
 
 
-def test_every_key_is_on_the_page():
+def test_every_key_is_documented():
     page = (Path(__file__).parents[2] / "docs/reference/config.md").read_text(encoding="utf-8")
     table = page.partition("## MCP servers")[2].partition("\n## ")[0]
 
@@ -128,13 +129,13 @@ def test_every_key_is_on_the_page():
     )
 
 
-def test_servers_that_are_switched_off_and_no_servers_are_none(servers):
+def test_disabled_servers_are_not_built(servers):
     assert servers("mcp_servers: {a: {command: x, enabled: false}}\n") == []
     assert servers("mcp_servers: {}\n") == []
     assert servers("mcp_servers:\n") == []
 
 
-def test_the_lock_beside_the_file_can_be_another_or_none(servers, tmp_path):
+def test_the_lock_file_can_be_changed_or_switched_off(servers, tmp_path):
     text = "mcp_servers: {a: {command: x, lock: pins/a.lock}, b: {command: x, lock: off}, c: x}\n"
 
     assert [server.options.lock for server in servers(text)] == [
@@ -144,7 +145,7 @@ def test_the_lock_beside_the_file_can_be_another_or_none(servers, tmp_path):
     ]
 
 
-def test_how_many_servers_start_at_once_is_a_default(tmp_path):
+def test_the_number_of_concurrent_starts_is_a_default(tmp_path):
     path = tmp_path / "surehand.yaml"
     path.write_text("defaults: {mcpInitConcurrency: 3}\n")
 

@@ -1,4 +1,4 @@
-"""Sync handlers run in daemon threads that can be left behind."""
+"""Sync handlers run in daemon threads that can be abandoned."""
 
 import asyncio
 import contextvars
@@ -57,7 +57,7 @@ async def test_a_plain_function_runs_in_a_daemon_thread_of_its_own() -> None:
     assert await where.run() == Done([False, True, "surehand"])
 
 
-async def test_the_loop_goes_on_while_a_plain_function_works() -> None:
+async def test_the_event_loop_runs_while_a_sync_function_works() -> None:
     stuck = Stuck()
     blocked = tool(name="blocked")(stuck)
 
@@ -114,7 +114,7 @@ async def test_threads_are_used_again() -> None:
 
 
 async def test_no_more_than_the_size_work_at_once_and_the_rest_waits_its_turn() -> None:
-    with threads(size=2) as pool:
+    with threads(max_threads=2) as pool:
         first = [Stuck(), Stuck()]
         tasks = [asyncio.create_task(pool.run(stuck)) for stuck in first]
         for stuck in first:
@@ -132,7 +132,7 @@ async def test_no_more_than_the_size_work_at_once_and_the_rest_waits_its_turn() 
 
 async def test_an_abandoned_thread_is_counted_replaced_and_recovered() -> None:
     stuck = Stuck()
-    with threads(size=1) as pool:
+    with threads(max_threads=1) as pool:
         await stuck.abandon(pool)
         assert pool.abandoned == 1
 
@@ -146,7 +146,7 @@ async def test_an_abandoned_thread_is_counted_replaced_and_recovered() -> None:
 
 async def test_work_that_waits_for_a_thread_gets_the_replacement_of_an_abandoned_one() -> None:
     stuck = Stuck()
-    with threads(size=1) as pool:
+    with threads(max_threads=1) as pool:
         busy = asyncio.create_task(pool.run(stuck))
         await asyncio.to_thread(stuck.began.wait)
         waiting = asyncio.create_task(pool.run(lambda: "turn"))
@@ -163,7 +163,7 @@ async def test_work_that_waits_for_a_thread_gets_the_replacement_of_an_abandoned
 
 async def test_work_that_is_cancelled_while_it_waits_never_runs() -> None:
     stuck, ran = Stuck(), []
-    with threads(size=1) as pool:
+    with threads(max_threads=1) as pool:
         busy = asyncio.create_task(pool.run(stuck))
         await asyncio.to_thread(stuck.began.wait)
         waiting = asyncio.create_task(pool.run(lambda: ran.append(1)))
@@ -181,7 +181,7 @@ async def test_work_that_is_cancelled_while_it_waits_never_runs() -> None:
 
 async def test_too_many_abandoned_threads_make_the_tool_unavailable_before_it_runs() -> None:
     left = [Stuck() for _ in range(3)]
-    with threads(size=2, most_abandoned=3) as pool:
+    with threads(max_threads=2, max_abandoned=3) as pool:
         for stuck in left:
             await stuck.abandon(pool)
 
@@ -199,11 +199,11 @@ async def test_too_many_abandoned_threads_make_the_tool_unavailable_before_it_ru
 
 
 async def test_many_short_calls_all_come_back() -> None:
-    with threads(size=4) as pool:
+    with threads(max_threads=4) as pool:
         assert await asyncio.gather(*(pool.run(lambda n=n: n) for n in range(500))) == list(range(500))
 
 
-def test_a_thread_that_outlives_its_loop_harms_nobody() -> None:
+def test_a_thread_may_outlive_its_event_loop() -> None:
     stuck = Stuck()
     with threads() as pool:
 

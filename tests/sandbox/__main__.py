@@ -1,4 +1,4 @@
-"""A thousand hostile commands in each way: a table of how quickly they were ended, and of what was left."""
+"""Runs a thousand hostile commands each way, and prints how quickly they ended and which processes were left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workspace with something secret beside it."""
+"""A workspace with a secret file outside it."""
 
 from dataclasses import dataclass
 from pathlib import Path

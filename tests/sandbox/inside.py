@@ -1,4 +1,4 @@
-"""Run one command in a sandbox and see what came of it."""
+"""Runs one command in a sandbox and returns its output."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tests.sandbox.conftest import Place
 
 
 @dataclass(frozen=True)
-class Printed:
+class CommandOutput:
     code: int
     out: str
     err: str
 
 
-async def inside(place: Place, command: str, **options: Any) -> Printed:
-    """In the workspace, which can be written to."""
+async def run_in_sandbox(place: Place, command: str, **options: Any) -> CommandOutput:
+    """Run a command in the writable workspace."""
     options = {"folders": place.workspace.roots, "cwd": place.root, **options}
     async with await ChildProcess.start(["bash", "-c", "--", command], **options) as child:
         out, err = await child.stdout.read(), await child.stderr.read()
-        return Printed(await child.wait(), out.decode(errors="replace"), err.decode(errors="replace"))
+        return CommandOutput(await child.wait(), out.decode(errors="replace"), err.decode(errors="replace"))

@@ -1,4 +1,4 @@
-"""What is left of commands: looked for on the whole machine."""
+"""Finds processes and descriptors that commands left, on the whole machine."""
 
 from __future__ import annotations
 
@@ -12,69 +12,70 @@ _left_by_others: set[int] = set()
 
 
 def marker() -> str:
-    """A word that no other process has in its arguments or environment."""
+    """A word that no other process has in its command line or environment."""
     _left_by_others.clear()
-    _left_by_others.update(number for number in _numbers() if _is_our_zombie(number))
+    _left_by_others.update(number for number in _pids() if _is_our_zombie(number))
     return f"mark-{secrets.token_hex(8)}"
 
 
 def processes_with(word: str) -> list[str]:
-    """Every process of the machine, but this one, that carries a word; and every zombie among our own children."""
-    numbers = _numbers() - _left_by_others - {os.getpid()}
-    return [told for number in numbers if (told := _look(number, word.encode())) is not None]
+    """Other processes with a word in their command line or environment, and zombies among our own children."""
+    numbers = _pids() - _left_by_others - {os.getpid()}
+    found = (_find_word(number, word.encode()) for number in numbers)
+    return [process for process in found if process is not None]
 
 
-def _numbers() -> set[int]:
+def _pids() -> set[int]:
     return {int(name) for name in os.listdir("/proc") if name.isdigit()}
 
 
-def _look(number: int, word: bytes) -> str | None:
-    """What a process is that carries the word, or that we should have waited for."""
-    command = _told(number, "cmdline")
-    if word in command or word in _told(number, "environ"):
+def _find_word(number: int, word: bytes) -> str | None:
+    """Describe a process that has the word or is our zombie; None for others."""
+    command = _read_proc_file(number, "cmdline")
+    if word in command or word in _read_proc_file(number, "environ"):
         return f"{number} {command[:100].replace(bytes(1), b' ').decode(errors='replace')}"
-    # Only the dead and the kernel's own have no command.
+    # Only zombies and kernel threads have an empty command line.
     return f"{number} is a zombie" if not command and _is_our_zombie(number) else None
 
 
 def _is_our_zombie(number: int) -> bool:
-    """After its name a process has its state, and whose child it is."""
-    state = _told(number, "stat").rpartition(b")")[2].split()
+    """Whether a process is a zombie and our child: after its name, `stat` has the state and the parent."""
+    state = _read_proc_file(number, "stat").rpartition(b")")[2].split()
     return state[:2] == [b"Z", str(os.getpid()).encode()]
 
 
-def _told(number: int, name: str) -> bytes:
+def _read_proc_file(number: int, name: str) -> bytes:
     try:
         with open(f"/proc/{number}/{name}", "rb", buffering=0) as file:
             return file.read()
-    except OSError:  # it has ended meanwhile, or is somebody else's
+    except OSError:  # the process has ended, or belongs to another user
         return b""
 
 
 def descriptors() -> list[str]:
-    """What this process has open, without what is only waiting to be collected."""
+    """The open descriptors of this process, after garbage collection."""
     gc.collect()
     found = []
     for name in os.listdir("/proc/self/fd"):
         try:
             found.append(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
-        except FileNotFoundError:  # the folder that is being listed
+        except FileNotFoundError:  # the descriptor of the listing itself
             continue
     return sorted(found)
 
 
 async def gone(word: str, seconds: float = 20.0) -> list[str]:
-    """Wait until nothing carries a word any more; what still does after so long."""
+    """Wait until no process has a word; return the processes that still have it after the timeout."""
     until = monotonic() + seconds
-    while (left := processes_with(word)) and monotonic() < until:  # noqa: ASYNC110 - the kernel tells nobody
+    while (left := processes_with(word)) and monotonic() < until:  # noqa: ASYNC110 - the kernel sends no event
         await asyncio.sleep(0.02)
     return left
 
 
-async def still_open(before: list[str], seconds: float = 20.0) -> list[str]:
-    """Wait until nothing is open that was not; what still is after so long."""
+async def wait_until_closed(before: list[str], seconds: float = 20.0) -> list[str]:
+    """Wait until no new descriptor is open; return those that still are after the timeout."""
     until = monotonic() + seconds
-    while (left := [each for each in descriptors() if each not in before]) and monotonic() < until:  # noqa: ASYNC110 - likewise
+    while (left := [entry for entry in descriptors() if entry not in before]) and monotonic() < until:  # noqa: ASYNC110 - no event either
         await asyncio.sleep(0.02)
     return left
 
@@ -89,4 +90,4 @@ echo ready
 exec 1>&- 2>&-
 while :; do sleep 60; done
 """
-"""Sessions of its own, processes that nobody waits for, no regard for signals, and no output that could end."""
+"""A command with own sessions, orphans, ignored signals, and closed output streams."""

@@ -1,4 +1,4 @@
-"""Hostile commands, ended by their time limit or by their caller: how long that takes, and what is left."""
+"""Hostile commands, ended by their timeout or by their caller: how long it takes, and which processes are left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from time import perf_counter
 from surehand import Failed, Runtime
 from surehand.builtin.shell.tools import shell
 from surehand.sandbox.sandbox import Sandbox, Unprotected
-from tests.sandbox.remains import HOSTILE, descriptors, gone, marker, still_open
+from tests.sandbox.remains import HOSTILE, descriptors, gone, marker, wait_until_closed
 
 GRACE = 0.02
 
@@ -76,7 +76,7 @@ async def _many(folder, sandbox, one, *, count, parallel, grace):  # type: ignor
 
         await asyncio.gather(*(several() for _ in range(parallel)))
         ended.left = await gone(word)  # on a busy machine a caller may be answered just before the end
-        ended.opened = len(await still_open(before))
+        ended.opened = len(await wait_until_closed(before))
     return ended
 
 

@@ -1,4 +1,4 @@
-"""Commands are started, spoken to, and ended; however that goes, nothing of them is left."""
+"""Child processes are started, written to and stopped, and never leave a process or a descriptor behind."""
 
 import asyncio
 import os
@@ -20,8 +20,8 @@ from surehand.sandbox import bubblewrap
 from surehand.sandbox.child_process import ChildProcess
 from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from tests.needs import needs
-from tests.sandbox.inside import inside
-from tests.sandbox.remains import HOSTILE, descriptors, gone, marker, processes_with, still_open
+from tests.sandbox.inside import run_in_sandbox
+from tests.sandbox.remains import HOSTILE, descriptors, gone, marker, processes_with, wait_until_closed
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -29,9 +29,9 @@ KINDS = [pytest.param(Sandbox(), id="sandbox", marks=needs("bubblewrap")), pytes
 both = pytest.mark.parametrize("sandbox", KINDS)
 
 
-async def started(place, command, sandbox, **options):
+async def start_child(place, command, sandbox, **options):
     return await ChildProcess.start(
-        ["bash", "-c", "--", command], cwd=place.root, folders=place.workspace.folders, sandbox=sandbox, **options
+        ["bash", "-c", "--", command], cwd=place.root, folders=place.workspace.roots, sandbox=sandbox, **options
     )
 
 
@@ -50,45 +50,47 @@ async def started(place, command, sandbox, **options):
     ],
 )
 async def test_a_command_ends_with_its_code_and_its_output(place, sandbox, command, code, out, err):
-    printed = await inside(place, command, sandbox=sandbox)
+    printed = await run_in_sandbox(place, command, sandbox=sandbox)
 
     assert (printed.code, printed.out, printed.err) == (code, out, err)
 
 
 @both
-async def test_a_command_can_be_spoken_to(place, sandbox):
-    async with await started(place, "while read -r line; do echo you said $line; done", sandbox, stdin=True) as child:
+async def test_a_command_reads_what_is_written_to_it(place, sandbox):
+    async with await start_child(
+        place, "while read -r line; do echo you said $line; done", sandbox, stdin=True
+    ) as child:
         child.stdin.write(b"one\n")
         assert await child.stdout.readline() == b"you said one\n"
         child.stdin.write(b"two\n")
         assert await child.stdout.readline() == b"you said two\n"
-        child.stdin.finish()
+        child.stdin.close_when_drained()
         assert await child.wait() == 0
 
 
 @both
 async def test_more_than_a_pipe_holds_goes_through(place, sandbox):
     sent = os.urandom(1 << 20)
-    async with await started(place, "cat", sandbox, stdin=True) as child:
+    async with await start_child(place, "cat", sandbox, stdin=True) as child:
         child.stdin.write(sent)
-        child.stdin.finish()
+        child.stdin.close_when_drained()
         received, _ = await asyncio.gather(child.stdout.read(), child.stdin.drain())
 
     assert received == sent
 
 
 @both
-async def test_writing_to_a_command_that_has_ended_says_so(place, sandbox):
-    async with await started(place, "exit", sandbox, stdin=True) as child:
+async def test_writing_to_an_ended_command_raises(place, sandbox):
+    async with await start_child(place, "exit", sandbox, stdin=True) as child:
         await child.wait()
         with pytest.raises(BrokenPipeError):
             child.stdin.write(b"x")
 
 
 @both
-async def test_output_that_nobody_reads_is_not_piled_up(place, sandbox):
+async def test_unread_output_is_not_buffered_without_limit(place, sandbox):
     before = psutil.Process().memory_info().rss
-    async with await started(place, "yes", sandbox) as child:
+    async with await start_child(place, "yes", sandbox) as child:
         await child.stdout.readexactly(100)
         await asyncio.sleep(0.2)
 
@@ -96,8 +98,10 @@ async def test_output_that_nobody_reads_is_not_piled_up(place, sandbox):
 
 
 @both
-async def test_a_command_that_heeds_a_request_is_not_waited_for_in_vain(place, sandbox):
-    child = await started(place, "trap 'echo bye > said; exit' TERM; echo ready; while :; do sleep 0.01; done", sandbox)
+async def test_a_command_that_ends_when_asked_is_not_waited_for_longer(place, sandbox):
+    child = await start_child(
+        place, "trap 'echo bye > said; exit' TERM; echo ready; while :; do sleep 0.01; done", sandbox
+    )
     await child.stdout.readline()
 
     began = monotonic()
@@ -108,9 +112,9 @@ async def test_a_command_that_heeds_a_request_is_not_waited_for_in_vain(place, s
 
 
 @both
-async def test_a_command_that_heeds_nothing_is_ended_after_its_grace(place, sandbox):
+async def test_a_command_that_ignores_signals_is_killed_after_the_grace_period(place, sandbox):
     word, before = marker(), descriptors()
-    child = await started(place, HOSTILE.format(word=word), sandbox)
+    child = await start_child(place, HOSTILE.format(word=word), sandbox)
     await child.stdout.readline()
     assert processes_with(word)
 
@@ -119,13 +123,13 @@ async def test_a_command_that_heeds_nothing_is_ended_after_its_grace(place, sand
 
     assert 0.3 <= monotonic() - began < 8
     assert processes_with(word) == []
-    assert await still_open(before, 0) == []
+    assert await wait_until_closed(before, 0) == []
 
 
 @both
-async def test_a_command_that_has_stopped_itself_can_be_ended(place, sandbox):
+async def test_a_suspended_command_can_be_ended(place, sandbox):
     word = marker()
-    child = await started(place, f": {word}; echo ready; kill -STOP $$", sandbox)
+    child = await start_child(place, f": {word}; echo ready; kill -STOP $$", sandbox)
     await child.stdout.readline()
 
     await child.stop(grace=0.05)
@@ -135,12 +139,12 @@ async def test_a_command_that_has_stopped_itself_can_be_ended(place, sandbox):
 
 @needs("python in /usr")
 @both
-async def test_a_process_that_is_another_one_at_every_look_is_caught(place, sandbox):
+async def test_a_process_that_forks_and_exits_repeatedly_is_killed(place, sandbox):
     # Should nothing catch it, it ends after fifteen seconds.
     loop = "while time.time() < end: os.fork() and os._exit(0)"
     (place.root / "hop.py").write_text(f"import os, time; end = time.time() + 15; print(1, flush=True)\n{loop}")
     word = marker()
-    child = await started(place, f"for i in 1 2; do setsid python3 -S hop.py {word} & done; sleep 60", sandbox)
+    child = await start_child(place, f"for i in 1 2; do setsid python3 -S hop.py {word} & done; sleep 60", sandbox)
     for _ in range(2):
         await child.stdout.readline()
 
@@ -152,8 +156,8 @@ async def test_a_process_that_is_another_one_at_every_look_is_caught(place, sand
 
 
 @both
-async def test_stopping_twice_is_stopping_once(place, sandbox):
-    child = await started(place, "sleep 60", sandbox)
+async def test_stopping_twice_is_harmless(place, sandbox):
+    child = await start_child(place, "sleep 60", sandbox)
 
     await asyncio.gather(child.stop(0), child.stop(0))
     await child.stop()
@@ -162,9 +166,9 @@ async def test_stopping_twice_is_stopping_once(place, sandbox):
 
 
 @both
-async def test_whoever_is_cancelled_while_stopping_still_leaves_nothing(place, sandbox):
+async def test_a_caller_cancelled_while_stopping_leaves_no_process(place, sandbox):
     word, before = marker(), descriptors()
-    child = await started(place, HOSTILE.format(word=word), sandbox)
+    child = await start_child(place, HOSTILE.format(word=word), sandbox)
     await child.stdout.readline()
 
     stopping = asyncio.create_task(child.stop(grace=30))
@@ -176,20 +180,20 @@ async def test_whoever_is_cancelled_while_stopping_still_leaves_nothing(place, s
         await stopping
 
     assert processes_with(word) == []
-    assert await still_open(before, 0) == []
+    assert await wait_until_closed(before, 0) == []
 
 
 @both
-async def test_a_caller_that_is_cancelled_at_any_moment_leaves_nothing(place, sandbox):
+async def test_a_caller_cancelled_at_any_moment_leaves_no_process(place, sandbox):
     word, before = marker(), descriptors()
 
-    async def whole_life():
-        async with await started(place, HOSTILE.format(word=word), sandbox) as child:
+    async def run_to_end():
+        async with await start_child(place, HOSTILE.format(word=word), sandbox) as child:
             await child.stdout.readline()
             await child.wait()
 
     for step in range(20):
-        life = asyncio.create_task(whole_life())
+        life = asyncio.create_task(run_to_end())
         for _ in range(min(step, 8)):
             await asyncio.sleep(0)
         await asyncio.sleep(max(step - 8, 0) / 400)
@@ -199,23 +203,23 @@ async def test_a_caller_that_is_cancelled_at_any_moment_leaves_nothing(place, sa
         assert len(os.listdir("/proc/self/fd")) <= len(before) + 1, f"cancelled at step {step}"
 
     assert processes_with(word) == []
-    assert await still_open(before, 0) == []
+    assert await wait_until_closed(before, 0) == []
 
 
 @both
-async def test_many_at_once_do_not_disturb_each_other(place, sandbox):
+async def test_many_concurrent_commands_do_not_interfere(place, sandbox):
     async def one(number):
-        return (await inside(place, f"echo {number}; exit {number}", sandbox=sandbox)).code
+        return (await run_in_sandbox(place, f"echo {number}; exit {number}", sandbox=sandbox)).code
 
     assert await asyncio.gather(*map(one, range(12))) == list(range(12))
 
 
 @both
-def test_a_loop_in_another_thread_will_do(place, sandbox):
+def test_an_event_loop_in_another_thread_works(place, sandbox):
     results = []
 
     def work():
-        results.append(asyncio.run(inside(place, "echo fine", sandbox=sandbox)).out)
+        results.append(asyncio.run(run_in_sandbox(place, "echo fine", sandbox=sandbox)).out)
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -225,9 +229,9 @@ def test_a_loop_in_another_thread_will_do(place, sandbox):
 
 
 @both
-async def test_a_program_that_is_not_there_is_told(place, sandbox):
+async def test_a_missing_program_is_reported(place, sandbox):
     child = await ChildProcess.start(
-        ["no-such-program"], cwd=place.root, folders=place.workspace.folders, sandbox=sandbox
+        ["no-such-program"], cwd=place.root, folders=place.workspace.roots, sandbox=sandbox
     )
     async with child:
         assert b"no-such-program" in await child.stderr.read()
@@ -235,8 +239,8 @@ async def test_a_program_that_is_not_there_is_told(place, sandbox):
 
 
 @both
-async def test_a_process_that_has_too_much_open_is_told_so(place, sandbox):
-    async with await started(place, "true", sandbox) as child:
+async def test_running_out_of_file_descriptors_is_reported(place, sandbox):
+    async with await start_child(place, "true", sandbox) as child:
         await child.wait()
     before, (soft, hard) = descriptors(), resource.getrlimit(resource.RLIMIT_NOFILE)
     answers = []
@@ -247,7 +251,7 @@ async def test_a_process_that_has_too_much_open_is_told_so(place, sandbox):
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         try:
-            async with await started(place, "true", sandbox) as child:
+            async with await start_child(place, "true", sandbox) as child:
                 answers.append(await child.wait())
         except Unavailable as error:
             answers.append(str(error))
@@ -257,11 +261,11 @@ async def test_a_process_that_has_too_much_open_is_told_so(place, sandbox):
     assert answers[0] == "The command cannot be started: Too many open files."
     assert answers[-1] == 0
     if sys.version_info >= (3, 11, 5):  # before that, `Popen` itself lost some
-        assert await still_open(before, 0) == []
+        assert await wait_until_closed(before, 0) == []
 
 
 def victim(place, word, kind):
-    """A process of its own that starts three commands as soon as it is told to."""
+    """Another process that starts three commands on request."""
     surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     arguments = [sys.executable, "-m", "tests.sandbox.parent", str(place.root), word, kind]
     process = subprocess.Popen(arguments, env=surroundings, stdin=-1, stdout=-1, cwd=Path(__file__).parents[2])
@@ -285,7 +289,7 @@ async def test_commands_die_with_a_parent_that_is_killed(place, kind):
 
 @needs("bubblewrap")
 @pytest.mark.parametrize("kind", ["sandbox", "unprotected"])
-async def test_a_parent_killed_while_it_starts_commands_leaves_none(place, kind):
+async def test_a_parent_killed_while_starting_commands_leaves_no_process(place, kind):
     word, moments = marker(), random.Random(20)
     for _ in range(3):
         with victim(place, word, kind) as process:
@@ -296,9 +300,9 @@ async def test_a_parent_killed_while_it_starts_commands_leaves_none(place, kind)
 
 
 @pytest.mark.parametrize("which", [0, 1])
-async def test_either_supervisor_that_is_killed_leaves_nothing(place, which):
+async def test_killing_either_supervisor_leaves_no_process(place, which):
     word = marker()
-    async with await started(place, HOSTILE.format(word=word), UNPROTECTED) as child:
+    async with await start_child(place, HOSTILE.format(word=word), UNPROTECTED) as child:
         await child.stdout.readline()
         first = psutil.Process(child._outer_process.pid)
 
@@ -309,9 +313,9 @@ async def test_either_supervisor_that_is_killed_leaves_nothing(place, which):
 
 
 @pytest.mark.parametrize("which", [0, 1])
-async def test_either_supervisor_that_is_stopped_leaves_nothing(place, which):
+async def test_suspending_either_supervisor_leaves_no_process(place, which):
     word = marker()
-    child = await started(place, HOSTILE.format(word=word), UNPROTECTED)
+    child = await start_child(place, HOSTILE.format(word=word), UNPROTECTED)
     await child.stdout.readline()
     first = psutil.Process(child._outer_process.pid)
 
@@ -321,10 +325,10 @@ async def test_either_supervisor_that_is_stopped_leaves_nothing(place, which):
     assert await gone(word) == []
 
 
-async def test_the_end_of_a_command_is_told_to_a_program_that_ignores_the_ends_of_its_children(place):
+async def test_the_end_of_a_command_is_noticed_even_if_sigchld_is_ignored(place):
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        async with asyncio.timeout(10), await started(place, "exit 0", UNPROTECTED) as child:
+        async with asyncio.timeout(10), await start_child(place, "exit 0", UNPROTECTED) as child:
             assert await child.wait() == 0
     finally:
         signal.signal(signal.SIGCHLD, before)
@@ -345,7 +349,7 @@ async def test_without_bubblewrap_nothing_is_run(place, fresh_check, monkeypatch
     monkeypatch.setenv("PATH", str(place.outside))
 
     with pytest.raises(Unavailable, match="apt install bubblewrap"):
-        await started(place, "touch ran", Sandbox())
+        await start_child(place, "touch ran", Sandbox())
     assert not (place.root / "ran").exists()
 
 
@@ -369,5 +373,5 @@ async def test_a_bubblewrap_that_does_not_work_is_not_used(place, fresh_check, m
     monkeypatch.setenv("PATH", str(place.outside))
 
     with pytest.raises(Unavailable, match=told):
-        await started(place, "touch ran", Sandbox())
+        await start_child(place, "touch ran", Sandbox())
     assert not (place.root / "ran").exists()

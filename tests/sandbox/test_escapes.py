@@ -1,4 +1,4 @@
-"""Ways out of a sandbox, tried by hand: each command says ESCAPED if it got through, and none may."""
+"""Known sandbox escapes: each command prints ESCAPED if it succeeds, and none may."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ import pytest
 
 from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from tests.needs import needs
-from tests.sandbox.inside import inside
+from tests.sandbox.inside import run_in_sandbox
 
 pytestmark = [needs("bubblewrap"), pytest.mark.timeout(30)]  # ten commands at once, on a busy machine
 SECRET = "s3cret-of-the-host"
@@ -21,7 +21,7 @@ SECRET = "s3cret-of-the-host"
 
 @dataclass(frozen=True)
 class Host:
-    """What there is to get at on the host: each stands in the commands by its name."""
+    """Targets on the host; commands refer to them by name."""
 
     outside: Path
     port: int
@@ -31,7 +31,7 @@ class Host:
     shm: Path
     tmp: Path
 
-    def filled(self, command: str) -> str:
+    def fill_in(self, command: str) -> str:
         for name, value in vars(self).items():
             command = command.replace(f"@{name}@", str(value))
         return command
@@ -39,7 +39,7 @@ class Host:
 
 @pytest.fixture
 def host(place, monkeypatch):
-    """Servers on loopback, a process, and files beside the workspace; all of it worth an escape."""
+    """Servers on loopback, a process, and files outside the workspace, as targets of an escape."""
     monkeypatch.setenv("HOST_SECRET", SECRET)
     with ExitStack() as stack:
         tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -181,31 +181,31 @@ ALL = PLAIN | PRIVILEGED
 TEN = [list(ALL)[start : start + 10] for start in range(0, len(ALL), 10)]
 
 
-async def tried(place, host, name: str, **options):
-    """Each in a folder of its own."""
+async def run_escapes(place, host, name: str, **options):
+    """Run each command in its own folder."""
     folder = place.root / name.replace(" ", "-").replace("/", "")
     folder.mkdir()
-    return await inside(place, host.filled(ALL[name]), cwd=folder, **options)
+    return await run_in_sandbox(place, host.fill_in(ALL[name]), cwd=folder, **options)
 
 
 async def escaped(place, host, names, **options) -> dict[str, str]:
-    """Those that got through, or to the secret."""
-    printed = await asyncio.gather(*(tried(place, host, name, **options) for name in names))
+    """The commands that escaped or printed the secret."""
+    printed = await asyncio.gather(*(run_escapes(place, host, name, **options) for name in names))
     through = dict(zip(names, printed, strict=True))
     return {name: each.out for name, each in through.items() if "ESCAPED" in each.out or SECRET in each.out + each.err}
 
 
 @needs("python in /usr")
 @pytest.mark.parametrize("names", TEN, ids=lambda names: names[0].replace(" ", "-"))
-async def test_there_is_no_way_out(place, host, names):
+async def test_no_escape_from_the_sandbox_works(place, host, names):
     assert await escaped(place, host, names) == {}
 
 
 @pytest.mark.long
 @needs("python in /usr")
 @pytest.mark.parametrize("names", [list(PLAIN)[::2], list(PLAIN)[1::2]], ids=["even", "odd"])
-async def test_without_a_sandbox_the_plain_ones_get_through(place, host, names):
-    """So that the test above does not pass for misspelt commands."""
+async def test_the_escapes_work_without_a_sandbox(place, host, names):
+    """Shows that the commands above are correct: the test must not pass because of a misspelt command."""
     through = await escaped(place, host, names, sandbox=UNPROTECTED)
 
     machine_dependent = {"read the host's users", "read the kernel's addresses", "look at the host's devices",
@@ -214,23 +214,23 @@ async def test_without_a_sandbox_the_plain_ones_get_through(place, host, names):
 
 
 @needs("python in /usr")
-async def test_the_network_is_all_that_a_sandbox_with_a_network_gains(place, host):
+async def test_a_sandbox_with_network_gains_nothing_else(place, host):
     names = ["connect to a socket without a file", "connect to a socket outside", "listen to the network",
              "talk to the machine's host", "read every environment", "read a file outside"]  # fmt: skip
 
     assert await escaped(place, host, names, sandbox=Sandbox(network=True)) == {}
 
 
-async def test_a_sandbox_with_a_network_has_the_hosts(place, host):
-    printed = await tried(place, host, "connect to the host's loopback", sandbox=Sandbox(network=True))
+async def test_a_sandbox_with_network_shares_the_network_of_the_host(place, host):
+    printed = await run_escapes(place, host, "connect to the host's loopback", sandbox=Sandbox(network=True))
 
     assert "ESCAPED" in printed.out
 
 
-async def test_a_command_has_no_rights_and_a_user_of_its_own(place):
+async def test_a_command_has_no_capabilities_and_its_own_user(place):
     status = "grep -hE '^(CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; cat /proc/self/uid_map"
 
-    told = (await inside(place, status)).out.split()
+    told = (await run_in_sandbox(place, status)).out.split()
 
     assert told[:8] == ["CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1", "Seccomp:", "2"]
     assert (told[8], told[10]) == ("1000", "1")

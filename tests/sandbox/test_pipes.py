@@ -1,4 +1,4 @@
-"""Pipes: what is written is taken in its order, however slowly; what comes can be seen before it is kept."""
+"""Pipes to a child process: order, buffering, and interception of incoming data."""
 
 import asyncio
 import os
@@ -34,14 +34,14 @@ def incoming() -> Iterator[tuple[PipeReader, int]]:
             os.close(theirs)
 
 
-async def taken(theirs: int, count: int) -> bytes:
+async def read_exactly(theirs: int, count: int) -> bytes:
     data = b""
     while len(data) < count:
         data += await asyncio.to_thread(os.read, theirs, CHUNK_BYTES)
     return data
 
 
-async def test_what_fits_is_written_at_once():
+async def test_data_that_fits_is_written_at_once():
     with outgoing() as (pipe, theirs):
         pipe.write(b"a")
         pipe.write(b"")
@@ -51,7 +51,7 @@ async def test_what_fits_is_written_at_once():
         assert os.read(theirs, 10) == b"ab"
 
 
-async def test_what_does_not_fit_is_kept_in_its_order_and_nothing_goes_past_it():
+async def test_data_that_does_not_fit_is_buffered_in_order():
     large = os.urandom(5 * CHUNK_BYTES)
 
     with outgoing() as (pipe, theirs):
@@ -61,25 +61,25 @@ async def test_what_does_not_fit_is_kept_in_its_order_and_nothing_goes_past_it()
         pipe.write(b"behind")
         pipe.close_when_drained()
 
-        assert await taken(theirs, len(large) + 6) == large + b"behind"
+        assert await read_exactly(theirs, len(large) + 6) == large + b"behind"
         await pipe.drain()
         assert not pipe.has_unsent
         assert os.read(theirs, 10) == b""
 
 
-async def test_a_piece_that_is_written_while_all_is_full_waits():
+async def test_data_written_to_a_full_pipe_arrives_last():
     with outgoing() as (pipe, theirs):
         while not pipe.has_unsent:
             pipe.write(b"x" * 4096)
         pipe.write(b"last")
 
-        data = await taken(theirs, 4)
+        data = await read_exactly(theirs, 4)
         while pipe.has_unsent:
-            data += await taken(theirs, 1)
+            data += await read_exactly(theirs, 1)
         assert (data + os.read(theirs, CHUNK_BYTES)).endswith(b"xlast")
 
 
-async def test_whoever_reads_no_more_is_found_out_at_the_next_piece():
+async def test_a_closed_reader_is_noticed_at_the_next_write():
     with outgoing() as (pipe, theirs):
         os.close(theirs)
         pipe.write(b"a")
@@ -88,7 +88,7 @@ async def test_whoever_reads_no_more_is_found_out_at_the_next_piece():
             pipe.write(b"b")
 
 
-async def test_a_tap_sees_each_piece_first_and_leaves_what_is_to_be_read():
+async def test_an_interceptor_sees_each_chunk_first_and_returns_the_rest():
     seen, came = [], asyncio.Event()
 
     def tap(data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Hostile commands: sessions of their own, orphans, no regard for signals. `scripts/runaways` runs thousands."""
+"""Hostile commands with own sessions, orphans and ignored signals. `scripts/runaways` runs thousands of them."""
 
 import pytest
 
@@ -17,7 +17,7 @@ COUNTS = [6, pytest.param(40, marks=pytest.mark.long)]
 
 @pytest.mark.parametrize("sandbox", KINDS)
 @pytest.mark.parametrize("count", COUNTS)
-async def test_commands_that_run_into_their_time_limit_leave_nothing(tmp_path, sandbox, count):
+async def test_commands_that_time_out_leave_nothing(tmp_path, sandbox, count):
     ended = await timed_out(tmp_path, sandbox, count=count, parallel=8, after=0.05)
 
     assert 0 < len(ended.latencies) <= count  # where even the start takes seconds, a call's own limit ends it

@@ -1,4 +1,4 @@
-"""The filter is run here step by step, as the kernel does: so the other architecture's numbers are tried as well."""
+"""The seccomp filter, interpreted step by step like in the kernel, so that both architectures are tested."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ NEW_USER, NEW_NAMESPACE, THREAD = 0x10000000, 0x20000, 0x3D0F00
 
 
 def answer(machine, number, *arguments, architecture=None, unix_sockets=True):
-    """What the filter says to a system call: 0 for yes, or the error."""
+    """The answer of the filter to a system call: 0 to allow it, or the error number."""
     filled = [*arguments, *[0] * (6 - len(arguments))]
     told = ARCHITECTURES[machine][0] if architecture is None else architecture
     data = struct.pack("=IIQ6Q", number, told, 0, *filled)
@@ -42,7 +42,7 @@ machines = pytest.mark.parametrize("machine", ARCHITECTURES)
 
 
 @machines
-def test_every_dangerous_call_is_refused_and_every_plain_one_allowed(machine):
+def test_dangerous_system_calls_are_refused_and_others_allowed(machine):
     column = ARCHITECTURES[machine][1]
     refused = {numbers[column] for numbers in REFUSED_SYSCALLS.values()} - {None}
 
@@ -51,7 +51,7 @@ def test_every_dangerous_call_is_refused_and_every_plain_one_allowed(machine):
 
 
 @machines
-def test_processes_may_be_made_but_no_namespaces(machine):
+def test_processes_may_be_created_but_no_namespaces(machine):
     clone = CALLS[machine]["clone"]
 
     assert answer(machine, clone, THREAD) == 0
@@ -66,7 +66,7 @@ OPENING = {"x86_64": [(2, 1), (257, 2)], "aarch64": [(56, 2)]}
 
 
 @machines
-def test_no_program_is_given_its_owners_rights(machine):
+def test_no_system_call_sets_the_set_uid_bit(machine):
     for number, mode in MODES[machine]:
         before = [0o7777] * mode
         assert answer(machine, number, *before, 0o755) == 0
@@ -77,7 +77,7 @@ def test_no_program_is_given_its_owners_rights(machine):
 
 @machines
 @pytest.mark.parametrize("making", [os.O_CREAT, os.O_TMPFILE])
-def test_no_file_is_made_with_its_owners_rights(machine, making):
+def test_open_cannot_create_a_set_uid_file(machine, making):
     for number, flags in OPENING[machine]:
         before = [0] * flags
         assert answer(machine, number, *before, os.O_RDWR | making, 0o644) == 0
@@ -90,18 +90,18 @@ def test_no_file_is_made_with_its_owners_rights(machine, making):
 @pytest.mark.parametrize(
     ("family", "error"), [(1, 0), (2, 0), (10, 0), (16, 0), (17, 97), (38, 97), (40, 97), (45, 97)]
 )
-def test_only_common_kinds_of_sockets_are_made(machine, family, error):
+def test_only_common_socket_families_are_allowed(machine, family, error):
     assert answer(machine, CALLS[machine]["socket"], family, 1) == error
 
 
 @machines
-def test_sockets_of_the_unix_kind_are_refused_where_the_network_is_shared(machine):
+def test_unix_sockets_are_refused_with_a_shared_network(machine):
     assert answer(machine, CALLS[machine]["socket"], 1, 1, unix_sockets=False) == errno.EAFNOSUPPORT
     assert answer(machine, CALLS[machine]["socket"], 2, 1, unix_sockets=False) == 0
 
 
 @machines
-def test_nothing_is_typed_into_a_terminal(machine):
+def test_ioctls_that_type_into_a_terminal_are_refused(machine):
     ioctl = CALLS[machine]["ioctl"]
 
     assert answer(machine, ioctl, 0, 0x5412) == errno.EPERM
@@ -111,11 +111,11 @@ def test_nothing_is_typed_into_a_terminal(machine):
 
 
 @machines
-def test_programs_for_another_architecture_get_nothing_done(machine):
+def test_system_calls_of_another_architecture_are_refused(machine):
     assert answer(machine, CALLS[machine]["read"], architecture=0x40000003) == errno.EPERM
 
 
-def test_the_second_table_of_numbers_is_closed():
+def test_system_calls_of_the_x32_abi_are_refused():
     assert answer("x86_64", 0x40000000 + 165) == errno.ENOSYS
 
 

@@ -1,4 +1,4 @@
-"""Assemble: the one place where parts meet. From a configuration and sources of tools to a runtime."""
+"""Builds a runtime from a configuration and sources of tools. Only here do config, builtin and providers meet."""
 
 from surehand.assemble.assemble import assemble as assemble
 from surehand.assemble.tool_sources import ToolSourceError as ToolSourceError

@@ -1,4 +1,4 @@
-"""From a configuration and sources of tools to a runtime."""
+"""`assemble`: builds a runtime from a configuration and further sources of tools."""
 
 from __future__ import annotations
 
@@ -22,23 +22,26 @@ def assemble(
     approver: Approver | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Runtime:
-    """A runtime of what the configuration names and of further sources; it asks before anything but reading.
+    """Build a runtime with the tools of the configuration and of further sources.
+
+    Without a policy in the configuration, calls that write, execute or use the network need approval.
+
 
     Args:
-        store: takes the place of the configuration's.
+        store: replaces the store of the configuration.
     """
     config = config or Config()
     environment = os.environ if environment is None else environment
     if store is None and config.store is not None:
         store = config.store.resolve_address(environment)
-    found = [
+    items = [
         *build_builtin_tools(config, environment, store),
         *_load_tool_sources(config),
         *_load_mcp_servers(config, environment),
         *flatten_sources(sources),
     ]
     return Runtime(
-        *{id(item): item for item in found}.values(),  # a tool that two sources import is still one tool
+        *{id(item): item for item in items}.values(),  # two sources may import the same tool object
         store=store,
         policy=Policy.default() if config.policy is None else config.policy,
         queues=config.queues,
@@ -51,7 +54,7 @@ def assemble(
 def _load_mcp_servers(config: Config, environment: Mapping[str, str]) -> Iterable[SourceItem]:
     if config.mcp_servers is None:
         return []
-    from surehand.assemble.mcp_servers import build_mcp_servers  # loaded by those alone who have any
+    from surehand.assemble.mcp_servers import build_mcp_servers  # imports the MCP SDK
 
     return build_mcp_servers(config, environment)
 

@@ -1,4 +1,4 @@
-"""The built-in tools that a configuration asks for."""
+"""Builds the built-in tools that a configuration enables."""
 
 from __future__ import annotations
 
@@ -45,40 +45,48 @@ _SANDBOX_SETTINGS = ("network", "env", "read", "write", "cpu", "memory", "proces
 
 
 def build_builtin_tools(config: Config, environment: Mapping[str, str], store: str | None = None) -> ToolList:
-    """The tools of every family that is asked for; none of them may touch the store, or change what is run."""
+    """Build the tools of every enabled family; none can read the store or change files that this program runs."""
     shared = _SharedParts(config, environment, store)
     return [tool for family in config.builtin for tool in _build_family(family, shared)]
 
 
 class _SharedParts:
-    """What several families need; made once, and only if one of them is there."""
+    """The configuration and the workspace, which several families share."""
 
     def __init__(self, config: Config, environment: Mapping[str, str], store: str | None) -> None:
-        self.config, self.environment, self.store = config, environment, store
+        self.config = config
+        self.environment = environment
+        self.store = store
 
     @cached_property
     def workspace(self) -> Workspace:
         from surehand.workspace.workspace import Workspace  # loaded only for families that touch files
 
-        given, options = self.config.workspace, {"fixed": self._executed_files(), "private": self._store_files()}
-        if given is None:
-            return Workspace.detect(self.config.base_folder, environment=self.environment, **options)
+        settings = self.config.workspace
+        protected = {"fixed": self._executed_files(), "private": self._store_files()}
+        if settings is None:
+            return Workspace.detect(self.config.base_folder, environment=self.environment, **protected)
         return Workspace.detect(
-            given.resolve_root(self.environment),
+            settings.resolve_root(self.environment),
             environment=self.environment,
-            **given.options(self.environment),
-            **options,
+            **settings.options(self.environment),
+            **protected,
         )
 
     def _executed_files(self) -> list[Path]:
-        """The configuration, and files with tools: whoever changes them runs code in this program the next time."""
-        named = [self.config.base_folder / source.location.partition(":")[0] for source in self.config.tools]
-        found = [path.resolve() for path in named if path.exists()]
-        if self.config.mcp_servers is not None:
-            from surehand.assemble.mcp_servers import server_files  # loaded by those alone who have any
+        """Files that this program runs or trusts: the configuration, files with tools, and files of MCP servers.
 
-            found += [path.resolve() for path in server_files(self.config)]
-        return [*found, *([self.config.path.resolve()] if self.config.path else [])]
+        Tools must not change them: new content would run in this program the next time.
+        """
+        sources = [self.config.base_folder / source.location.partition(":")[0] for source in self.config.tools]
+        files = [path.resolve() for path in sources if path.exists()]
+        if self.config.mcp_servers is not None:
+            from surehand.assemble.mcp_servers import server_files  # imports the MCP SDK
+
+            files += [path.resolve() for path in server_files(self.config)]
+        if self.config.path is not None:
+            files.append(self.config.path.resolve())
+        return files
 
     def _store_files(self) -> list[Path]:
         if self.store is None or is_server_address(self.store) or self.store == IN_MEMORY_ADDRESS:
@@ -86,21 +94,23 @@ class _SharedParts:
         return [Path(self.store).resolve()]
 
     def resolve_folder(self, node: ConfigNode) -> Path:
-        """A folder, relative to the configuration file."""
+        """Resolve a folder relative to the configuration file."""
         return self.config.base_folder / Path(expand_variables(node, self.environment)).expanduser()
 
 
 def _factory(name: str) -> Callable[..., ToolList]:
-    """The factory of a family. Its module is imported now, so that families that are not configured cost nothing."""
+    """Import the factory of a family. Modules of families that are not enabled are never imported."""
     module = import_module(f"surehand.builtin.{_FACTORY_MODULES[name]}")
     factory: Callable[..., ToolList] = getattr(module, name)
     return factory
 
 
 def _build_family(family: ToolFamily, shared: _SharedParts) -> ToolList:
-    make = _FAMILY_BUILDERS.get(family.name)
+    build = _FAMILY_BUILDERS.get(family.name)
     try:
-        return make(family.settings, shared) if make else _factory(family.name)(**family.settings)
+        if build is not None:
+            return build(family.settings, shared)
+        return _factory(family.name)(**family.settings)
     except DefinitionError as error:
         raise family.node.error(error.problem, error.fix) from error
 
@@ -110,40 +120,45 @@ def _build_files(settings: Mapping[str, Any], shared: _SharedParts) -> ToolList:
 
 
 def _build_shell(settings: Mapping[str, Any], shared: _SharedParts) -> ToolList:
-    given = dict(settings)
-    limits = {name: given.pop(name) for name in _SANDBOX_SETTINGS if name in given}
-    jail = _build_unprotected(limits) if given.pop("unprotected", False) else Sandbox(**limits)
-    return _factory("shell")(shared.workspace, sandbox=jail, **given)
+    options = dict(settings)
+    sandbox_settings = {name: options.pop(name) for name in _SANDBOX_SETTINGS if name in options}
+    is_unprotected = options.pop("unprotected", False)
+    sandbox = _build_unprotected(sandbox_settings) if is_unprotected else Sandbox(**sandbox_settings)
+    return _factory("shell")(shared.workspace, sandbox=sandbox, **options)
 
 
 def _build_unprotected(limits: Mapping[str, Any]) -> Unprotected:
-    if useless := [name for name in ("network", "read", "write") if name in limits]:
+    if conflicts := [name for name in ("network", "read", "write") if name in limits]:
         raise DefinitionError(
-            f"{', '.join(useless)} mean nothing for commands that are unprotected.", fix="take out one or the other."
+            f"{', '.join(conflicts)} cannot be combined with `unprotected`.", fix="remove one or the other."
         )
     return Unprotected(**limits)
 
 
 def _build_web(settings: Mapping[str, Any], shared: _SharedParts) -> ToolList:
-    given = dict(settings)
-    search = given.pop("search", None)
-    return _factory("web")(search=_build_search_engine(search, shared) if search else None, **given)
+    options = dict(settings)
+    search = options.pop("search", None)
+    engine = _build_search_engine(search, shared) if search else None
+    return _factory("web")(search=engine, **options)
 
 
 def _build_search_engine(search: SearchSettings, shared: _SharedParts) -> SearchEngine:
-    from surehand.builtin.web import search_engines  # loaded by those alone who search
+    from surehand.builtin.web import search_engines  # imports the HTTP client
 
-    given = {name: expand_variables(place, shared.environment) for name, place in search.settings.items()}
-    engine: SearchEngine = getattr(search_engines, search.engine)(**given)
+    options = {name: expand_variables(node, shared.environment) for name, node in search.settings.items()}
+    # The developer wrote the address into the file, so it may be private; the model cannot choose another one.
+    allow_private = bool({"endpoint", "url"} & options.keys())
+    engine: SearchEngine = getattr(search_engines, search.engine)(**options, allow_private=allow_private)
     return engine
 
 
 def _folder_builder(name: str) -> Callable[[Mapping[str, Any], _SharedParts], ToolList]:
-    def made(settings: Mapping[str, Any], shared: _SharedParts) -> ToolList:
-        tools: ToolList = _factory(name)(shared.resolve_folder(settings["folder"]))
-        return tools
+    """A builder for a family whose factory takes a folder."""
 
-    return made
+    def build(settings: Mapping[str, Any], shared: _SharedParts) -> ToolList:
+        return _factory(name)(shared.resolve_folder(settings["folder"]))
+
+    return build
 
 
 _FAMILY_BUILDERS: dict[str, Callable[[Mapping[str, Any], _SharedParts], ToolList]] = {

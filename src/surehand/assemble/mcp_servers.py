@@ -1,4 +1,4 @@
-"""The MCP servers that a configuration names."""
+"""Builds the providers of the MCP servers in a configuration. The command line reads their entries here too."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from surehand.providers.mcp.config.variables import Variables
 from surehand.providers.mcp.provider import Server
 
 LOCK_FILE_NAME = "surehand.lock"
-"""The file that pins the definitions of servers' tools, beside the configuration."""
+"""The lock file beside the configuration, which pins the tool definitions of servers."""
 
 
 def build_mcp_servers(config: Config, environment: Mapping[str, str]) -> list[Server]:
-    """Every server that is not switched off; nothing is started."""
+    """Build a provider for every enabled server. No server is started."""
     if config.mcp_servers is None:
         return []
     variables = config_variables(config, environment)
-    return [build_mcp_server(config, entry, variables) for entry in server_entries(config.mcp_servers) if entry.enabled]
+    entries = server_entries(config.mcp_servers)
+    return [build_mcp_server(config, entry, variables) for entry in entries if entry.enabled]
 
 
 def build_mcp_server(config: Config, entry: ServerEntry, variables: Variables) -> Server:
-    """One of them; its definitions are pinned beside the configuration, unless it says otherwise."""
+    """Build the provider of one server. Its lock file is beside the configuration, unless its entry names another."""
     assert config.mcp_servers is not None
     try:
-        return build_server(
-            entry, variables, config.mcp_servers.location(entry.key_path), lock=config.base_folder / LOCK_FILE_NAME
-        )
+        location = config.mcp_servers.location(entry.key_path)
+        return build_server(entry, variables, location, lock=config.base_folder / LOCK_FILE_NAME)
     except DefinitionError as error:
         raise config.mcp_servers.error(entry.key_path, error.problem, error.fix) from error
 
 
 def config_variables(config: Config, environment: Mapping[str, str]) -> Variables:
-    """What references in the entries stand for."""
+    """The values that references such as `${NAME}` in the entries are replaced by."""
     if config.inputs is None:
         return Variables(environment, config.base_folder)
     with _locate_mistakes(config.inputs):
@@ -47,20 +47,21 @@ def config_variables(config: Config, environment: Mapping[str, str]) -> Variable
 
 
 def server_entries(section: McpSection) -> list[ServerEntry]:
-    """Every server of a section, those too that are switched off."""
+    """Parse every server of a section, including disabled ones."""
     with _locate_mistakes(section):
         return ServerBlock(_section_value(section)).entries()
 
 
 def server_files(config: Config) -> Iterator[Path]:
-    """Files that servers are started from, and that say which of their definitions are trusted."""
+    """Files that servers are started from, and the lock file that says which definitions are trusted."""
     if config.mcp_servers is None:
         return
     yield config.base_folder / LOCK_FILE_NAME
     for entry in server_entries(config.mcp_servers):
+        folder = config.base_folder / (entry.cwd or "")
         for text in (entry.command, *entry.args, entry.env_file or ""):
-            if text and not text.startswith("-") and (path := config.base_folder / (entry.cwd or "") / text).is_file():
-                yield path
+            if text and not text.startswith("-") and (folder / text).is_file():
+                yield folder / text
 
 
 def _section_value(section: McpSection) -> FileNode:
@@ -69,8 +70,8 @@ def _section_value(section: McpSection) -> FileNode:
 
 @contextmanager
 def _locate_mistakes(section: McpSection) -> Iterator[None]:
-    """Mistakes with their file and line."""
+    """Turn errors of entries into configuration errors with file and line."""
     try:
         yield
-    except FileNodeError as mistake:
-        raise section.error(mistake.key_path, mistake.problem, mistake.fix) from None
+    except FileNodeError as error:
+        raise section.error(error.key_path, error.problem, error.fix) from None

@@ -1,4 +1,4 @@
-"""Sources of tools by name: files, modules, and objects in them."""
+"""Loading tools from Python files and modules that the configuration or the command line names."""
 
 from __future__ import annotations
 
@@ -25,71 +25,76 @@ SourceItem: TypeAlias = Tool[..., Any] | Provider | LazyTool
 
 
 class ToolSourceError(Exception):
-    """A source of tools cannot be loaded: says which, where and why."""
+    """A source of tools cannot be loaded. The message names the source, the line and the reason."""
 
 
 def load_tool_source(source: str, *, folder: str | Path = ".") -> list[SourceItem]:
-    """The tools and providers of `file.py`, `package.module`, or `:object` in one of them."""
-    where, wanted = _split_source(source)
-    module = _load_module(where, Path(folder))
-    value = _find_object(module, wanted, where) if wanted else module
+    """Load the tools and providers of `file.py`, `package.module`, or `:object` in one of them."""
+    module_name, object_path = _split_source(source)
+    module = _load_module(module_name, Path(folder))
+    value = _find_object(module, object_path, module_name) if object_path else module
     try:
-        found = flatten_sources([value])
+        items = flatten_sources([value])
     except DefinitionError as error:
-        raise ToolSourceError(f"{source}: {error.problem if not error.where else error}") from error
-    if not found:
-        raise ToolSourceError(f"{source} holds no tools. Put @tool above a function in it.")
-    return found
+        problem = error if error.where else error.problem
+        raise ToolSourceError(f"{source}: {problem}") from error
+    if not items:
+        raise ToolSourceError(f"{source} contains no tools. Put @tool above a function in it.")
+    return items
 
 
 def _split_source(source: str) -> tuple[str, str]:
-    """The file or module, and the object in it; the colon of `C:\\tools.py` is neither."""
-    where, colon, wanted = source.rpartition(":")
-    return (where, wanted) if colon and wanted.replace(".", "_").isidentifier() and len(where) > 1 else (source, "")
+    """Split a source into file or module, and object path. The colon of `C:\\tools.py` does not separate them."""
+    module_name, colon, object_path = source.rpartition(":")
+    is_object = object_path.replace(".", "_").isidentifier() and len(module_name) > 1
+    return (module_name, object_path) if colon and is_object else (source, "")
 
 
 def _find_object(module: ModuleType, object_path: str, module_name: str) -> Any:
     value: Any = module
     for name in object_path.split("."):
         if not hasattr(value, name):
-            near = nearest_names(name, [known for known in dir(value) if not known.startswith("_")], 1)
-            raise ToolSourceError(f"{module_name} has no {name!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
+            public_names = [known for known in dir(value) if not known.startswith("_")]
+            nearest = nearest_names(name, public_names, 1)
+            suggestion = f" Did you mean {nearest[0]!r}?" if nearest else ""
+            raise ToolSourceError(f"{module_name} has no {name!r}.{suggestion}")
         value = getattr(value, name)
     return value
 
 
-def _load_module(where: str, folder: Path) -> ModuleType:
-    path = folder / Path(where).expanduser()
-    is_file = where.endswith(".py") or path.is_file()
+def _load_module(module_name: str, folder: Path) -> ModuleType:
+    path = folder / Path(module_name).expanduser()
+    is_file = module_name.endswith(".py") or path.is_file()
     if is_file and not path.is_file():
-        raise ToolSourceError(f"There is no file {path}.")
+        raise ToolSourceError(f"The file {path} does not exist.")
     _add_to_path(path.parent if is_file else folder)
     try:
-        with redirect_stdout(sys.stderr):  # what a module prints is no part of our output
-            return _load_module_file(path.resolve()) if is_file else importlib.import_module(where)
+        with redirect_stdout(sys.stderr):  # output of a module must not mix with the JSON that commands print
+            return _load_module_file(path.resolve()) if is_file else importlib.import_module(module_name)
     except DefinitionError as error:
         raise ToolSourceError(str(error)) from error
     except (Exception, SystemExit) as error:
-        raise ToolSourceError(_describe_error(error, where)) from error
+        raise ToolSourceError(_describe_error(error, module_name)) from error
 
 
 def _add_to_path(folder: Path) -> None:
-    if (entry := str(folder.resolve())) not in sys.path:
+    entry = str(folder.resolve())
+    if entry not in sys.path:
         sys.path.insert(0, entry)
 
 
 def _load_module_file(path: Path) -> ModuleType:
-    known = sys.modules.get(path.stem)
-    if known is not None and getattr(known, "__file__", None) == str(path):
-        return known
     name = path.stem
-    if known is not None or name in sys.stdlib_module_names:  # never take the place of another module
+    loaded = sys.modules.get(name)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+        return loaded
+    if loaded is not None or name in sys.stdlib_module_names:  # must not replace another module
         name = f"{name}_{sha256(str(path).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ToolSourceError(f"{path} is no Python file.")
+        raise ToolSourceError(f"{path} is not a Python file.")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -99,23 +104,26 @@ def _load_module_file(path: Path) -> ModuleType:
     return module
 
 
-def _describe_error(error: BaseException, where: str) -> str:
+def _describe_error(error: BaseException, module_name: str) -> str:
     if isinstance(error, ToolSourceError):
         return str(error)
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: {error.msg}"
-    if isinstance(error, ModuleNotFoundError) and f"{where}.".startswith(f"{error.name}."):
-        return f"There is no module {error.name!r}. A file is named with its ending, as in tools.py."
-    told = next(iter(str(error).strip().splitlines()), "")
-    problem = "it ends the program" if isinstance(error, SystemExit) else f"{type(error).__name__}: {told}".rstrip(": ")
-    return f"{_user_code_location(error) or where}: {problem}"
+    if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
+        return f"The module {error.name!r} does not exist. Name a file with its extension, as in tools.py."
+    if isinstance(error, SystemExit):
+        problem = "the module exits the program"
+    else:
+        first_line = next(iter(str(error).strip().splitlines()), "")
+        problem = f"{type(error).__name__}: {first_line}".rstrip(": ")
+    return f"{_user_code_location(error) or module_name}: {problem}"
 
 
 def _user_code_location(error: BaseException) -> str:
-    """The innermost line of the user's own code, and not of a library that it called."""
+    """File and line of the innermost frame in the user's own code, not in a library that it called."""
     frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    theirs = [frame for frame in frames if not frame.filename.startswith(_LIBRARY_FOLDERS)]
-    return f"{theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
+    user_frames = [frame for frame in frames if not frame.filename.startswith(_LIBRARY_FOLDERS)]
+    return f"{user_frames[-1].filename}:{user_frames[-1].lineno}" if user_frames else ""
 
 
 _LIBRARY_FOLDERS = (*{sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")},)

@@ -1,4 +1,4 @@
-"""Data: JSON and base64, read strictly and written plainly."""
+"""The factory `data`: tools that parse and write JSON and base64. They touch nothing but their arguments."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from typing import Annotated, Any
 
 from pydantic import Field
+from pydantic_core import from_json
 
 from surehand.core.define import tool
 from surehand.core.errors import InvalidArguments, ToolError
@@ -15,9 +16,11 @@ from surehand.core.strict_json import MAX_JSON_DEPTH, validate_json_value, valid
 from surehand.core.tool import Tool
 
 MAX_TEXT_LENGTH = 1_000_000
-"""Characters of a text that is taken apart."""
+"""Longest text that the tools accept, in characters."""
 MAX_JSON_VALUES = 200_000
-"""Values in one JSON text: a million brackets are a small text, and a hundred times as much memory."""
+"""Values in one JSON text: a text of a million brackets takes a hundred times its size in memory once parsed."""
+_EXCERPT_BYTES = 25
+"""Bytes that an error quotes on each side of the position."""
 
 _ERROR_POSITION = re.compile(r" at line (\d+) column (\d+)\Z")
 _WHITESPACE = re.compile(r"\s+")
@@ -66,9 +69,7 @@ def data() -> list[Tool[..., Any]]:
 
 
 def parse_json(text: str) -> Any:
-    """The value of a JSON text, exactly; raises `InvalidArguments` that says what is wrong and where."""
-    from pydantic_core import from_json
-
+    """Parse a JSON text strictly; raises `InvalidArguments` with the problem and its position."""
     _check_value_count(text)
     try:
         value = from_json(text, allow_inf_nan=False)
@@ -80,25 +81,29 @@ def parse_json(text: str) -> Any:
 
 
 def _check_value_count(text: str) -> None:
-    """Before anything is built from it; marks inside strings count too, which only makes it stricter."""
+    """Count separators before parsing. Those inside strings count too, which only makes the check stricter."""
     if len(text) > MAX_JSON_VALUES and sum(map(text.count, "[{,:")) > MAX_JSON_VALUES:
         raise ToolError(f"The JSON has more than {MAX_JSON_VALUES:,} values. Parse it in parts.", code="too_large")
 
 
 def _describe_json_error(text: str, problem: str) -> str:
-    """The problem with its place, and what stands there."""
+    """The parser's problem with an excerpt of the text at its position."""
     if "recursion limit" in problem:
         return f"it is nested deeper than {MAX_JSON_DEPTH} levels. Give a flatter value."
-    if not (place := _ERROR_POSITION.search(problem)):
+    match = _ERROR_POSITION.search(problem)
+    if match is None:
         return f"{problem}."
-    lines = text.encode().split(b"\n", int(place[1]) - 1)  # columns count bytes
-    at = sum(len(line) + 1 for line in lines[:-1]) + int(place[2])
-    around = text.encode()[max(at - 25, 0) : at + 25].decode(errors="ignore").strip()
-    return f"{problem}, near {around!r}." if around else f"{problem}."
+    line_number = int(match[1])
+    column = int(match[2])
+    raw = text.encode()  # the parser counts columns in bytes
+    lines = raw.split(b"\n", line_number - 1)
+    position = sum(len(line) + 1 for line in lines[:-1]) + column
+    excerpt = raw[max(position - _EXCERPT_BYTES, 0) : position + _EXCERPT_BYTES].decode(errors="ignore").strip()
+    return f"{problem}, near {excerpt!r}." if excerpt else f"{problem}."
 
 
 def dump_json(value: Any, *, pretty: bool = False) -> str:
-    """A value as JSON text; raises `InvalidArguments` for what JSON cannot hold."""
+    """Write a value as JSON text; raises `InvalidArguments` for values that JSON cannot express."""
     layout: dict[str, Any] = {"indent": 2} if pretty else {"separators": (",", ":")}
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, **layout)
@@ -109,15 +114,15 @@ def dump_json(value: Any, *, pretty: bool = False) -> str:
 def _decode_base64(encoded: str) -> bytes:
     if len({*"+/"} & {*encoded}) and len({*"-_"} & {*encoded}):
         raise InvalidArguments("The text mixes standard base64 (+ /) with URL-safe (- _). Give one of them.")
-    letters = _WHITESPACE.sub("", encoded).translate(_URL_SAFE_TO_STANDARD)
-    bare = letters.rstrip("=")
-    if strange := _NOT_BASE64.search(bare):
+    padded = _WHITESPACE.sub("", encoded).translate(_URL_SAFE_TO_STANDARD)
+    letters = padded.rstrip("=")
+    if invalid := _NOT_BASE64.search(letters):
         raise InvalidArguments(
-            f"The text is not base64: {strange[0]!r} at position {strange.start()}, white space not counted."
+            f"The text is not base64: {invalid[0]!r} at position {invalid.start()}, white space not counted."
         )
-    if len(bare) % 4 == 1 or len(letters) - len(bare) > 2:
-        raise InvalidArguments(f"The text is not base64: {len(bare)} letters cannot be whole. It may have been cut.")
-    return base64.b64decode(bare + "=" * (-len(bare) % 4))
+    if len(letters) % 4 == 1 or len(padded) - len(letters) > 2:
+        raise InvalidArguments(f"The text is not base64: {len(letters)} letters cannot be whole. It may have been cut.")
+    return base64.b64decode(letters + "=" * (-len(letters) % 4))
 
 
 def _decode_utf8(raw: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Env: environment variables, those that are allowed and no others."""
+"""The factory `env`: tools that read and set environment variables which the developer allowed, and never secrets."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _SECRET_VALUE = re.compile(
     r"|\b(?:gh[oprsu]_|github_pat_|glpat-|npm_|pypi-|hf_|dop_v1_|xox[a-z]-|shpat_|SG\.|key-|AGE-SECRET-KEY-)[\w.-]{10,}"
     r"|\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}"
     r"|\bAIza[\w-]{30,}|\bya29\.[\w-]+"
-    r"|\beyJ[\w-]{8,500}\.[\w-]{8,}\."  # a signed token; bounded, or dashes would make it quadratic
+    r"|\beyJ[\w-]{8,500}\.[\w-]{8,}\."  # a JWT; bounded, because dashes would make the match quadratic
     r"|(?i:\b(?:bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,})"
-    r"|://[^/\s:@]*:[^/\s@]+@|://[^/\s@]{16,500}@"  # a URL with a password, or with a token for a name
-    # Letters at random: upper, lower and digits in one word.
+    r"|://[^/\s:@]*:[^/\s@]+@|://[^/\s@]{16,500}@"  # a URL with a password, or with a token as user name
+    # A random word: upper-case and lower-case letters and digits, at least 32 characters.
     r"|(?<![\w+/=.:-])(?=[A-Z0-9+/=_-]*[a-z])(?=[a-z0-9+/=_-]*[A-Z])(?=[A-Za-z+/=_-]*[0-9])[A-Za-z0-9+=_-][A-Za-z0-9+/=_-]{31,}"
     r"|(?i:(?:password|passwd|pwd|secret|token|api_?key|accountkey|sharedaccesskey|signature)\s*[=:]\s*[^\s;&]{3,})"
 )
@@ -46,24 +46,7 @@ DANGEROUS_NAME_GLOBS = (
     "MALLOC_*", "GLIBC_*", "TZ", "TZDIR", "TERMINFO*", "CC", "CXX", "LD", "MAKE*", "*FLAGS", "*_PRELOAD", "DOCKER_*",
     "KUBECONFIG", "AWS_*", "AGENT_WORKSPACE_ROOT", "AGENT_FILESYSTEM_*", "SUREHAND_*",
 )  # fmt: skip
-"""Globs over names that decide what a program loads, runs, trusts or where it connects; case is no difference."""
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a variable of that name most likely holds a secret."""
-    return bool(_SECRET_NAME.search(_HARMLESS_WORDS.sub("", name.upper())))
-
-
-def is_secret_value(value: str) -> bool:
-    """Whether a value has the form of a key, a signed token, or a URL with a password in it."""
-    return bool(_SECRET_VALUE.search(value))
-
-
-def is_dangerous_name(name: str) -> bool:
-    """Whether a variable of that name changes how programs run."""
-    return any(fnmatchcase(name.upper(), glob) for glob in DANGEROUS_NAME_GLOBS)
-
-
+"""Globs over upper-case names of variables that decide what a program loads, runs, trusts or connects to."""
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _VARIABLE_GLOB = re.compile(r"[A-Za-z0-9_*?\[\]!-]+\Z")
 _MAX_VALUE_LENGTH = 30_000
@@ -73,8 +56,8 @@ def env(allow: str | Iterable[str], *, environment: MutableMapping[str, str] | N
     """Tools that read and set environment variables of this process.
 
     Args:
-        allow: names, or globs such as `APP_*`. What looks like a secret is refused whatever is listed.
-        environment: where they are read and set; this process's own if none is given.
+        allow: names, or globs such as `APP_*`. Names and values that look like secrets are always refused.
+        environment: the mapping to read and set; the environment of this process by default.
     """
     allowed = AllowedVariables.parse(allow)
     variables = os.environ if environment is None else environment
@@ -104,29 +87,29 @@ def env(allow: str | Iterable[str], *, environment: MutableMapping[str, str] | N
 
 @dataclass(frozen=True, slots=True)
 class AllowedVariables:
-    """The names that may be read and set."""
+    """The names of variables that may be read and set."""
 
     names: frozenset[str]
     globs: tuple[str, ...]
 
     @classmethod
     def parse(cls, names_and_globs: str | Iterable[str]) -> AllowedVariables:
-        """From names and globs; raises `DefinitionError` for what must not, or can never, be allowed."""
-        names = [names_and_globs] if isinstance(names_and_globs, str) else list(names_and_globs)
-        for name in names:
+        """Parse names and globs; raises `DefinitionError` for a malformed name or one that looks like a secret."""
+        given = [names_and_globs] if isinstance(names_and_globs, str) else list(names_and_globs)
+        for name in given:
             _validate_allowed_name(name)
-        exact = frozenset(name for name in names if _VARIABLE_NAME.match(name))
-        return cls(exact, tuple(name for name in names if name not in exact))
+        names = frozenset(name for name in given if _VARIABLE_NAME.match(name))
+        return cls(names, tuple(name for name in given if name not in names))
 
     def check_read(self, name: str) -> None:
-        """The same refusal whether or not such a variable exists."""
-        listed = name in self.names or any(fnmatchcase(name, glob) for glob in self.globs)
-        if not listed or not _VARIABLE_NAME.match(name) or is_secret_name(name):
+        """Refuse a variable that is not allowed, in the same words whether or not it exists."""
+        is_allowed = name in self.names or any(fnmatchcase(name, glob) for glob in self.globs)
+        if not is_allowed or not _VARIABLE_NAME.match(name) or is_secret_name(name):
             offered = ", ".join(sorted((*self.names, *self.globs))[:20]) or "none"
             raise Denied(f"Permission denied: {name[:80]!r} is not among the variables allowed here: {offered}.")
 
     def check_write(self, name: str) -> None:
-        """Beside that, a glob lets nobody change how programs run."""
+        """Refuse also a variable that changes how programs run, unless it is allowed by its exact name."""
         self.check_read(name)
         if name not in self.names and is_dangerous_name(name):
             raise Denied(f"Permission denied: {name} changes how programs run, and may only be read here.")
@@ -134,11 +117,13 @@ class AllowedVariables:
 
 def _validate_allowed_name(name: object) -> None:
     if not isinstance(name, str) or not _VARIABLE_GLOB.match(name):
-        raise DefinitionError(f"{name!r} names no variable.", fix="give names such as 'APP_MODE' or globs: 'APP_*'.")
+        raise DefinitionError(
+            f"{name!r} is not the name of a variable.", fix="use names such as 'APP_MODE' or globs such as 'APP_*'."
+        )
     if _VARIABLE_NAME.match(name) and is_secret_name(name):
         raise DefinitionError(
-            f"{name} looks like a secret, and a model would see it.",
-            fix="leave it out; give secrets to the tool that needs them, in code.",
+            f"{name} looks like a secret, which a model must not see.",
+            fix="remove it; pass secrets in code to the tool that needs them.",
         )
 
 
@@ -154,4 +139,20 @@ def _readable_value(name: str, value: str | None) -> str | None:
         return None
     if is_secret_value(value):
         raise Denied(f"Permission denied: the value of {name} looks like a secret, and is not shown.")
-    return os.fsencode(value).decode(errors="replace")  # a variable may hold bytes that are no text
+    # A variable may hold bytes that are not UTF-8; Python decodes them to lone surrogates, which JSON cannot carry.
+    return os.fsencode(value).decode(errors="replace")
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable with this name probably holds a secret."""
+    return bool(_SECRET_NAME.search(_HARMLESS_WORDS.sub("", name.upper())))
+
+
+def is_secret_value(value: str) -> bool:
+    """Whether a value has the form of a key, a signed token, or a URL with a password."""
+    return bool(_SECRET_VALUE.search(value))
+
+
+def is_dangerous_name(name: str) -> bool:
+    """Whether a variable with this name changes how programs run."""
+    return any(fnmatchcase(name.upper(), glob) for glob in DANGEROUS_NAME_GLOBS)

@@ -1,4 +1,4 @@
-"""Memory folder: Markdown files in one folder, and in folders directly in it."""
+"""The folder behind the `memory` tools: Markdown files in it and in its direct subfolders, and their summary lines."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from surehand.builtin.user_folder import user_folder
+from surehand.core.context import Context
 from surehand.core.errors import DefinitionError, Denied, InvalidArguments, NotFound, ToolError, Unavailable
 from surehand.core.outcome import Done
 from surehand.workspace.path import DirectoryEntry, WorkspacePath
@@ -21,129 +24,110 @@ SUMMARY_PREFIX = "> Summary:"
 _CODE_FENCE = re.compile(r" {0,3}(```|~~~)")
 _HEADING = re.compile(r" {0,3}#{1,6}(\s|$)")
 
-
-def find_summary(text: str) -> str | None:
-    """What the first such line says; None where there is none."""
-    line = next((line for _, line in _prose_lines(text.splitlines()) if line.startswith(SUMMARY_PREFIX)), None)
-    return None if line is None else line[len(SUMMARY_PREFIX) :].strip()
-
-
-def set_summary(text: str, summary: str) -> str:
-    """The text with that summary: in place of the old one, else below the first heading, else at the top."""
-    lines, told = text.splitlines(keepends=True), f"{SUMMARY_PREFIX} {' '.join(summary.split())}"
-    prose = list(_prose_lines(lines))
-    for number, line in prose:
-        if line.startswith(SUMMARY_PREFIX):
-            lines[number] = told + _line_ending(line)
-            return "".join(lines)
-    heading = next(((number, line) for number, line in prose if _HEADING.match(line)), None)
-    if heading is None:
-        return f"{told}\n\n{text}" if text else f"{told}\n"
-    number, line = heading
-    end = _line_ending(line) or "\n"
-    lines[number] = f"{line.rstrip()}{end}{end}{told}{end}"
-    return "".join(lines)
-
-
-def _line_ending(line: str) -> str:
-    return line[len(line.rstrip("\r\n")) :]
-
-
-def _prose_lines(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers, without those of code: a comment there looks like a heading."""
-    fence = None
-    for number, line in enumerate(lines):
-        mark = found[1] if (found := _CODE_FENCE.match(line)) else None
-        if fence is None and mark is None:
-            yield number, line
-        elif fence is None:
-            fence = mark
-        elif mark == fence:
-            fence = None
-
-
 LOCK_TIMEOUT_SECONDS = 5.0
-"""Seconds to wait for another change."""
-
+"""How long a change waits for another one to finish."""
 MAX_FILE_BYTES = 1 << 20
-"""Bytes of one file."""
 _SUMMARY_SEARCH_BYTES = 8_192
-"""Bytes in which a summary is looked for."""
+"""Bytes at the start of a file in which its summary is looked for."""
+_MAX_SUMMARY_LENGTH = 300
 _MAX_LISTED_FILES = 2_000
-"""Files that are listed."""
+_MAX_OPEN_FOLDERS = 64
+
+
+class MemoryFolders:
+    """The folders of all users: the shared folder for calls without a user, and one subfolder for each user."""
+
+    def __init__(self, folder: str | PathLike[str]) -> None:
+        self._path = Path(folder).expanduser().absolute()
+        # An open folder is a file descriptor, so only those used last stay open; a folder that drops out is closed
+        # as soon as no call uses it.
+        self._open = lru_cache(maxsize=_MAX_OPEN_FOLDERS)(MemoryFolder)
+        self._open(self._path)
+
+    def of_call(self, ctx: Context) -> MemoryFolder:
+        """The files of the user that a call is made for, in the folder that its scope sets."""
+        shared = self._path if ctx.memory_dir is None else Path(ctx.memory_dir)
+        try:
+            return self._open(user_folder(shared, ctx.user))
+        except DefinitionError as error:
+            raise Unavailable(f"{error.problem} Nothing was read or changed.") from error
 
 
 class MemoryFolder:
-    """Markdown files that models read and write, and nothing else."""
+    """Reads and writes Markdown files in one folder. Changes of several threads and processes exclude each other."""
 
     def __init__(self, folder: str | PathLike[str]) -> None:
         self._workspace = _open_workspace(folder)
 
     def list_files(self, is_cancelled: Callable[[], bool]) -> list[dict[str, Any]]:
-        """Every file with its summary and size, by path."""
-        found: list[dict[str, Any]] = []
-        for spot, entry in self._memory_files():
-            if is_cancelled() or len(found) >= _MAX_LISTED_FILES:
+        """List the files with summary and size, sorted by path."""
+        files: list[dict[str, Any]] = []
+        for path, entry in self._memory_files():
+            if is_cancelled() or len(files) >= _MAX_LISTED_FILES:
                 break
-            found.append({"path": spot.display_path, "summary": _read_summary(spot), "size": entry.size})
-        return sorted(found, key=lambda file: file["path"])
+            files.append({"path": path.display_path, "summary": _read_summary(path), "size": entry.size})
+        return sorted(files, key=lambda file: file["path"])
 
     def _memory_files(self) -> Iterator[tuple[WorkspacePath, DirectoryEntry]]:
         root = WorkspacePath(self._workspace, self._workspace.roots[0], ())
-        folders = [root]
-        for spot, entry in _scan_folder(root):
-            if entry.is_directory:
-                folders.append(spot)
-        for folder in folders:
-            yield from ((spot, e) for spot, e in _scan_folder(folder) if e.name.endswith(".md") and not e.is_directory)
+        subfolders = [path for path, entry in _scan_folder(root) if entry.is_directory]
+        for folder in [root, *subfolders]:
+            for path, entry in _scan_folder(folder):
+                if entry.name.endswith(".md") and not entry.is_directory:
+                    yield path, entry
 
     def read(self, path: str) -> str:
-        """The text of a file."""
+        """Read the text of a file."""
         with _memory_errors(path):
             return _read_text(self.resolve_path(path), path)
 
     def write(self, path: str, text: str) -> dict[str, Any]:
-        """Put a text in place of what was there."""
+        """Write a file, replacing its old text."""
         with self._exclusive_lock(), _memory_errors(path):
             return _write_text(self.resolve_path(path), path, text)
 
     def edit(self, path: str, edit_text: Callable[[str | None], str]) -> dict[str, Any]:
-        """Replace a file by what a function makes of its text, None if there is none; no other change gets between."""
+        """Replace the text of a file by a function of it (None for a missing file), with no other change in between."""
         with self._exclusive_lock(), _memory_errors(path):
-            spot = self.resolve_path(path)
+            file_path = self.resolve_path(path)
             try:
-                old: str | None = _read_text(spot, path)
+                old_text: str | None = _read_text(file_path, path)
             except NotFound:
-                old = None
-            return _write_text(spot, path, edit_text(old))
+                old_text = None
+            return _write_text(file_path, path, edit_text(old_text))
 
     def verify_change(self, path: str, was_applied: Callable[[str], bool | None]) -> Done | bool | None:
-        """What a process that died while it changed a file left behind, told from the file's text."""
+        """Decide from the text of a file whether a process that died had made its change; None if unknown."""
         try:
             text = self.read(path)
         except NotFound:
             return False
-        if not (found := was_applied(text)):
-            return found
+        applied = was_applied(text)
+        if not applied:
+            return applied
         return Done({"path": self.resolve_path(path).display_path, "size": len(text.encode())})
 
     def resolve_path(self, path: str) -> WorkspacePath:
-        """The place of a memory; nothing is opened yet."""
-        inside = posixpath.normpath(path) if path.strip() else ""
-        if inside == ".." or inside.startswith(("../", "/")) or "\0" in inside:
+        """Validate the path of a memory file, without opening it."""
+        normalized = posixpath.normpath(path) if path.strip() else ""
+        if normalized == ".." or normalized.startswith(("../", "/")) or "\0" in normalized:
             raise _path_escape_error(path)
-        parts = inside.split("/")
-        hidden = any(part.startswith(".") for part in parts) or not inside.isprintable()
-        if len(parts) > 2 or hidden or not inside.endswith(".md"):
+        parts = normalized.split("/")
+        is_hidden = any(part.startswith(".") for part in parts) or not normalized.isprintable()
+        if len(parts) > 2 or is_hidden or not normalized.endswith(".md"):
             raise InvalidArguments(
                 f"{path[:200]!r} is no memory. Name a Markdown file, in one folder at most: 'facts/people.md'."
             )
-        return self._workspace.resolve(inside)
+        return self._workspace.resolve(normalized)
 
     @contextmanager
     def _exclusive_lock(self) -> Iterator[None]:
-        """One change at a time, of all threads and processes: each opens the folder anew, and so has its own lock."""
-        import fcntl
+        """Allow one change at a time, over all threads and processes.
+
+        A `flock` belongs to an open file description, so each change opens the folder anew: two threads that shared
+        one descriptor would not exclude each other.
+        """
+        import fcntl  # not available on Windows, where these tools can still be defined
 
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         descriptor = os.open(".", flags, dir_fd=self._workspace.roots[0].descriptor)
@@ -155,13 +139,13 @@ class MemoryFolder:
 
 
 def _acquire_lock(try_lock: Callable[[], None]) -> None:
-    """Whoever holds it writes one small file; a lock that is held for longer is somebody's mistake, or worse."""
-    until = time.monotonic() + LOCK_TIMEOUT_SECONDS
+    """Retry until the lock is free. Its holder writes one small file, so a long wait means that something is wrong."""
+    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
     while True:
         try:
             return try_lock()
         except BlockingIOError:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise Unavailable(
                     "Another program keeps the memories locked. Nothing was changed; try later."
                 ) from None
@@ -174,24 +158,27 @@ def _open_workspace(folder: str | PathLike[str]) -> Workspace:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         problem = (error.strerror or type(error).__name__).lower()
-        raise DefinitionError(f"The memory folder {path} cannot be made: {problem}.", fix="name a folder.") from None
-    return Workspace(path, sensitive=())  # what a memory is called says nothing about who may read it
+        raise DefinitionError(
+            f"The memory folder {path} cannot be created: {problem}.", fix="pass a folder that can be created."
+        ) from None
+    # A memory called `secrets.md` is no credential file: the names that a workspace treats as sensitive do not apply.
+    return Workspace(path, sensitive=())
 
 
 def _scan_folder(folder: WorkspacePath) -> list[tuple[WorkspacePath, DirectoryEntry]]:
     try:
         return [(folder / entry.name, entry) for entry in folder.scan_directory(include_hidden=False)]
     except ToolError:
-        return []  # gone, or a file by now
+        return []  # deleted or replaced by a file since it was listed
 
 
 def _read_summary(file_path: WorkspacePath) -> str | None:
     try:
         with file_path.open_reader() as file:
-            told = find_summary(file.read(_SUMMARY_SEARCH_BYTES).decode(errors="ignore"))
+            summary = find_summary(file.read(_SUMMARY_SEARCH_BYTES).decode(errors="ignore"))
     except (ToolError, OSError):
         return None
-    return told[:300] if told else told
+    return summary[:_MAX_SUMMARY_LENGTH] if summary else summary
 
 
 def _read_text(file_path: WorkspacePath, name: str) -> str:
@@ -216,7 +203,7 @@ def _write_text(file_path: WorkspacePath, name: str, text: str) -> dict[str, Any
 
 @contextmanager
 def _memory_errors(path: str) -> Iterator[None]:
-    """What goes wrong with a memory, in the words of memories."""
+    """Replace errors of the workspace by errors that speak of memories."""
     try:
         yield
     except NotFound:
@@ -227,3 +214,47 @@ def _memory_errors(path: str) -> Iterator[None]:
 
 def _path_escape_error(path: str) -> Denied:
     return Denied(f'Path "{path[:200]}" escapes memory directory')
+
+
+def find_summary(text: str) -> str | None:
+    """The text of the first summary line, or None."""
+    for _, line in _prose_lines(text.splitlines()):
+        if line.startswith(SUMMARY_PREFIX):
+            return line[len(SUMMARY_PREFIX) :].strip()
+    return None
+
+
+def set_summary(text: str, summary: str) -> str:
+    """Replace the summary line of a text, or insert one below the first heading, or else at the top."""
+    lines = text.splitlines(keepends=True)
+    summary_line = f"{SUMMARY_PREFIX} {' '.join(summary.split())}"
+    prose = list(_prose_lines(lines))
+    for number, line in prose:
+        if line.startswith(SUMMARY_PREFIX):
+            lines[number] = summary_line + _line_ending(line)
+            return "".join(lines)
+    heading = next(((number, line) for number, line in prose if _HEADING.match(line)), None)
+    if heading is None:
+        return f"{summary_line}\n\n{text}" if text else f"{summary_line}\n"
+    number, line = heading
+    newline = _line_ending(line) or "\n"
+    lines[number] = f"{line.rstrip()}{newline}{newline}{summary_line}{newline}"
+    return "".join(lines)
+
+
+def _line_ending(line: str) -> str:
+    return line[len(line.rstrip("\r\n")) :]
+
+
+def _prose_lines(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Lines outside fenced code, with their numbers: in code, a comment would look like a heading."""
+    open_fence = None
+    for number, line in enumerate(lines):
+        match = _CODE_FENCE.match(line)
+        fence = match[1] if match else None
+        if open_fence is None and fence is None:
+            yield number, line
+        elif open_fence is None:
+            open_fence = fence
+        elif fence == open_fence:
+            open_fence = None

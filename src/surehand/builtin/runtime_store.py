@@ -1,4 +1,4 @@
-"""Kept: the runtime's store in the hands of a tool, and what a model is told when it fails."""
+"""Access to the runtime's store for built-in tools, with errors of the store turned into errors for the model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def runtime_store(ctx: Context) -> AsyncIterator[Store]:
-    """The store of the runtime that makes this call."""
+    """The store of the runtime that runs this call."""
     try:
         yield await ctx.store()
     except StoreUnavailable as error:

@@ -1,4 +1,4 @@
-"""Todo: the list of steps that a model keeps for one session."""
+"""The factory `todo`: tools with which a model keeps a list of steps for one session, in the runtime's store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Todo(BaseModel):
 
 
 def todo() -> list[Tool[..., Any]]:
-    """Tools that keep a list of steps for each session of each user, on the runtime's store."""
+    """Tools that keep a list of steps for each session of each user, in the runtime's store."""
 
     @tool(category="system", effects={"read"}, repeatable=True, visible=False,
           examples=[{"todos": [{"content": "Run the tests", "status": "in_progress", "activeForm": "Running the tests"}]}])  # fmt: skip # noqa: E501
@@ -46,34 +46,39 @@ def todo() -> list[Tool[..., Any]]:
         ctx: Context,
     ) -> Done:
         """Replace this session's todo list. Send every item each time, with one item in progress."""
-        plain = [item.model_dump(by_alias=True, exclude_none=True) for item in todos]
+        items = [item.model_dump(by_alias=True, exclude_none=True) for item in todos]
         async with runtime_store(ctx) as store:
-            await store.notes.put(_list_owner(ctx), "todo", {_LIST_KEY: plain})
-        return _render_todos(plain, "(empty list)")
+            await store.notes.put(_list_owner(ctx), "todo", {_LIST_KEY: items})
+        return _render_todos(items, "(empty list)")
 
     @tool(category="system", effects={"read"}, repeatable=True, visible=False)
     async def todoread(ctx: Context) -> Done:
         """Show this session's todo list with the status of each item."""
         async with runtime_store(ctx) as store:
-            found = await store.notes.all(_list_owner(ctx), "todo")
-        return _render_todos(found.get(_LIST_KEY, []), "(no todos)")
+            notes = await store.notes.all(_list_owner(ctx), "todo")
+        return _render_todos(notes.get(_LIST_KEY, []), "(no todos)")
 
     return [todowrite, todoread]
 
 
 def _list_owner(ctx: Context) -> str:
-    """One list for a session of a user; written so that no two of them can be spelled the same."""
+    """Owner of the list of a session. JSON keeps owners apart that joined strings could make equal."""
     return json.dumps([ctx.user, ctx.session])
 
 
 def _render_todos(todos: list[dict[str, Any]], empty_text: str) -> Done:
     counts = Counter(item["status"] for item in todos)
     text = "\n".join(map(_render_todo, todos)) or empty_text
-    metadata = {"todoCount": len(todos), "statusCounts": {status: counts[status] for status in _STATUS_ICONS}}
-    left = len(todos) - counts["completed"]
-    return Done({"todos": todos}, content=[Text(text)], title=f"{left} of {len(todos)} left", metadata=metadata)
+    status_counts = {status: counts[status] for status in _STATUS_ICONS}
+    remaining = len(todos) - counts["completed"]
+    return Done(
+        {"todos": todos},
+        content=[Text(text)],
+        title=f"{remaining} of {len(todos)} left",
+        metadata={"todoCount": len(todos), "statusCounts": status_counts},
+    )
 
 
 def _render_todo(item: dict[str, Any]) -> str:
-    doing = item.get("activeForm") if item["status"] == "in_progress" else None
-    return f"{_STATUS_ICONS[item['status']]} {doing or item['content']}"
+    active_form = item.get("activeForm") if item["status"] == "in_progress" else None
+    return f"{_STATUS_ICONS[item['status']]} {active_form or item['content']}"

@@ -1,1 +1,1 @@
-"""Configuration: one file that says which tools there are and what limits them."""
+"""The configuration file (`surehand.yaml`, `.json` or `.toml`): reading it, and parsing its sections into values."""

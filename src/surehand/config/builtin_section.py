@@ -1,4 +1,4 @@
-"""The section `builtin`: which of the built-in tools there are, and what they may touch."""
+"""The section `builtin`: the families of built-in tools and their settings."""
 
 from __future__ import annotations
 
@@ -22,11 +22,9 @@ SettingValues: TypeAlias = Mapping[str, Any]
 
 
 def _parse_ports(node: ConfigNode) -> Any:
-    return (
-        "any"
-        if node.value == "any"
-        else [read_positive_integer(item) for item in node.items("write [80, 443], or any.")]
-    )
+    if node.value == "any":
+        return "any"
+    return [read_positive_integer(item) for item in node.items("write [80, 443], or any.")]
 
 
 def _parse_allow_private(node: ConfigNode) -> Any:
@@ -34,12 +32,12 @@ def _parse_allow_private(node: ConfigNode) -> Any:
 
 
 def _parse_text_mapping(node: ConfigNode) -> dict[str, str]:
-    return {name: read_text(inside) for name, inside in node.entries().items()}
+    return {name: read_text(entry) for name, entry in node.entries().items()}
 
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """The engine behind `web_search`, with texts whose variables are filled in late."""
+    """The engine of `web_search`, with settings whose variables are expanded later."""
 
     engine: str
     node: ConfigNode
@@ -47,36 +45,48 @@ class SearchSettings:
 
 
 SEARCH_ENGINE_SETTINGS: Mapping[str, tuple[str, ...]] = {
-    "tavily": ("key",),
-    "google": ("key", "cx"),
+    "tavily": ("key", "endpoint"),
+    "google": ("key", "cx", "endpoint"),
     "bing": ("key", "endpoint"),
-    "duckduckgo": (),
-    "brave": ("key",),
+    "duckduckgo": ("endpoint",),
+    "brave": ("key", "endpoint"),
     "searxng": ("url",),
 }
+_REQUIRED_ADDRESS = {"bing": "endpoint", "searxng": "url"}
+"""The setting with the address of engines that have no address of their own."""
 _SEARCH_KEY_ALIASES = {"provider": "engine", "api_key": "key"}
 
 
 def _parse_search(node: ConfigNode) -> SearchSettings:
-    """`tavily`, or `{engine: tavily, key: ${TAVILY_API_KEY}}`."""
+    """Parse `tavily`, or `{engine: tavily, key: ${TAVILY_API_KEY}}`."""
     if isinstance(node.value, str):
-        return SearchSettings(_parse_engine_name(node), node)
-    found = known_entries(node, ("engine", "key", "cx", "endpoint", "url"), aliases=_SEARCH_KEY_ALIASES)
-    if "engine" not in found:
-        raise node.error("search has no engine.", f"write engine: {', '.join(SEARCH_ENGINE_SETTINGS)}.")
-    engine = _parse_engine_name(found.pop("engine"))
-    for name, inside in found.items():
-        if name not in SEARCH_ENGINE_SETTINGS[engine]:
-            raise inside.error(
-                f"{engine} takes no {name}.", f"it takes: {', '.join(SEARCH_ENGINE_SETTINGS[engine]) or 'nothing'}."
-            )
-        read_text(inside)
-    return SearchSettings(engine, node, found)
+        engine = _parse_engine_name(node)
+        _require_address(engine, {}, node)
+        return SearchSettings(engine, node)
+    settings = known_entries(node, ("engine", "key", "cx", "endpoint", "url"), aliases=_SEARCH_KEY_ALIASES)
+    if "engine" not in settings:
+        raise node.error("search has no engine.", f"write engine: with one of {', '.join(SEARCH_ENGINE_SETTINGS)}.")
+    engine = _parse_engine_name(settings.pop("engine"))
+    known = SEARCH_ENGINE_SETTINGS[engine]
+    for name, setting in settings.items():
+        if name not in known:
+            raise setting.error(f"{engine} has no setting {name}.", f"its settings: {', '.join(known) or 'none'}.")
+        read_text(setting)
+    _require_address(engine, settings, node)
+    return SearchSettings(engine, node, settings)
+
+
+def _require_address(engine: str, settings: Mapping[str, ConfigNode], node: ConfigNode) -> None:
+    name = _REQUIRED_ADDRESS.get(engine)
+    if name is not None and name not in settings:
+        fix = f'write search: {{engine: {engine}, {name}: "https://search.example.com"}}.'
+        raise node.error(f"{engine} needs {name}, the URL of the server that it searches with.", fix)
 
 
 def _parse_engine_name(node: ConfigNode) -> str:
-    if (engine := read_text(node).strip().lower()) not in SEARCH_ENGINE_SETTINGS:
-        raise node.error("There is no such search engine.", f"use one of {', '.join(SEARCH_ENGINE_SETTINGS)}.")
+    engine = read_text(node).strip().lower()
+    if engine not in SEARCH_ENGINE_SETTINGS:
+        raise node.error("Unknown search engine.", f"use one of {', '.join(SEARCH_ENGINE_SETTINGS)}.")
     return engine
 
 
@@ -88,18 +98,32 @@ def _parse_names(node: ConfigNode) -> str:
 
 def _parse_folder(node: ConfigNode) -> ConfigNode:
     read_text(node)
-    return node  # its variables are filled in when it is needed
+    return node  # variables are expanded when the tools are built
 
 
 BUILTIN_SETTINGS: Mapping[str, Mapping[str, SettingParser]] = {
     "files": {"names": _parse_names},
     "shell": {
-        "network": read_flag, "env": _parse_text_mapping, "read": read_texts, "write": read_texts, "cpu": read_duration, "memory": read_size,
-        "processes": read_positive_integer, "background": read_positive_integer, "life": read_duration, "unprotected": read_flag,
+        "network": read_flag,
+        "env": _parse_text_mapping,
+        "read": read_texts,
+        "write": read_texts,
+        "cpu": read_duration,
+        "memory": read_size,
+        "processes": read_positive_integer,
+        "background": read_positive_integer,
+        "life": read_duration,
+        "unprotected": read_flag,
     },
     "web": {
-        "search": _parse_search, "allow_private": _parse_allow_private, "allow_hosts": read_texts, "deny_hosts": read_texts, "ports": _parse_ports,
-        "timeout": read_duration, "max_bytes": read_size, "max_redirects": read_positive_integer,
+        "search": _parse_search,
+        "allow_private": _parse_allow_private,
+        "allow_hosts": read_texts,
+        "deny_hosts": read_texts,
+        "ports": _parse_ports,
+        "timeout": read_duration,
+        "max_bytes": read_size,
+        "max_redirects": read_positive_integer,
     },
     "data": {},
     "clock": {},
@@ -114,14 +138,14 @@ BUILTIN_SETTINGS: Mapping[str, Mapping[str, SettingParser]] = {
     "spaces": {},
     "inbox": {},
     "delegate": {},
-}  # fmt: skip
-"""What may be said of each family of tools."""
+}
+"""The settings of each family, with their parsers."""
 REQUIRED_SETTINGS = {"env": "allow", "memory": "folder", "tasks": "folder", "sessions": "folder"}
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFamily:
-    """One family of built-in tools that is wanted."""
+    """A family of built-in tools that the configuration enables."""
 
     name: str
     node: ConfigNode
@@ -129,22 +153,27 @@ class ToolFamily:
 
 
 def parse_builtin(node: ConfigNode) -> tuple[ToolFamily, ...]:
-    """Names of families, or each with its settings: `{files: {names: long}, data: true}`."""
+    """Parse a list of families, or families with settings: `{files: {names: long}, data: true}`."""
     if isinstance(node.value, list):
-        wanted = {read_text(item): item for item in node.items()}
+        families = {read_text(item): item for item in node.items()}
     else:
-        wanted = {name: item for name, item in node.entries("write [files, data].").items() if item.value is not False}
-    for name, item in wanted.items():
+        entries = node.entries("write [files, data].")
+        families = {name: entry for name, entry in entries.items() if entry.value is not False}
+    for name, family in families.items():
         if name not in BUILTIN_SETTINGS:
-            raise item.error(f"There are no built-in tools {name!r}.", f"use some of {', '.join(BUILTIN_SETTINGS)}.")
-    return tuple(_parse_family(name, item) for name, item in wanted.items())
+            fix = f"use some of {', '.join(BUILTIN_SETTINGS)}."
+            raise family.error(f"Unknown family of built-in tools {name!r}.", fix)
+    return tuple(_parse_family(name, family) for name, family in families.items())
 
 
 def _parse_family(name: str, node: ConfigNode) -> ToolFamily:
-    given = known_entries(node, BUILTIN_SETTINGS[name]) if isinstance(node.value, dict) else {}
-    in_list = isinstance(node.key_path[-1], int)
-    if not (in_list or isinstance(node.value, dict) or node.value in (True, None)):
-        raise node.error(f"{name} must be true, or hold its settings.")
-    if (needed := REQUIRED_SETTINGS.get(name)) and needed not in given:
-        raise node.error(f"{name} needs {needed}.", f"write {name}: {{{needed}: ...}}.")
-    return ToolFamily(name, node, {key: BUILTIN_SETTINGS[name][key](inside) for key, inside in given.items()})
+    has_settings = isinstance(node.value, dict)
+    is_list_item = isinstance(node.key_path[-1], int)
+    if not (is_list_item or has_settings or node.value in (True, None)):
+        raise node.error(f"{name} must be true or a mapping of its settings.")
+    parsers = BUILTIN_SETTINGS[name]
+    entries = known_entries(node, parsers) if has_settings else {}
+    required = REQUIRED_SETTINGS.get(name)
+    if required and required not in entries:
+        raise node.error(f"{name} needs {required}.", f"write {name}: {{{required}: ...}}.")
+    return ToolFamily(name, node, {key: parsers[key](entry) for key, entry in entries.items()})

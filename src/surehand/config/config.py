@@ -1,4 +1,4 @@
-"""Config: everything that a configuration file says."""
+"""`Config`, the parsed configuration file, and how it is found and read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from surehand.runtime.limits.queues import Queue
 from surehand.runtime.policy import Policy
 
 CONFIG_FILE_NAMES = ("surehand.yaml", "surehand.yml", "surehand.json", "surehand.toml")
-"""What a configuration file is called when nobody names one."""
+"""Names of the configuration file, in the order in which they are looked for."""
 
 SECTION_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "defaults": sections.parse_defaults,
@@ -34,15 +34,15 @@ SECTION_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "inputs": mcp_section.parse_inputs,
 }
 _SECTION_ALIASES = {"servers": "mcp_servers", "mcp": "mcp_servers"}
-"""As VS Code and others call them in files of their own."""
+"""Names of the sections in the files of VS Code and other programs."""
 _IGNORED_SECTIONS = ("$schema", "sandbox", "global_shortcut", "preferences")
-"""What other programs' files say of themselves."""
+"""Sections of other programs that mean nothing here."""
 UNAVAILABLE_SECTIONS = ("rest_tools", "openapi", "agents", "gateway")
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What the file says; a section that is not there has its default."""
+    """The parsed sections of a configuration file, with defaults for missing ones."""
 
     path: Path | None = None
     defaults: Defaults = field(default_factory=Defaults)
@@ -54,32 +54,31 @@ class Config:
     tools: tuple[ToolSource, ...] = ()
     mcp_servers: McpSection | None = None
     inputs: McpSection | None = None
-    """What VS Code would ask for to fill in its servers."""
+    """Values that VS Code would ask for, referred to by its servers."""
 
     @property
     def base_folder(self) -> Path:
-        """What the file's own paths are relative to."""
+        """The folder that paths in the file are relative to."""
         return self.path.parent if self.path is not None else Path()
 
 
 def read_config(path: str | Path) -> Config:
-    """Read a configuration file, refusing whatever in it means nothing."""
+    """Read a configuration file; unknown keys are errors."""
     path = Path(path)
-    found = known_entries(
+    entries = known_entries(
         read_config_file(path),
         SECTION_PARSERS,
         aliases=_SECTION_ALIASES,
         unavailable=UNAVAILABLE_SECTIONS,
         ignored=_IGNORED_SECTIONS,
     )
-    # `policy:` with nothing after it is read as null, and says nothing.
-    return Config(
-        path, **{name: SECTION_PARSERS[name](inside) for name, inside in found.items() if inside.value is not None}
-    )
+    # `policy:` without a value is null in YAML, and is treated like a missing section.
+    parsed = {name: SECTION_PARSERS[name](entry) for name, entry in entries.items() if entry.value is not None}
+    return Config(path, **parsed)
 
 
 def find_config(folder: str | Path = ".") -> Path | None:
-    """The configuration file of a folder; two of them are an error, because one would be ignored."""
+    """Find the configuration file of a folder; two of them are an error, because one would be ignored."""
     found = [path for name in CONFIG_FILE_NAMES if (path := Path(folder) / name).is_file()]
     if len(found) > 1:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""ConfigError: a mistake in a configuration file, with its place. It never quotes values: they may be secrets."""
+"""`ConfigError`, a mistake in a configuration file. Its message never quotes values, because they may be secrets."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from pathlib import Path
 
 
 class ConfigError(Exception):
-    """Says which file and line, what is wrong, and how to mend it."""
+    """A mistake in a configuration file, with file, line, problem and fix."""
 
     def __init__(self, problem: str, *, path: Path | None = None, line: int | None = None, fix: str = "") -> None:
-        self.problem, self.path, self.line, self.fix = problem, path, line, fix
-        where = ":".join(str(part) for part in (path, line) if part is not None)
-        super().__init__(f"{where + ': ' if where else ''}{problem}{' Fix: ' + fix if fix else ''}")
+        self.problem = problem
+        self.path = path
+        self.line = line
+        self.fix = fix
+        location = ":".join(str(part) for part in (path, line) if part is not None)
+        prefix = f"{location}: " if location else ""
+        suffix = f" Fix: {fix}" if fix else ""
+        super().__init__(f"{prefix}{problem}{suffix}")

@@ -1,4 +1,4 @@
-"""Documents: YAML, JSON and TOML files as values whose lines are known."""
+"""Reading YAML, JSON and TOML files into a `ConfigNode` that knows the line of each value."""
 
 from __future__ import annotations
 
@@ -19,65 +19,69 @@ _TOML_ERROR_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 
 
 def read_config_file(path: Path) -> ConfigNode:
-    """The top of a configuration file; an empty file is an empty mapping."""
-    readers = {".yaml": _parse_yaml, ".yml": _parse_yaml, ".json": _parse_json, ".toml": _parse_toml}
-    if path.suffix.lower() not in readers:
-        raise ConfigError(f"{path} is no configuration file.", fix=f"use one that ends in {', '.join(readers)}.")
+    """Read a configuration file and return its top node; an empty file is an empty mapping."""
+    parsers = {".yaml": _parse_yaml, ".yml": _parse_yaml, ".json": _parse_json, ".toml": _parse_toml}
+    suffix = path.suffix.lower()
+    if suffix not in parsers:
+        raise ConfigError(f"{path} is not a configuration file.", fix=f"use a file that ends in {', '.join(parsers)}.")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise ConfigError("The file is not UTF-8 text.", path=path) from None
     except OSError as error:
         raise ConfigError(f"The file cannot be read: {error.strerror}.", path=path) from None
-    values, lines = readers[path.suffix.lower()](path, text)
+    values, lines = parsers[suffix](path, text)
     return ConfigNode(path, lines, {} if values is None else values)
 
 
 def _parse_yaml(path: Path, text: str) -> tuple[Any, LineNumbers]:
-    import yaml  # type: ignore[import-untyped]  # it brings no types of its own
+    import yaml  # type: ignore[import-untyped]  # PyYAML has no type hints
 
     loader = yaml.SafeLoader(text)
     try:
         node = loader.get_single_node()
         lines = _unique_line_numbers(path, node)
         return None if node is None else loader.construct_document(node), lines
-    except yaml.MarkedYAMLError as error:  # its own text quotes the file
+    except yaml.MarkedYAMLError as error:  # str(error) quotes the file, which may contain secrets
         mark = error.problem_mark or error.context_mark
-        known = isinstance(error, (yaml.scanner.ScannerError, yaml.parser.ParserError))
-        problem = f"This is no YAML: {error.problem if known else 'an alias, a key or a tag that cannot be used'}."
+        # Problems of the scanner and the parser name tokens only; others quote names of aliases or tags.
+        is_safe = isinstance(error, (yaml.scanner.ScannerError, yaml.parser.ParserError))
+        reason = error.problem if is_safe else "an alias, a key or a tag cannot be used"
+        problem = f"The file is not valid YAML: {reason}."
         raise ConfigError(problem, path=path, line=mark.line + 1 if mark else None) from None
     except (yaml.YAMLError, ValueError, RecursionError):
-        raise ConfigError("This is no YAML.", path=path) from None
+        raise ConfigError("The file is not valid YAML.", path=path) from None
     finally:
         loader.dispose()
 
 
 def _unique_line_numbers(path: Path, top: Any) -> LineNumbers:
+    """The line of each value; a duplicate key, which PyYAML accepts, is an error."""
     lines: dict[tuple[KeyOrIndex, ...], int] = {}
-    for at, line in _yaml_line_numbers(top, (), set()):
-        if at in lines:
-            raise ConfigError(f"{at[-1]} is there twice, first in line {lines[at]}.", path=path, line=line)
-        lines[at] = line
+    for key_path, line in _yaml_line_numbers(top, (), set()):
+        if key_path in lines:
+            raise ConfigError(f"Duplicate key {key_path[-1]}, first in line {lines[key_path]}.", path=path, line=line)
+        lines[key_path] = line
     return lines
 
 
 def _yaml_line_numbers(
     node: Any, key_path: tuple[KeyOrIndex, ...], seen: set[int]
 ) -> Iterator[tuple[tuple[KeyOrIndex, ...], int]]:
-    """Where each value stands. What an alias repeats is looked at once: it may even hold itself."""
+    """Key paths and lines of a YAML node. An aliased node is visited once, because it may contain itself."""
     if node is None or id(node) in seen:
         return
     seen.add(id(node))
     if node.id == "mapping":
         for key, value in node.value:
-            step = key.value if isinstance(key.value, str) else "?"
-            if step != "<<":
-                yield (*key_path, step), key.start_mark.line + 1
-            yield from _yaml_line_numbers(value, (*key_path, step), seen)
+            name = key.value if isinstance(key.value, str) else "?"
+            if name != "<<":
+                yield (*key_path, name), key.start_mark.line + 1
+            yield from _yaml_line_numbers(value, (*key_path, name), seen)
     elif node.id == "sequence":
-        for number, value in enumerate(node.value):
-            yield (*key_path, number), value.start_mark.line + 1
-            yield from _yaml_line_numbers(value, (*key_path, number), seen)
+        for index, value in enumerate(node.value):
+            yield (*key_path, index), value.start_mark.line + 1
+            yield from _yaml_line_numbers(value, (*key_path, index), seen)
 
 
 def _parse_json(path: Path, text: str) -> tuple[Any, LineNumbers]:
@@ -85,10 +89,10 @@ def _parse_json(path: Path, text: str) -> tuple[Any, LineNumbers]:
     try:
         values = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"This is no JSON: {error.msg}.", path=path, line=error.lineno) from None
+        raise ConfigError(f"The file is not valid JSON: {error.msg}.", path=path, line=error.lineno) from None
     except RecursionError:
         raise ConfigError("The JSON is nested too deeply.", path=path) from None
-    # JSON is YAML but for tabs between its parts, and inside its strings there are none.
+    # JSON is also YAML, except for tabs between tokens; strings in JSON cannot contain tabs.
     return values, _parse_yaml(path, text.replace("\t", " "))[1]
 
 
@@ -96,24 +100,24 @@ def _parse_toml(path: Path, text: str) -> tuple[Any, LineNumbers]:
     try:
         return tomllib.loads(text), dict(_toml_line_numbers(text))
     except tomllib.TOMLDecodeError as error:
-        found = _TOML_ERROR_LINE.search(str(error))
-        problem = f"This is no TOML: {_TOML_ERROR_LINE.sub('', str(error))}."
-        raise ConfigError(problem, path=path, line=int(found[1]) if found else None) from None
+        match = _TOML_ERROR_LINE.search(str(error))
+        problem = f"The file is not valid TOML: {_TOML_ERROR_LINE.sub('', str(error))}."
+        raise ConfigError(problem, path=path, line=int(match[1]) if match else None) from None
 
 
 def _toml_line_numbers(text: str) -> Iterator[tuple[tuple[KeyOrIndex, ...], int]]:
-    """The lines of tables and of the keys that begin a line: all that can be known without a parser."""
+    """Lines of tables and of keys at the start of a line; `tomllib` reports no positions."""
     table: tuple[KeyOrIndex, ...] = ()
     counts: dict[tuple[KeyOrIndex, ...], int] = {}
     for number, line in enumerate(text.splitlines(), start=1):
-        if found := _TOML_TABLE.match(line):
-            table = _split_dotted_key(found[2])
-            if found[1] == "[[":
+        if match := _TOML_TABLE.match(line):
+            table = _split_dotted_key(match[2])
+            if match[1] == "[[":
                 counts[table] = counts.get(table, -1) + 1
                 table = (*table, counts[table])
             yield table, number
-        elif found := _TOML_KEY.match(line):
-            yield (*table, *_split_dotted_key(found[1])), number
+        elif match := _TOML_KEY.match(line):
+            yield (*table, *_split_dotted_key(match[1])), number
 
 
 def _split_dotted_key(dotted: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The section `mcp_servers`: which MCP servers there are. What each may say is known to those who reach them."""
+"""The sections `mcp_servers` and `inputs`, kept as written: `surehand.providers.mcp` parses their entries."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from surehand.config.node import ConfigNode, KeyOrIndex
 
 @dataclass(frozen=True, slots=True)
 class McpSection:
-    """The servers as they are written, and where."""
+    """A section with its position in the file."""
 
     node: ConfigNode
 
     @property
     def value(self) -> Any:
-        """Entries by name, or a list of entries that have one."""
+        """The content of the section: entries by name, or a list of entries with a name."""
         return self.node.value
 
     def error(self, key_path: tuple[KeyOrIndex, ...], problem: str, fix: str = "") -> ConfigError:
-        """What is wrong at some place of the file."""
+        """An error at a key path of the file."""
         return self._node_at(key_path).error(problem, fix)
 
     def location(self, key_path: tuple[KeyOrIndex, ...]) -> str:
-        """The file and the line."""
+        """File and line of a key path, for messages."""
         line = self._node_at(key_path).line
         return f"{self.node.path}:{line}" if line else str(self.node.path)
 
@@ -34,15 +34,16 @@ class McpSection:
 
 
 def parse_mcp_servers(node: ConfigNode) -> McpSection:
-    """Entries by name, or a list of entries that have one; under `mcp`, they may be those of its `servers`."""
+    """Parse `mcp_servers`: entries by name or a list of entries with a name, also below `mcp: {servers: ...}`."""
     if node.key == "mcp" and isinstance(node.value, dict) and "servers" in node.value:
         node = node.entries()["servers"]
     if not isinstance(node.value, (dict, list)):
-        raise node.error(f"{node.key} must hold servers by name.", "write name: {command: ...}, or {url: ...}.")
+        fix = "write name: {command: ...}, or {url: ...}."
+        raise node.error(f"{node.key} must be a mapping of names to servers.", fix)
     return McpSection(node)
 
 
 def parse_inputs(node: ConfigNode) -> McpSection:
-    """What VS Code would ask for, beside its `servers`."""
+    """Parse `inputs`: the values that VS Code would ask for, beside its `servers`."""
     node.items()
     return McpSection(node)

@@ -1,4 +1,4 @@
-"""Place: a value in a configuration file that knows where it stands."""
+"""A value of a configuration file together with its file, line and key path, for precise errors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from surehand.config.errors import ConfigError
 
 KeyOrIndex: TypeAlias = str | int
 LineNumbers: TypeAlias = Mapping[tuple[KeyOrIndex, ...], int]
-"""The line of each value, by the keys and numbers that lead to it."""
+"""The line number of each value, by its key path."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigNode:
-    """One value, and the way to it from the top of its file."""
+    """One value, and its key path from the top of the file."""
 
     path: Path
     lines: LineNumbers
@@ -25,37 +25,36 @@ class ConfigNode:
 
     @property
     def key(self) -> str:
-        """What it is called in the file."""
+        """The last key of the path, for messages."""
         return str(self.key_path[-1]) if self.key_path else "the file"
 
     @property
     def line(self) -> int | None:
-        """Its line, or that of the nearest thing around it whose line is known."""
-        known = (
-            self.lines[self.key_path[:end]]
-            for end in range(len(self.key_path), -1, -1)
-            if self.key_path[:end] in self.lines
-        )
-        return next(known, None)
+        """The line of the value, or of the nearest enclosing value whose line is known."""
+        for length in range(len(self.key_path), -1, -1):
+            line = self.lines.get(self.key_path[:length])
+            if line is not None:
+                return line
+        return None
 
     def error(self, problem: str, fix: str = "") -> ConfigError:
-        """What is wrong here."""
+        """An error at the position of this value."""
         return ConfigError(problem, path=self.path, line=self.line, fix=fix)
 
     def entries(self, fix: str = "") -> dict[str, ConfigNode]:
-        """The values of a mapping."""
+        """The values of a mapping, by key."""
         if not isinstance(self.value, dict):
-            raise self.error(f"{self.key} must hold keys and values.", fix)
+            raise self.error(f"{self.key} must be a mapping of keys to values.", fix)
         for key in self.value:
             if not isinstance(key, str):
-                raise self._child(str(key), None).error(f"A key in {self.key} is no text.", "put it in quotes.")
+                raise self._child(str(key), None).error(f"A key in {self.key} is not a string.", "put it in quotes.")
         return {key: self._child(key, value) for key, value in self.value.items()}
 
     def items(self, fix: str = "") -> list[ConfigNode]:
         """The values of a list."""
         if not isinstance(self.value, list):
             raise self.error(f"{self.key} must be a list.", fix)
-        return [self._child(number, value) for number, value in enumerate(self.value)]
+        return [self._child(index, value) for index, value in enumerate(self.value)]
 
     def _child(self, key: KeyOrIndex, value: Any) -> ConfigNode:
         return ConfigNode(self.path, self.lines, value, (*self.key_path, key))

@@ -1,4 +1,4 @@
-"""Values as people write them: durations, sizes, numbers, words and environment variables."""
+"""Parsers for values of a configuration file: durations, sizes, numbers, texts and `${NAME}` variables."""
 
 from __future__ import annotations
 
@@ -32,45 +32,58 @@ def known_entries(
     unavailable: Iterable[str] = (),
     ignored: Iterable[str] = (),
 ) -> dict[str, ConfigNode]:
-    """The entries of a mapping by their proper names; a key that means nothing is an error that says what was meant."""
-    names, aliases, unavailable = list(known), aliases or {}, frozenset(unavailable)
-    found: dict[str, ConfigNode] = {}
-    for key, inside in node.entries().items():
-        name = aliases.get(to_snake_case(key), to_snake_case(key))
+    """The entries of a mapping by their canonical names; an unknown key is an error that suggests the nearest one.
+
+    Args:
+        aliases: other spellings of keys, in snake case.
+        unavailable: keys that a later version will have.
+        ignored: keys of other programs.
+    """
+    names = list(known)
+    aliases = aliases or {}
+    unavailable = frozenset(unavailable)
+    entries: dict[str, ConfigNode] = {}
+    for key, entry in node.entries().items():
+        snake_key = to_snake_case(key)
+        name = aliases.get(snake_key, snake_key)
         if name in ignored:
             continue
         if name in unavailable:
-            raise inside.error(f"{key} {NOT_AVAILABLE}.", "take it out.")
+            raise entry.error(f"{key} {NOT_AVAILABLE}.", "remove it.")
         if name not in names:
-            near = nearest_names(to_snake_case(key), names, 1)
-            raise inside.error(
-                f"Unknown key {key!r}.", f"{f'did you mean {near[0]!r}? ' if near else ''}{_known_keys_text(names)}"
-            )
-        if name in found:
-            raise inside.error(f"{key} says the same as {found[name].key}.", "keep one of them.")
-        found[name] = inside
-    return found
+            raise entry.error(f"Unknown key {key!r}.", _suggest_key(snake_key, names))
+        if name in entries:
+            raise entry.error(f"{key} and {entries[name].key} set the same value.", "keep one of them.")
+        entries[name] = entry
+    return entries
 
 
-def _known_keys_text(names: list[str]) -> str:
-    return f"Known here: {', '.join(names)}."
+def _suggest_key(key: str, names: list[str]) -> str:
+    nearest = nearest_names(key, names, 1)
+    suggestion = f"did you mean {nearest[0]!r}? " if nearest else ""
+    return f"{suggestion}Known here: {', '.join(names)}."
 
 
 def read_duration(node: ConfigNode) -> float:
-    """Seconds above zero. A bare number is seconds; under a camelCase key, and one ending in `_ms`, milliseconds."""
+    """A positive duration in seconds.
+
+    A bare number is in seconds; under a camelCase key or one that ends in `_ms`, it is in milliseconds.
+    """
     value = node.value
     if isinstance(value, str) and value.strip().replace(".", "", 1).isdecimal():
         value = float(value)
     try:
         if isinstance(value, str):
-            found = parse_duration(value)
+            seconds = parse_duration(value)
+        elif _is_number(value):
+            seconds = float(value) * (0.001 if _is_in_milliseconds(node.key) else 1.0)
         else:
-            found = float(value) * (0.001 if _is_in_milliseconds(node.key) else 1.0) if _is_number(value) else None
+            seconds = None
     except (ValueError, OverflowError):
-        found = None
-    if not found or not isfinite(found) or found <= 0:
+        seconds = None
+    if not seconds or not isfinite(seconds) or seconds <= 0:
         raise node.error(f"{node.key} must be a duration.", "write 500ms, 30s, 5m or 2h.")
-    return found
+    return seconds
 
 
 def _is_in_milliseconds(key: str) -> bool:
@@ -78,30 +91,31 @@ def _is_in_milliseconds(key: str) -> bool:
 
 
 def read_size(node: ConfigNode) -> int:
-    """Bytes, from a number, `100kB`, `1MB` or `64KiB`."""
-    value, found = node.value, 0
+    """A size in bytes, from a number, `100kB`, `1MB` or `64KiB`."""
+    value = node.value
+    size = 0
     if isinstance(value, str) and (match := _SIZE_PATTERN.match(value.strip())):
-        found = int(float(match[1]) * _BYTES_PER_UNIT[(match[2] or "").lower()])
+        size = int(float(match[1]) * _BYTES_PER_UNIT[(match[2] or "").lower()])
     elif _is_number(value) and (isinstance(value, int) or isfinite(value)) and value == int(value):
-        found = int(value)
-    if found < 1:
+        size = int(value)
+    if size < 1:
         raise node.error(f"{node.key} must be a size.", "write 20000, 100kB or 1MB.")
-    return found
+    return size
 
 
 def read_positive_integer(node: ConfigNode) -> int:
-    """A whole number from one on."""
+    """A positive integer."""
     if not _is_number(node.value) or isinstance(node.value, float) or node.value < 1:
-        raise node.error(f"{node.key} must be a whole number, one at least.")
+        raise node.error(f"{node.key} must be a positive integer.")
     return int(node.value)
 
 
 def or_off(parse: Callable[[ConfigNode], Any]) -> Callable[[ConfigNode], Any]:
-    """The same, or None for `off`, which YAML reads as false."""
+    """A parser that also accepts `off` and then returns None. YAML reads `off` as false."""
 
-    def read_or_off(place: ConfigNode) -> Any:
-        off = place.value is False or (isinstance(place.value, str) and place.value.strip().lower() == "off")
-        return None if off else parse(place)
+    def read_or_off(node: ConfigNode) -> Any:
+        is_off = node.value is False or (isinstance(node.value, str) and node.value.strip().lower() == "off")
+        return None if is_off else parse(node)
 
     return read_or_off
 
@@ -111,28 +125,28 @@ def _is_number(value: Any) -> bool:
 
 
 def read_text(node: ConfigNode) -> str:
-    """Words that are there."""
+    """A text that is not blank."""
     if not isinstance(node.value, str) or not node.value.strip():
-        raise node.error(f"{node.key} must be text.")
+        raise node.error(f"{node.key} must be a text.")
     return node.value
 
 
 def read_texts(node: ConfigNode, fix: str = "") -> list[str]:
-    """One text, or a list of them."""
+    """A text, or a list of texts."""
     if isinstance(node.value, str):
         return [read_text(node)]
     return [read_text(item) for item in node.items(fix)]
 
 
 def read_flag(node: ConfigNode) -> bool:
-    """True or false."""
+    """A boolean."""
     if not isinstance(node.value, bool):
         raise node.error(f"{node.key} must be true or false.")
     return node.value
 
 
 def expand_variables(node: ConfigNode, environment: Mapping[str, str]) -> str:
-    """A text with its `${NAME}` references filled in, as late as that is possible."""
+    """A text with its `${NAME}` references replaced. Called as late as possible, so that nodes hold no secrets."""
 
     def value_of(match: re.Match[str]) -> str:
         if match[1] not in environment:

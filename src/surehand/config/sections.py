@@ -1,4 +1,4 @@
-"""Sections: what each part of a configuration file may say, and what becomes of it."""
+"""Parsers for the sections `defaults`, `workspace`, `store`, `policy`, `queues` and `tools` of the configuration."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _DECISIONS = ("allow", "ask", "deny")
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceSettings:
-    """The folder that file paths are meant in, and others that the built-in tools may touch."""
+    """The root folder of file paths, and further folders that the built-in tools may touch."""
 
     root: ConfigNode
     writes: bool = True
@@ -56,32 +56,37 @@ class WorkspaceSettings:
     sensitive: tuple[str, ...] | None = None
 
     def options(self, environment: Mapping[str, str]) -> dict[str, Any]:
-        """Everything beside the root."""
-        named = {"extra": self.extra, "read_only": self.read_only}
-        folders = {name: [_resolve_folder(place, environment) for place in places] for name, places in named.items()}
-        return {"writes": self.writes, **folders, **({} if self.sensitive is None else {"sensitive": self.sensitive})}
+        """The keyword arguments of `Workspace` beside the root."""
+        options: dict[str, Any] = {
+            "writes": self.writes,
+            "extra": [_resolve_folder(node, environment) for node in self.extra],
+            "read_only": [_resolve_folder(node, environment) for node in self.read_only],
+        }
+        if self.sensitive is not None:
+            options["sensitive"] = self.sensitive
+        return options
 
     def resolve_root(self, environment: Mapping[str, str]) -> Path:
-        """The folder itself: relative to the configuration file, with its variables filled in."""
+        """The root folder: relative to the configuration file, with variables expanded."""
         return _resolve_folder(self.root, environment)
 
 
 def _resolve_folder(node: ConfigNode, environment: Mapping[str, str]) -> Path:
     folder = node.path.parent / Path(expand_variables(node, environment)).expanduser()
     if not folder.is_dir():
-        what = "The root of the workspace" if node.key in ("root", "workspace") else "A folder of the workspace"
-        raise node.error(f"{what} is no folder.", "make it, or name another one.")
+        name = "The root of the workspace" if node.key in ("root", "workspace") else "A folder of the workspace"
+        raise node.error(f"{name} is not a folder.", "create it, or name another one.")
     return folder.resolve()
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSetting:
-    """Where calls are remembered."""
+    """The address of the store, as written in the file."""
 
     node: ConfigNode
 
     def resolve_address(self, environment: Mapping[str, str]) -> str:
-        """The address itself: a file is meant relative to the configuration file, and variables are filled in."""
+        """The address with variables expanded; a file is relative to the configuration file."""
         try:
             return resolve_store_address(expand_variables(self.node, environment), self.node.path.parent)
         except ValueError:
@@ -91,44 +96,44 @@ class StoreSetting:
 
 @dataclass(frozen=True, slots=True)
 class ToolSource:
-    """Where tools come from: a file or a module, perhaps with one thing in it."""
+    """A source of tools: a file or a module, or an object in one of them."""
 
     location: str
     node: ConfigNode
 
     def error(self, problem: str) -> ConfigError:
-        """What is wrong with it, and where it was asked for."""
+        """An error at the position of the source in the file."""
         return self.node.error(problem)
 
 
 def parse_defaults(node: ConfigNode) -> Defaults:
-    """The limits that hold where a tool sets none."""
-    found = known_entries(node, DEFAULTS_PARSERS, aliases=_DEFAULTS_ALIASES, unavailable=_UNAVAILABLE_DEFAULTS)
-    return Defaults(**{name: DEFAULTS_PARSERS[name](inside) for name, inside in found.items()})
+    """Parse the limits of tools that set none themselves."""
+    entries = known_entries(node, DEFAULTS_PARSERS, aliases=_DEFAULTS_ALIASES, unavailable=_UNAVAILABLE_DEFAULTS)
+    return Defaults(**{name: DEFAULTS_PARSERS[name](entry) for name, entry in entries.items()})
 
 
 def parse_workspace(node: ConfigNode) -> WorkspaceSettings:
-    """A folder, or `{root, writes, extra, read_only, sensitive}`."""
+    """Parse a folder, or `{root, writes, extra, read_only, sensitive}`."""
     if isinstance(node.value, str):
         read_text(node)
         return WorkspaceSettings(node)
-    found = known_entries(
+    entries = known_entries(
         node, ("root", "writes", "extra", "read_only", "sensitive"), aliases={"allowed_paths": "extra"}
     )
-    if "root" not in found:
+    if "root" not in entries:
         raise node.error("workspace has no root.", "write root: .")
-    read_text(found["root"])
+    read_text(entries["root"])
     return WorkspaceSettings(
-        found["root"],
-        read_flag(found["writes"]) if "writes" in found else True,
-        extra=_folder_nodes(found.get("extra")),
-        read_only=_folder_nodes(found.get("read_only")),
-        sensitive=tuple(read_texts(found["sensitive"])) if "sensitive" in found else None,
+        entries["root"],
+        read_flag(entries["writes"]) if "writes" in entries else True,
+        extra=_folder_nodes(entries.get("extra")),
+        read_only=_folder_nodes(entries.get("read_only")),
+        sensitive=tuple(read_texts(entries["sensitive"])) if "sensitive" in entries else None,
     )
 
 
 def _folder_nodes(node: ConfigNode | None) -> tuple[ConfigNode, ...]:
-    """Folders, one or several."""
+    """The nodes of one folder or a list of folders."""
     if node is None:
         return ()
     read_texts(node)
@@ -136,61 +141,63 @@ def _folder_nodes(node: ConfigNode | None) -> tuple[ConfigNode, ...]:
 
 
 def parse_store(node: ConfigNode) -> StoreSetting:
-    """A file, or the address of a PostgreSQL server."""
+    """Parse a file, or the address of a PostgreSQL server."""
     read_text(node)
     return StoreSetting(node)
 
 
 def parse_policy(node: ConfigNode) -> Policy:
-    """Rules in order; the first that matches decides."""
+    """Parse the rules of the policy, in order; the first match decides."""
     return Policy([_parse_rule(item) for item in node.items("write - {effects: [write], decision: ask}.")])
 
 
 def _parse_rule(node: ConfigNode) -> Rule:
-    found = known_entries(node, ("tools", "effects", "arguments", "decision", "reason"))
-    decision = found["decision"].value if "decision" in found else None
+    entries = known_entries(node, ("tools", "effects", "arguments", "decision", "reason"))
+    decision = entries["decision"].value if "decision" in entries else None
     if decision not in _DECISIONS:
-        raise found.get("decision", node).error("A rule needs a decision.", f"use {', '.join(_DECISIONS)}.")
-    effects = read_texts(found["effects"]) if "effects" in found else []
+        raise entries.get("decision", node).error("A rule needs a decision.", f"use {', '.join(_DECISIONS)}.")
+    effects = read_texts(entries["effects"]) if "effects" in entries else []
     if set(effects) - EFFECTS:
-        raise found["effects"].error("effects names something unknown.", f"use some of {', '.join(sorted(EFFECTS))}.")
-    arguments = found["arguments"].entries() if "arguments" in found else {}
+        raise entries["effects"].error(
+            "effects contains an unknown effect.", f"use some of {', '.join(sorted(EFFECTS))}."
+        )
+    arguments = entries["arguments"].entries() if "arguments" in entries else {}
     return Rule(
         cast(Decision, decision),
-        tuple(read_texts(found["tools"])) if "tools" in found else ("*",),
+        tuple(read_texts(entries["tools"])) if "tools" in entries else ("*",),
         frozenset(effects),
-        {name: inside.value for name, inside in arguments.items()},
-        read_text(found["reason"]) if "reason" in found else "",
+        {name: argument.value for name, argument in arguments.items()},
+        read_text(entries["reason"]) if "reason" in entries else "",
     )
 
 
 def parse_queues(node: ConfigNode) -> dict[str, Queue]:
-    """Named limits: `{github: {concurrent: 3, rate: 30/min, shared: true}}`."""
-    return {name: _parse_queue(inside) for name, inside in node.entries().items()}
+    """Parse named limits: `{github: {concurrent: 3, rate: 30/min, shared: true}}`."""
+    return {name: _parse_queue(entry) for name, entry in node.entries().items()}
 
 
 def _parse_queue(node: ConfigNode) -> Queue:
-    found = known_entries(node, ("concurrent", "rate", "shared"))
-    pace = read_text(found["rate"]) if "rate" in found else None
+    entries = known_entries(node, ("concurrent", "rate", "shared"))
+    concurrent = read_positive_integer(entries["concurrent"]) if "concurrent" in entries else None
+    rate = read_text(entries["rate"]) if "rate" in entries else None
+    shared = read_flag(entries["shared"]) if "shared" in entries else False
     try:
-        if pace is not None:
-            parse_rate(pace)
+        if rate is not None:
+            parse_rate(rate)
     except ValueError:
-        raise found["rate"].error("rate must say how many in what time.", "write 30/min, 5/s or 1000/h.") from None
-    shared = read_flag(found["shared"]) if "shared" in found else False
-    return Queue(read_positive_integer(found["concurrent"]) if "concurrent" in found else None, pace, shared)
+        problem = "rate must be a number of calls per unit of time."
+        raise entries["rate"].error(problem, "write 30/min, 5/s or 1000/h.") from None
+    return Queue(concurrent, rate, shared)
 
 
 def parse_tool_sources(node: ConfigNode) -> tuple[ToolSource, ...]:
-    """Files and modules, relative to the configuration file."""
+    """Parse files and modules, relative to the configuration file."""
     return tuple(_parse_tool_source(item) for item in node.items("write - tools.py, or - package.module:object."))
 
 
 def _parse_tool_source(node: ConfigNode) -> ToolSource:
     if isinstance(node.value, dict):
-        raise node.error(
-            f"A tool that is written out in the file {NOT_AVAILABLE}.", "name a file or module with tools."
-        )
+        raise node.error(f"A tool definition in the file {NOT_AVAILABLE}.", "name a file or module with tools.")
     if not isinstance(node.value, str) or not node.value.strip():
-        raise node.error("A source of tools must be text.", "write tools.py, or package.module:object.")
+        raise node.error("A source of tools must be a text.", "write tools.py, or package.module:object.")
     return ToolSource(node.value.strip(), node)

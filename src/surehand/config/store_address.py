@@ -1,4 +1,4 @@
-"""Addresses of stores, as people write them: a file, or a PostgreSQL server."""
+"""Addresses of stores in the configuration and on the command line: a file, or a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _PASSWORD = re.compile(r"(?<=://)([^:@/?]*):.*@|(?<=password=)[^&\s]*")
 
 
 def is_server_address(address: str) -> bool:
-    """Whether the address is that of a server, and not a file's."""
+    """Whether an address names a server and not a file."""
     return address.startswith(_SERVER_SCHEMES)
 
 
 def resolve_store_address(text: str, folder: Path) -> str:
-    """The address that a text means in a folder; a ValueError for what is no address of a store."""
+    """Resolve an address relative to a folder; raises `ValueError` if it is not an address of a store."""
     if is_server_address(text) or text == IN_MEMORY_ADDRESS:
         return text
     if "://" in text or not text.strip():
-        raise ValueError("A store is a file, or a postgresql:// address.")
+        raise ValueError("A store must be a file or a postgresql:// address.")
     return str((folder / Path(text).expanduser()).resolve())
 
 
 def hide_password(address: str) -> str:
-    """The address as it may be shown."""
-    return _PASSWORD.sub(lambda found: "***" if found[1] is None else f"{found[1]}:***@", address)
+    """The address with its password replaced by `***`."""
+    return _PASSWORD.sub(lambda match: "***" if match[1] is None else f"{match[1]}:***@", address)

@@ -1,1 +1,1 @@
-"""Child processes: what they see, what they may use up, and that none is left behind."""
+"""Child processes of tools and MCP servers: sandboxes, resource limits, and reaping of every process they start."""

@@ -1,4 +1,7 @@
-"""Control groups: they bound how many processes a command has where its own limit does not count, as for root."""
+"""Linux control groups that limit how many processes a command has.
+
+`child_process` uses them for root, to whom RLIMIT_NPROC does not apply.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ _group_numbers = itertools.count()
 
 
 class ControlGroup:
-    """A control group of one command."""
+    """The control group of one command."""
 
     def __init__(self, max_processes: int) -> None:
         self._folder = _parent_group() / f"surehand-{os.getpid()}-{next(_group_numbers)}"
@@ -21,49 +24,54 @@ class ControlGroup:
 
     @classmethod
     def try_create(cls, max_processes: int) -> ControlGroup | None:
-        """A group, where this process may make one."""
+        """Create a group, or return None where this process may not."""
         try:
             return cls(max_processes)
         except OSError:
             return None
 
     def add_process(self, pid: int) -> None:
-        """Everything that a process starts from now on counts."""
+        """Move a process into the group; processes that it starts from now on belong to the group too."""
         (self._folder / "cgroup.procs").write_text(str(pid))
 
     def remove(self) -> None:
-        """Once it is empty."""
+        """Remove the group, if it is empty."""
         with suppress(OSError):
             self._folder.rmdir()
 
 
 @cache
 def _parent_group() -> Path:
-    """Our own group, and in it nothing left by a process that was killed."""
+    """The group of this process, after removing groups that killed processes of ours left in it."""
     folder = _own_group()
-    for left in folder.glob("surehand-*-*"):
-        if not Path("/proc", left.name.split("-")[1]).exists():
+    for group in folder.glob("surehand-*-*"):
+        owner_pid = group.name.split("-")[1]
+        if not Path("/proc", owner_pid).exists():
             with suppress(OSError):
-                left.rmdir()
+                group.rmdir()
     return folder
 
 
 def _own_group() -> Path:
-    """Where our group's files are: in the first version each resource has a tree, in the second there is one."""
-    groups = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
-    paths = {name: path for _, names, path in groups for name in names.split(",")}
+    """The folder of this process's group: cgroup v1 has one tree for each resource, v2 one tree for all."""
+    # Each line is `hierarchy:controllers:path`; v2 has an empty list of controllers.
+    lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    paths = {controller: path for _, controllers, path in lines for controller in controllers.split(",")}
     if "pids" in paths:
         return _find_group_folder("cgroup", "pids", paths["pids"])
     folder = _find_group_folder("cgroup2", "", paths[""])
-    if "pids" not in (folder / "cgroup.subtree_control").read_text().split():
-        (folder / "cgroup.subtree_control").write_text("+pids")
+    subtree_control = folder / "cgroup.subtree_control"
+    if "pids" not in subtree_control.read_text().split():
+        subtree_control.write_text("+pids")
     return folder
 
 
 def _find_group_folder(filesystem: str, option: str, group_path: str) -> Path:
+    """The folder of a group below the mount point of its hierarchy."""
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        before, _, after = line.partition(" - ")
-        root, place = before.split()[3:5]
-        if after.split()[0] == filesystem and (not option or option in after.split()[2].split(",")):
-            return Path(place, os.path.relpath(group_path, root))
+        mount, _, source = line.partition(" - ")
+        root, mount_point = mount.split()[3:5]
+        kind, _, options = source.split()[:3]
+        if kind == filesystem and (not option or option in options.split(",")):
+            return Path(mount_point, os.path.relpath(group_path, root))
     raise FileNotFoundError(f"no {filesystem} is mounted")

@@ -1,4 +1,7 @@
-"""Child: a process with all that it starts, in a sandbox or not, of which nothing is left behind."""
+"""A child process with asyncio streams, in a sandbox or supervised, and the certain end of every process it starts.
+
+The shell tools and the stdio transport of MCP servers use it. Linux only.
+"""
 
 from __future__ import annotations
 
@@ -22,23 +25,23 @@ from surehand.sandbox.pipes import CHUNK_BYTES, PipeReader, PipeWriter
 from surehand.sandbox.sandbox import Sandbox, Unprotected
 
 STOP_GRACE_SECONDS = 0.5
-"""Seconds that a command has to end by itself when it is asked to."""
+"""Seconds between asking a command to end and killing it."""
 _KILL_TIMEOUT_SECONDS = 10.0
-"""Seconds after which the kernel is not waited for any longer."""
+"""Seconds to wait for the kernel to end killed processes."""
 _SUPERVISOR_PROCESSES = 2
-"""Processes that look after a command, and are not its own."""
+"""Processes of the supervisor itself, which count against the limit on processes of a command."""
 _PROCESS_COUNT_INTERVAL_SECONDS = 0.05
-"""Seconds between looks at how many processes there are, where nothing else bounds them."""
+"""Seconds between two counts of the processes of a command, where no control group limits them."""
 
 
 class ChildProcess(ABC):
-    """A running command: `stdin`, `stdout` and `stderr`, and its end.
+    """A running command with `stdin`, `stdout` and `stderr`.
 
-        async with await Child.start(["make"], cwd=root.path, folders=[root]) as child:
-            printed = await child.stdout.read()
+        async with await ChildProcess.start(["make"], cwd=root.path, folders=[root]) as child:
+            output = await child.stdout.read()
             code = await child.wait()
 
-    However the block is left, nothing of the command is left: no process, no descriptor.
+    When the block is left, every process of the command has ended and every descriptor is closed.
     """
 
     _control_group: ControlGroup | None = None
@@ -47,20 +50,29 @@ class ChildProcess(ABC):
         assert popen.stdin is not None
         assert popen.stdout is not None
         assert popen.stderr is not None
-        self._outer_process = ProcessHandle(
-            popen.pid, on_end=self._handle_exit
-        )  # first: it is what may fail, for want of descriptors
+        # First, because it is the step that can fail, when this process has no file descriptors left.
+        self._outer_process = ProcessHandle(popen.pid, on_end=self._handle_exit)
         self.stdin = PipeWriter(popen.stdin)
-        self._stdout_pipe, self._stderr_pipe = PipeReader(popen.stdout, limit), PipeReader(popen.stderr, limit)
-        self.stdout, self.stderr = self._stdout_pipe.reader, self._stderr_pipe.reader
+        self._stdout_pipe = PipeReader(popen.stdout, limit)
+        self._stderr_pipe = PipeReader(popen.stderr, limit)
+        self.stdout = self._stdout_pipe.reader
+        self.stderr = self._stderr_pipe.reader
         self._popen = popen
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.exceeded_process_limit = False
-        """Whether it was ended because it had too many processes."""
+        """Whether the command was killed because it had too many processes."""
 
     @classmethod
     def _spawn(cls, argv: Sequence[str], limit: int, **options: Any) -> Self:
-        popen = subprocess.Popen(argv, stdin=-1, stdout=-1, stderr=-1, bufsize=0, start_new_session=True, **options)
+        popen = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+            **options,
+        )
         try:
             return cls(popen, limit)
         except BaseException:
@@ -82,14 +94,14 @@ class ChildProcess(ABC):
         """Start a command.
 
         Args:
-            folders: what a sandbox shows beside the system; see `sandboxed`.
-            read: further paths that it shows, read-only.
-            stdin: whether the command may read what is written to `stdin`; else its input is empty.
-            limit: bytes that `readline` and its like take at most, and about half of what is read ahead.
+            folders: mounted in the sandbox beside the system's folders; see `build_command_line`.
+            read: further paths that are mounted read-only.
+            stdin: whether the command can read from `stdin`; otherwise its standard input is empty.
+            limit: longest line that `readline` accepts, in bytes; about twice as much is read ahead.
         """
         try:
             if isinstance(sandbox, Unprotected):
-                return _SupervisedChild.launch(argv, cwd=cwd, surroundings=sandbox, stdin=stdin, limit=limit)
+                return _SupervisedChild.launch(argv, cwd=cwd, unprotected=sandbox, stdin=stdin, limit=limit)
             return await _SandboxedChild.launch(
                 argv, cwd=cwd, sandbox=sandbox, folders=folders, read=read, stdin=stdin, limit=limit
             )
@@ -97,40 +109,48 @@ class ChildProcess(ABC):
             raise NotStarted(f"The command cannot be started: {error.strerror}.") from error
 
     async def wait(self) -> int:
-        """The exit code, once nothing of the command runs any more; above 128 a signal ended it."""
+        """Wait until every process of the command has ended; return the exit code, above 128 for a signal."""
         await asyncio.shield(self._finished)
         code = self._popen.returncode
         return code if code >= 0 else 128 - code
 
     async def stop(self, grace: float = STOP_GRACE_SECONDS) -> None:
-        """Ask the command to end, end whatever is left of it after `grace` seconds, and wait until it has ended."""
-        again = None
-        self._finished.add_done_callback(lambda _: self.close())  # should this be ended by force, before that
+        """Ask the command to end, kill its remaining processes after `grace` seconds, and wait for their end."""
+        cancelled = None
+        # Should this coroutine be closed while it waits, the descriptors are still closed when the command ends.
+        self._finished.add_done_callback(lambda _: self.close())
         if grace > 0 and not self._finished.done():
             self._terminate()
-            again = await self._wait_for_end(grace, stop_when_cancelled=True)
+            cancelled = await self._wait_for_end(grace, stop_when_cancelled=True)
         if not self._finished.done():
             self._kill()
-            again = await self._wait_for_end(_KILL_TIMEOUT_SECONDS) or again
+            cancelled = await self._wait_for_end(_KILL_TIMEOUT_SECONDS) or cancelled
         self.close()
-        if again is not None:
-            raise again
+        if cancelled is not None:
+            raise cancelled
 
     async def _wait_for_end(
         self, seconds: float, *, stop_when_cancelled: bool = False
     ) -> asyncio.CancelledError | None:
-        """Wait for the end. Whoever is cancelled meanwhile still waits, unless there is something harder to try."""
-        loop, again = asyncio.get_running_loop(), None
-        until = loop.time() + seconds
-        while not self._finished.done() and (left := until - loop.time()) > 0 and not (stop_when_cancelled and again):
+        """Wait for the end of the command, and return a cancellation that arrived meanwhile.
+
+        A cancelled caller keeps waiting, because processes must not be left behind; with `stop_when_cancelled` it
+        returns at once, so that the command can be killed.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        cancelled = None
+        while not self._finished.done() and (remaining := deadline - loop.time()) > 0:
+            if stop_when_cancelled and cancelled is not None:
+                break
             try:
-                await asyncio.wait({self._finished}, timeout=left)
+                await asyncio.wait({self._finished}, timeout=remaining)
             except asyncio.CancelledError as error:
-                again = error
-        return again
+                cancelled = error
+        return cancelled
 
     def close(self) -> None:
-        """Close what leads to the command. It may be called more than once."""
+        """Close the pipes and descriptors of the command. Closing twice is harmless."""
         self.stdin.close()
         self._stdout_pipe.close()
         self._stderr_pipe.close()
@@ -150,7 +170,7 @@ class ChildProcess(ABC):
         self._finish()
 
     def _finish(self) -> None:
-        """Everything is over: what was written last is still in the pipes."""
+        """Read the last output, which is still in the pipes, and mark the command as finished."""
         self._stdout_pipe.read_remaining()
         self._stderr_pipe.read_remaining()
         self.stdin.close()
@@ -163,11 +183,14 @@ class ChildProcess(ABC):
 
     @abstractmethod
     def _kill(self) -> None:
-        """End it, and all that it started."""
+        """Kill the command and every process that it started."""
 
 
 class _SandboxedChild(ChildProcess):
-    """Bubblewrap is our child; its child is the first process of a namespace, which ends with it."""
+    """A command in a sandbox: bubblewrap is our child, and its child is the first process of a PID namespace.
+
+    The kernel kills every process of the namespace when its first process ends.
+    """
 
     _init_process: ProcessHandle | None = None
     _process_count_timer: asyncio.TimerHandle | None = None
@@ -177,8 +200,8 @@ class _SandboxedChild(ChildProcess):
         cls, argv: Sequence[str], *, sandbox: Sandbox, stdin: bool, limit: int, **options: Any
     ) -> _SandboxedChild:
         bubblewrap.check_bubblewrap()
-        with bubblewrap.build_command_line(argv, sandbox=sandbox, stdin=stdin, gated=True, **options) as jail:
-            child = cls._spawn(jail.argv, limit, env={}, pass_fds=jail.pass_fds)
+        with bubblewrap.build_command_line(argv, sandbox=sandbox, stdin=stdin, gated=True, **options) as line:
+            child = cls._spawn(line.argv, limit, env={}, pass_fds=line.pass_fds)
         try:
             await child.open_gate(sandbox, stdin)
         except BaseException:
@@ -187,7 +210,7 @@ class _SandboxedChild(ChildProcess):
         return child
 
     async def open_gate(self, sandbox: Sandbox, stdin: bool) -> None:
-        """Hold the command until it cannot get away: it will die with its parent, we know of it, and it is bounded."""
+        """Let the command start once it will die with its parent, its process is known, and its limits are set."""
         if await self.stdout.read(1) != b"\n" or not self._find_init_process():
             raise NotStarted(f"The sandbox did not start: {await self._start_error()}.")
         assert self._init_process is not None
@@ -195,27 +218,31 @@ class _SandboxedChild(ChildProcess):
             if self._init_process.has_ended or bubblewrap.is_tied_to_parent(self._init_process.pid):
                 break
             await asyncio.sleep(0.001)
-        if os.geteuid() == 0:  # the limit on processes does not bind this user, not even in there
+        # RLIMIT_NPROC does not apply to root, not even inside a user namespace.
+        if os.geteuid() == 0:
             self._limit_processes(sandbox.processes)
         self.stdin.write(b"\n")
         if not stdin:
             self.stdin.close_when_drained()
 
     async def abort_start(self) -> None:
-        """What waits at the gate ends when nobody can open it any more. Bubblewrap, killed, could leave it behind."""
+        """End a command that has not passed the gate.
+
+        Closing its input ends the command; killing bubblewrap instead could leave the command behind.
+        """
         self.stdin.close()
         while not self._finished.done() and not self._find_init_process():
-            with suppress(asyncio.CancelledError):  # whoever is cancelled is about to be told so
+            with suppress(asyncio.CancelledError):  # the caller re-raises the error that led here
                 await asyncio.sleep(0.001)
         with suppress(asyncio.CancelledError):
             await self.stop(0)
 
     async def _start_error(self) -> str:
-        told = (await self.stderr.read(CHUNK_BYTES)).decode(errors="replace").strip()
-        return told.rpartition("\n")[2].rstrip(".") or "no reason was given"
+        output = (await self.stderr.read(CHUNK_BYTES)).decode(errors="replace").strip()
+        return output.rpartition("\n")[2].rstrip(".") or "no reason was given"
 
     def _find_init_process(self) -> bool:
-        """Whether the namespace's first process is known. While bubblewrap lives, its only child is that."""
+        """Look for the first process of the namespace, the only child of bubblewrap; return whether it is known."""
         if self._init_process is None and not self._outer_process.has_ended:
             with suppress(OSError):
                 for pid in child_pids(self._outer_process.pid):
@@ -234,11 +261,12 @@ class _SandboxedChild(ChildProcess):
             self._check_process_count(max_processes)
 
     def _check_process_count(self, max_processes: int) -> None:
-        """Where nothing bounds them, count them."""
+        """Count the processes of the namespace in its own /proc, and kill the command if there are too many."""
         if self._init_process is None or self._init_process.has_ended:
             return
         with suppress(OSError):
-            if sum(map(str.isdigit, os.listdir(f"/proc/{self._init_process.pid}/root/proc"))) > max_processes:
+            names = os.listdir(f"/proc/{self._init_process.pid}/root/proc")
+            if sum(map(str.isdigit, names)) > max_processes:
                 self.exceeded_process_limit = True
                 self._kill()
         self._process_count_timer = asyncio.get_running_loop().call_later(
@@ -246,17 +274,20 @@ class _SandboxedChild(ChildProcess):
         )
 
     def _finish(self) -> None:
-        if self._outer_process.has_ended and (self._init_process is None or self._init_process.has_ended):
-            if self._init_process is not None:
-                self._init_process.reap()
-            super()._finish()
+        if not self._outer_process.has_ended:
+            return
+        if self._init_process is not None:
+            if not self._init_process.has_ended:
+                return
+            self._init_process.reap()
+        super()._finish()
 
     def _terminate(self) -> None:
         if self._init_process is not None:
             self._init_process.signal_group(signal.SIGTERM)
 
     def _kill(self) -> None:
-        """The kernel ends a namespace with its first process."""
+        """Kill the first process of the namespace; the kernel then kills the others."""
         if self._init_process is not None:
             self._init_process.signal(signal.SIGKILL)
 
@@ -269,26 +300,26 @@ class _SandboxedChild(ChildProcess):
 
 
 class _SupervisedChild(ChildProcess):
-    """A supervisor is our child: orphans of the command fall to it, and it ends them all."""
+    """A command without a sandbox: a supervisor is our child, adopts orphans of the command, and kills them all."""
 
     @classmethod
     def launch(
-        cls, argv: Sequence[str], *, cwd: str | os.PathLike[str], surroundings: Unprotected, stdin: bool, limit: int
+        cls, argv: Sequence[str], *, cwd: str | os.PathLike[str], unprotected: Unprotected, stdin: bool, limit: int
     ) -> _SupervisedChild:
-        limits = json.dumps(surroundings.rlimits)
+        limits = json.dumps(unprotected.rlimits)
         program = [sys.executable, "-I", "-S", str(supervisor.__file__), str(os.getpid()), limits, *argv]
-        child = cls._spawn(program, limit, env=surroundings.environment, cwd=cwd)
+        child = cls._spawn(program, limit, env=unprotected.environment, cwd=cwd)
         if os.geteuid() == 0:
-            child.limit_processes(surroundings.processes + _SUPERVISOR_PROCESSES)
+            child.limit_processes(unprotected.processes + _SUPERVISOR_PROCESSES)
         if not stdin:
             child.stdin.close()
         return child
 
     def limit_processes(self, max_processes: int) -> None:
-        """Limit how many processes there are at once, where control groups can do that."""
+        """Limit the number of processes, where control groups are available."""
         self._control_group = ControlGroup.try_create(max_processes)
         if self._control_group is not None:
-            with suppress(OSError):  # it has ended
+            with suppress(OSError):  # the supervisor has ended already
                 self._control_group.add_process(self._outer_process.pid)
 
     def _terminate(self) -> None:
@@ -296,4 +327,4 @@ class _SupervisedChild(ChildProcess):
 
     def _kill(self) -> None:
         self._outer_process.signal(signal.SIGTERM)
-        self._outer_process.signal(signal.SIGCONT)  # a command may have stopped it
+        self._outer_process.signal(signal.SIGCONT)  # the command may have suspended the supervisor with SIGSTOP

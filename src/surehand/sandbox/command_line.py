@@ -1,15 +1,15 @@
-"""Jail: what a sandbox shows, and a command line that runs a program in it."""
+"""The paths that a sandbox mounts, and the bubblewrap command line with the descriptors that it needs."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 
 class BindMount(Protocol):
-    """A folder to show at its own path; a workspace's roots are such."""
+    """A folder or file of the host to mount at its own path, such as a root of a workspace."""
 
     @property
     def path(self) -> Path: ...
@@ -17,26 +17,34 @@ class BindMount(Protocol):
     def writable(self) -> bool: ...
     @property
     def descriptor(self) -> int | None:
-        """The folder, open: then nobody can put another one in its place."""
+        """An open descriptor of the path. With it, the mount cannot be redirected by replacing the path."""
         ...
+
+
+@runtime_checkable
+class HideableMount(Protocol):
+    """A mount that may be hidden: the path exists in the sandbox, but cannot be read."""
+
+    @property
+    def hidden(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class PathMount:
-    """A path of the host to show at its own path."""
+    """A path of the host to mount at its own path."""
 
     path: Path
     writable: bool = False
     descriptor: int | None = None
     hidden: bool = False
-    """Something is there, and nobody can read it."""
+    """Whether the path exists in the sandbox but cannot be read there."""
 
 
 @dataclass(slots=True)
 class SandboxCommandLine:
     """A command line that runs a program inside a sandbox, and the descriptors that it needs.
 
-    Close it once the process is started: the process has descriptors of its own by then.
+    Close it once the process has been started: the process has its own copies of the descriptors by then.
     """
 
     argv: list[str] = field(default_factory=list)
@@ -44,7 +52,7 @@ class SandboxCommandLine:
     _owned_descriptors: list[int] = field(default_factory=list)
 
     def close(self) -> None:
-        """Let go of the descriptors."""
+        """Close the descriptors that were opened for this command line."""
         while self._owned_descriptors:
             os.close(self._owned_descriptors.pop())
 
@@ -55,7 +63,7 @@ class SandboxCommandLine:
         self.close()
 
     def descriptor_with(self, content: str | bytes) -> int:
-        """A descriptor that bubblewrap reads this from."""
+        """Open an in-memory file with this content, for bubblewrap to read."""
         descriptor = os.memfd_create("sandbox")
         self._owned_descriptors.append(descriptor)
         self.pass_fds += (descriptor,)
@@ -64,8 +72,9 @@ class SandboxCommandLine:
         return descriptor
 
     def descriptor_of(self, mount: BindMount) -> int:
-        """A descriptor of what is to be shown: a path could lead elsewhere by the time that it is bound."""
-        if (descriptor := mount.descriptor) is None:
+        """A descriptor of the mounted path: the path itself could be replaced before bubblewrap mounts it."""
+        descriptor = mount.descriptor
+        if descriptor is None:
             descriptor = os.open(mount.path, os.O_PATH | os.O_CLOEXEC)
             self._owned_descriptors.append(descriptor)
         self.pass_fds += (descriptor,)

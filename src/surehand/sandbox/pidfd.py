@@ -1,4 +1,4 @@
-"""A process by its descriptor: unlike a number, it never comes to mean another process."""
+"""Processes by pidfd, a file descriptor that, unlike a pid, never comes to mean another process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PIDFD_SIGNAL_PROCESS_GROUP = 4
 
 
 class ProcessHandle:
-    """A process that runs: to be signalled, and to be known of when it has ended."""
+    """A running process that can be signalled, and whose end calls a function on the event loop."""
 
     def __init__(self, pid: int, *, on_end: Callable[[], None]) -> None:
         self.pid = pid
@@ -25,7 +25,7 @@ class ProcessHandle:
         self._loop.add_reader(self._descriptor, self._handle_end)
 
     def signal(self, number: int) -> None:
-        """Send a signal, if there is still somebody to get it."""
+        """Send a signal, unless the process has ended."""
         if not self.has_ended:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._descriptor, number)
@@ -40,7 +40,8 @@ class ProcessHandle:
             except OSError as error:
                 if isinstance(error, (ProcessLookupError, PermissionError)):
                     raise
-                os.killpg(self.pid, number)  # an older kernel; the process is not reaped yet, so the number is its own
+                # A kernel before 6.9. The process is not reaped yet, so its pid still belongs to it.
+                os.killpg(self.pid, number)
 
     def _handle_end(self) -> None:
         self._loop.remove_reader(self._descriptor)
@@ -48,12 +49,12 @@ class ProcessHandle:
         self._on_end()
 
     def reap(self) -> None:
-        """Where it has fallen to us, as orphans do to the first process of a container, let it go."""
+        """Reap the process if it is our child, as orphans become when we are the first process of a container."""
         with suppress(OSError):
             os.waitid(os.P_PIDFD, self._descriptor, os.WEXITED | os.WNOHANG)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the descriptor; the process is not signalled."""
         if self._descriptor >= 0:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
@@ -62,10 +63,10 @@ class ProcessHandle:
 
 
 def child_pids(pid: int) -> list[int]:
-    """The numbers of a process's children."""
+    """The pids of a process's children."""
     try:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except FileNotFoundError:  # the process is gone, or the kernel was built without this
+    except FileNotFoundError:  # the process has ended, or the kernel lacks CONFIG_PROC_CHILDREN
         return [child for child in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent_pid(child) == pid]
 
 

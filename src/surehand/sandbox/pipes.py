@@ -1,4 +1,7 @@
-"""Pipes to a child process: plain descriptors on the event loop, closed the moment they are told to."""
+"""Pipes to a child process, read and written on the event loop.
+
+Unlike the transports of asyncio, they close their descriptors at once and can read what is left in a pipe.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ CHUNK_BYTES = 1 << 16
 
 
 class PipeStreamReader(asyncio.StreamReader):
-    """What has come, and was not read yet."""
+    """A stream reader whose incoming data can be intercepted."""
 
     interceptor: Callable[[bytes], bytes] | None = None
-    """Sees each piece at the moment it comes, and gives back what is left to be read."""
+    """Called with each chunk as it arrives; returns the part that stays to be read."""
 
-    def feed_data(self, data: bytes) -> None:  # type: ignore[override]  # a pipe gives nothing else
-        """Keep a piece for whoever reads, if nobody takes it at once."""
+    def feed_data(self, data: bytes) -> None:  # type: ignore[override]  # a pipe delivers bytes only
+        """Buffer a chunk, or the part of it that the interceptor leaves."""
         if self.interceptor is not None:
             data = self.interceptor(data)
         if data:
@@ -26,32 +29,32 @@ class PipeStreamReader(asyncio.StreamReader):
 
 
 class PipeReader:
-    """What a child writes, in a `Reader`: reading pauses while nobody takes what has come."""
+    """Reads the output of a child into a `PipeStreamReader`, and pauses while that buffer is full."""
 
     def __init__(self, pipe: IO[bytes], limit: int = CHUNK_BYTES) -> None:
         self.reader = PipeStreamReader(limit)
-        self.reader.set_transport(self)  # type: ignore[arg-type]  # all that a reader asks of it is to pause
+        self.reader.set_transport(self)  # type: ignore[arg-type]  # a StreamReader only pauses and resumes it
         self._pipe: IO[bytes] | None = pipe
         self._loop = asyncio.get_running_loop()
         os.set_blocking(pipe.fileno(), False)
         self.resume_reading()
 
     def pause_reading(self) -> None:
-        """The reader holds enough for now."""
+        """Stop reading; the stream reader calls it when its buffer is full."""
         if self._pipe is not None:
             self._loop.remove_reader(self._pipe.fileno())
 
     def resume_reading(self) -> None:
-        """The reader has room again."""
+        """Start reading; the stream reader calls it when its buffer has room again."""
         if self._pipe is not None:
             self._loop.add_reader(self._pipe.fileno(), self._read_available)
 
     def is_closing(self) -> bool:
-        """Whether nothing more can come."""
+        """Whether the pipe is closed."""
         return self._pipe is None
 
     def _read_available(self) -> bool:
-        """Whether something came."""
+        """Read one chunk; return whether data arrived."""
         assert self._pipe is not None
         try:
             data = os.read(self._pipe.fileno(), CHUNK_BYTES)
@@ -66,13 +69,13 @@ class PipeReader:
         return bool(data)
 
     def read_remaining(self) -> None:
-        """Take what is still in the pipe, and close it: whoever wrote to it is gone."""
+        """Read the data that is still in the pipe and close it, once the writing process has ended."""
         while self._pipe is not None and self._read_available():
             pass
         self.close()
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Close the pipe and mark the end of the stream."""
         if self._pipe is not None:
             self.pause_reading()
             self._pipe.close()
@@ -81,36 +84,37 @@ class PipeReader:
 
 
 class PipeWriter:
-    """What a child reads. What it does not take yet is kept until it does."""
+    """Writes to the input of a child, and buffers what the pipe has no room for."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe: IO[bytes] | None = pipe
         self._loop = asyncio.get_running_loop()
         self._unsent: deque[memoryview] = deque()
         self._drained: asyncio.Future[None] | None = None
-        self._is_closing = self._is_watching = False
+        self._is_closing = False
+        self._is_watching = False
         os.set_blocking(pipe.fileno(), False)
 
     def write(self, data: bytes) -> None:
-        """Send bytes, or keep them until the child takes them; wait for that with `drain`."""
+        """Send bytes, or buffer them until the child reads; `drain` waits for that."""
         if self._pipe is None or self._is_closing:
             raise BrokenPipeError("The process does not read any more.")
-        left = memoryview(data)
+        remaining = memoryview(data)
         if not self._unsent:
             try:
-                left = left[os.write(self._pipe.fileno(), data) :]
+                remaining = remaining[os.write(self._pipe.fileno(), data) :]
             except (BlockingIOError, InterruptedError):
                 pass
             except (BrokenPipeError, ConnectionResetError):
                 self.close()
                 return
-        if left:
-            self._unsent.append(left)
+        if remaining:
+            self._unsent.append(remaining)
             if not self._is_watching:
                 self._watch_writable(self._pipe)
 
     def try_write(self, data: bytes) -> bool:
-        """Send bytes like `write`, but not behind others that wait to be taken; whether it was done."""
+        """Write bytes unless earlier ones are still buffered; return whether they were written."""
         if self._unsent:
             return False
         self.write(data)
@@ -118,18 +122,18 @@ class PipeWriter:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether some of what was written has not been taken yet."""
+        """Whether written bytes are still buffered."""
         return bool(self._unsent)
 
     async def drain(self) -> None:
-        """Wait until all that was written has been taken."""
+        """Wait until all written bytes are in the pipe."""
         if self._unsent and self._pipe is not None:
             if self._drained is None:
                 self._drained = self._loop.create_future()
             await asyncio.shield(self._drained)
 
     def close_when_drained(self) -> None:
-        """Close once all that was written has been taken."""
+        """Close the pipe once all written bytes are in it."""
         self._is_closing = True
         if not self._unsent:
             self.close()
@@ -167,7 +171,7 @@ class PipeWriter:
         self._drained = None
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Close the pipe and discard buffered bytes."""
         if self._pipe is not None:
             self._unwatch_writable(self._pipe)
             self._pipe.close()

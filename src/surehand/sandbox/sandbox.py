@@ -1,4 +1,4 @@
-"""Sandbox: what a child process may see, reach and use up."""
+"""The settings `Sandbox` and `Unprotected`: what a child process may see, reach and use up."""
 
 from __future__ import annotations
 
@@ -28,83 +28,93 @@ _LIMIT_PARSERS: dict[str, Callable[[Any], Any]] = {
 }
 
 SANDBOX_HOME = "/tmp/home"
-"""Inside a sandbox: private, and gone with the command."""
+"""Home folder inside a sandbox; it is private and is deleted with the sandbox."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceLimits:
-    """What a child process finds in its environment, and how much it may use up."""
+    """Environment variables and resource limits of a child process."""
 
     env: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables; nothing else is taken over from the host's."""
+    """Additional environment variables. Variables of this process are not inherited."""
     cpu: float | str = 600.0
-    """Processor seconds that one process may use."""
+    """CPU seconds that one process may use."""
     memory: float | str = 4 << 30
     """Bytes that one process may allocate."""
     file_size: float | str = 2 << 30
     """Bytes that one file may grow to."""
     open_files: float = 4096
+    """File descriptors that one process may have open."""
     processes: int = 512
     """Processes and threads that a command may have at once."""
     _may_be_infinite: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
-        change = object.__setattr__
-        change(self, "env", {name: _validate_variable(name, value) for name, value in self.env.items()})
-        for name, read in _LIMIT_PARSERS.items():
+        set_field = object.__setattr__  # the dataclass is frozen
+        set_field(self, "env", {name: _validate_variable(name, value) for name, value in self.env.items()})
+        for name, parse in _LIMIT_PARSERS.items():
             given = getattr(self, name)
-            if given is not inf or name not in self._may_be_infinite:
-                value = _parse_limit(name, given, read)
-                change(self, name, value if name == "cpu" else int(value))
+            if given is inf and name in self._may_be_infinite:
+                continue
+            limit = _parse_limit(name, given, parse)
+            set_field(self, name, limit if name == "cpu" else int(limit))
 
     @property
     def rlimits(self) -> dict[str, int]:
-        """Each limit by its name in the kernel, and no more than this process has: it could not give more away."""
-        given: dict[str, Any] = {"CORE": 0, "CPU": max(self.cpu, 1), "DATA": self.memory, "FSIZE": self.file_size}
-        given |= {"NOFILE": self.open_files, "NPROC": self.processes}
-        return {name: _cap_to_hard_limit(name, int(limit)) for name, limit in given.items() if limit is not inf}
+        """Each limit by its RLIMIT name, at most the hard limit of this process, which it cannot raise."""
+        limits: dict[str, Any] = {
+            "CORE": 0,
+            "CPU": max(self.cpu, 1),
+            "DATA": self.memory,
+            "FSIZE": self.file_size,
+            "NOFILE": self.open_files,
+            "NPROC": self.processes,
+        }
+        return {name: _cap_to_hard_limit(name, int(limit)) for name, limit in limits.items() if limit is not inf}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox(ResourceLimits):
-    """A jail for commands: the system to read, the given folders, and nothing else of the machine."""
+    """An isolated environment: commands see the system's programs and the given folders, and nothing else."""
 
     network: bool = False
-    """Whether the host's network is shared. Then sockets of the UNIX kind are refused, for some lead to the host."""
+    """Whether commands share the host's network. UNIX sockets are then refused, because some lead to the host."""
     read: Sequence[PathArgument] = ()
-    """Further files and folders of the host to be seen, at their own paths."""
+    """Further files and folders of the host that are mounted read-only at their own paths."""
     write: Sequence[PathArgument] = ()
-    """Further folders of the host to be written to, at their own paths."""
+    """Further folders of the host that are mounted writable at their own paths."""
     temporary: int | str = 1 << 30
-    """Bytes that /tmp, which is private and kept in memory, may hold."""
+    """Bytes that /tmp may hold; it is private and kept in memory."""
 
     def __post_init__(self) -> None:
-        ResourceLimits.__post_init__(self)  # `super` does not find its class where there are slots
-        change = object.__setattr__
-        change(self, "read", tuple(_existing_path(given) for given in _validate_path_list(self.read, "read")))
-        change(self, "write", tuple(_existing_path(given) for given in _validate_path_list(self.write, "write")))
-        change(self, "temporary", int(_parse_limit("temporary", self.temporary, parse_size)))
+        # `super()` fails here: a dataclass with slots is a new class, and `super()` refers to the original one.
+        ResourceLimits.__post_init__(self)
+        set_field = object.__setattr__  # the dataclass is frozen
+        set_field(self, "read", tuple(_existing_path(path) for path in _validate_path_list(self.read, "read")))
+        set_field(self, "write", tuple(_existing_path(path) for path in _validate_path_list(self.write, "write")))
+        set_field(self, "temporary", int(_parse_limit("temporary", self.temporary, parse_size)))
 
     @property
     def environment(self) -> dict[str, str]:
-        """All that a command finds in its environment."""
+        """The whole environment of a command."""
         return {"PATH": DEFAULT_SEARCH_PATH, "HOME": SANDBOX_HOME, "LANG": "C.UTF-8", "TMPDIR": "/tmp", **self.env}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unprotected(ResourceLimits):
-    """No jail: commands may do all that this process may. Limits hold, and what they start ends with them.
+    """No sandbox: commands may do everything that this process may. Limits apply, and their processes end with them.
 
-    Only a jail keeps a command from harming whoever looks after it. Limits other than that on processes may be
-    `math.inf`: then a command has what this process has, as suits one that stays.
+    Without a sandbox a command can interfere with the supervisor that ends its processes. Limits other than
+    `processes` may be `math.inf`: the command then has the limits of this process, as suits a long-running server.
     """
 
     _may_be_infinite: ClassVar[frozenset[str]] = frozenset({"cpu", "memory", "file_size", "open_files"})
 
     @property
     def environment(self) -> dict[str, str]:
-        """All that a command finds in its environment."""
-        path, home = os.environ.get("PATH", DEFAULT_SEARCH_PATH), os.path.expanduser("~")
+        """The whole environment of a command."""
+        path = os.environ.get("PATH", DEFAULT_SEARCH_PATH)
+        home = os.path.expanduser("~")
         return {"PATH": path, "HOME": home, "LANG": "C.UTF-8", "TMPDIR": gettempdir(), **self.env}
 
 
@@ -115,20 +125,24 @@ def _cap_to_hard_limit(name: str, limit: int) -> int:
 
 def _validate_path_list(given: Any, name: str) -> Sequence[PathArgument]:
     if isinstance(given, (str, PathLike)):
-        raise DefinitionError(f"{name}={given!r} is one path.", fix=f"give a list: {name}=[{str(given)!r}].")
+        raise DefinitionError(
+            f"`{name}` must be a list of paths, got {given!r}.", fix=f"write {name}=[{str(given)!r}]."
+        )
     return tuple(given)
 
 
 def _existing_path(given: PathArgument) -> Path:
     path = Path(given).expanduser().absolute()
     if not path.exists():
-        raise DefinitionError(f"A sandbox cannot show {path}: there is no such path.", fix="name one that exists.")
+        raise DefinitionError(f"A sandbox cannot show {path}: it does not exist.", fix="name an existing path.")
     return path
 
 
 def _validate_variable(name: str, value: Any) -> str:
     if not name or "=" in name or "\0" in name or not isinstance(value, str) or "\0" in value:
-        raise DefinitionError(f"{name!r} is no environment variable.", fix="give names and values as text.")
+        raise DefinitionError(
+            f"{name!r} is not a valid environment variable.", fix="use strings without NUL, and no `=` in the name."
+        )
     return value
 
 
@@ -139,10 +153,10 @@ def _parse_limit(name: str, given: Any, parse: Callable[[Any], Any]) -> float:
         value = None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < inf:
         raise DefinitionError(
-            f"{name}={given!r} is no limit.", fix="give a number above zero, or such as '2GiB', '30s'."
+            f"`{name}` must be a positive limit, got {given!r}.", fix="write a positive number, '2GiB' or '30s'."
         )
     return value
 
 
 UNPROTECTED: Final = Unprotected()
-"""In place of a `Sandbox`: run commands without one."""
+"""Pass it in place of a `Sandbox` to run commands without one."""

@@ -1,8 +1,8 @@
-"""Supervisor: runs one command without a sandbox, and ends only when nothing of it is left.
+"""A program that runs one command without a sandbox, and ends only when no process of the command is left.
 
-A program of its own, started by path: it imports nothing of ours, so that it starts quickly.
-SIGUSR1 asks the command to end; SIGTERM, which also comes when whoever started this dies, ends everything at once.
-It is two processes, of which the second runs the command: if one is killed, what it would have ended the other ends.
+`child_process` starts it by path. It imports no other module of this package, so that it starts quickly.
+SIGUSR1 asks the command to end. SIGTERM, which the kernel also sends when the parent dies, kills everything at once.
+It consists of two processes, of which the second runs the command: if one is killed, the other kills what is left.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from contextlib import suppress
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _KILL_ROUNDS_WITHOUT_PAUSE = 10_000
-"""Turns without a pause; what is left then ends by itself, or not at all."""
+"""Kill rounds without a pause; after them, remaining processes cannot be outrun any more."""
 _HANDLED_SIGNALS = {signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD}
 
 
 def main(parent_pid: int, limits: Mapping[str, int], argv: list[str]) -> int:
-    """Run the command; gives its exit code, or 128 and the signal that ended it."""
+    """Run the command and return its exit code, or 128 plus the signal that ended it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED_SIGNALS)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where our parent ignores it, nobody would be told of an end
+    # An ignored SIGCHLD is inherited, and then no child would be reported.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if not _become_subreaper(parent_pid):
         return 125
     first = os.getpid()
@@ -37,7 +38,7 @@ def main(parent_pid: int, limits: Mapping[str, int], argv: list[str]) -> int:
 
 
 def _run_second_supervisor(first_pid: int, limits: Mapping[str, int], argv: list[str]) -> int:
-    os.setsid()  # whoever ends the group of the first does not end both
+    os.setsid()  # a signal to the process group of the first supervisor must not reach both
     if not _become_subreaper(first_pid):
         return 125
     own = os.getpid()
@@ -47,7 +48,7 @@ def _run_second_supervisor(first_pid: int, limits: Mapping[str, int], argv: list
 
 
 def _become_subreaper(parent_pid: int) -> bool:
-    """Have orphans fall to us, and end everything when the parent dies; whether it still lives."""
+    """Adopt orphaned descendants, and get SIGTERM when the parent dies; return whether the parent still lives."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     return os.getppid() == parent_pid
@@ -61,7 +62,7 @@ def _exec_command(parent_pid: int, limits: Mapping[str, int], argv: list[str]) -
     try:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent_pid:  # it died before it could be told
+        if os.getppid() != parent_pid:  # the parent died before the signal was set
             os._exit(125)
         for name, limit in limits.items():
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (limit, limit))
@@ -74,7 +75,7 @@ def _exec_command(parent_pid: int, limits: Mapping[str, int], argv: list[str]) -
 
 
 def _supervise(child_pid: int, terminate: Callable[[], None]) -> int:
-    """Wait for a child, and leave nothing."""
+    """Wait for a child, then kill all descendants that are left; return the exit code."""
     _release_standard_streams()
     code = _wait_for_exit(child_pid, terminate)
     _kill_descendants()
@@ -82,15 +83,15 @@ def _supervise(child_pid: int, terminate: Callable[[], None]) -> int:
 
 
 def _release_standard_streams() -> None:
-    """What the command closes is closed: nobody else holds its pipes."""
-    nothing = os.open(os.devnull, os.O_RDWR)
+    """Close the pipes of the command here: readers must see their end when the command closes them."""
+    null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)
-    os.close(nothing)
+        os.dup2(null, descriptor)
+    os.close(null)
 
 
 def _wait_for_exit(child_pid: int, terminate: Callable[[], None]) -> int | None:
-    """The exit code, or None when told to end it."""
+    """Wait for the child and return its exit code, or None once SIGTERM arrives."""
     while (number := signal.sigwait(_HANDLED_SIGNALS)) != signal.SIGTERM:
         if number == signal.SIGUSR1:
             with suppress(ProcessLookupError):
@@ -101,23 +102,23 @@ def _wait_for_exit(child_pid: int, terminate: Callable[[], None]) -> int | None:
 
 
 def _reap_children(child_pid: int) -> int | None:
-    """The child's exit code if it was among those that ended."""
+    """Reap ended processes; return the exit code of the child if it was one of them."""
     code = None
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
             return code
         if pid == child_pid:
-            ended = os.waitstatus_to_exitcode(status)
-            return ended if ended >= 0 else 128 - ended
+            exit_code = os.waitstatus_to_exitcode(status)
+            return exit_code if exit_code >= 0 else 128 - exit_code
 
 
 def _kill_descendants() -> None:
-    """Whatever loses its parent falls to us: ending our children again and again ends all that they started.
+    """Kill our children again and again: as their orphans become our children, this reaches every descendant.
 
-    A process that forks and ends faster than anybody can look is caught only by not pausing in between.
+    A process that forks and exits faster than it can be listed is caught only without a pause between the rounds.
     """
-    for turn in itertools.count():
+    for round in itertools.count():
         for pid in _child_pids():
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -126,7 +127,7 @@ def _kill_descendants() -> None:
                 pass
         except ChildProcessError:
             return
-        if turn > _KILL_ROUNDS_WITHOUT_PAUSE:
+        if round > _KILL_ROUNDS_WITHOUT_PAUSE:
             time.sleep(0.001)
 
 

@@ -1,4 +1,4 @@
-"""System: what a sandbox shows of the host beside the folders it is given, and the files it makes up itself."""
+"""The parts of the host that every sandbox sees: system folders, some of /etc, and a masked /proc."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from surehand.sandbox.sandbox import SANDBOX_HOME, Sandbox
 
 SANDBOX_UID = 1000
-"""Inside, files of this process's user belong to this one."""
+"""User id in the sandbox, to which the user of this process is mapped."""
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC_FILES = ("ld.so.cache", "alternatives")
 _ETC_NETWORK_FILES = (
@@ -17,7 +17,7 @@ _ETC_NETWORK_FILES = (
     "ca-certificates", "pki/tls/certs", "pki/ca-trust", "crypto-policies",
 )  # fmt: skip
 _HIDDEN_PROC_FILES = ("cmdline", "keys")
-"""What of /proc tells of the host: there may be anything in the kernel's arguments, and keys are the user's own."""
+"""Files of /proc with data of the host: the kernel's command line may hold secrets, and keys belong to the user."""
 _HIDDEN_PROC_FILES_FOR_ROOT = (
     "kcore", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "sched_debug", "sysrq-trigger",
     "timer_list", "vmallocinfo",
@@ -30,60 +30,58 @@ SYNTHETIC_FILES = {
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
     "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
 }
-"""Made up: the host's would tell of its users and of its network."""
+"""Written for the sandbox: the files of the host would reveal its users and its network."""
 
 
 def system_mount_arguments(sandbox: Sandbox) -> list[str]:
-    """Arguments for the parts that are the same for every command of a sandbox."""
-    zone = os.path.realpath("/etc/localtime")
-    room = ("--perms", "1777", "--size", str(sandbox.temporary), "--tmpfs")
-    certificates = _existing_paths("/etc", _ETC_NETWORK_FILES) if sandbox.network else ()
+    """Arguments for bubblewrap that are the same for every command of a sandbox."""
+    time_zone = os.path.realpath("/etc/localtime")
+    tmpfs = ("--perms", "1777", "--size", str(sandbox.temporary), "--tmpfs")
+    etc_files = _existing_paths("/etc", _ETC_FILES)
+    network_files = _existing_paths("/etc", _ETC_NETWORK_FILES) if sandbox.network else ()
     return [
         *_system_folder_arguments(),
-        *(word for path in (*_existing_paths("/etc", _ETC_FILES), *certificates) for word in ("--ro-bind", path, path)),
-        *(("--symlink", zone, "/etc/localtime") if zone.startswith("/usr/") else ()),
+        *(argument for path in (*etc_files, *network_files) for argument in ("--ro-bind", path, path)),
+        *(("--symlink", time_zone, "/etc/localtime") if time_zone.startswith("/usr/") else ()),
         *("--proc", "/proc"),
         *_proc_mask_arguments(os.geteuid() == 0),
         *HIDE_FIRST_PROCESS_ARGUMENTS,
-        *("--dev", "/dev", *room, "/dev/shm", "--remount-ro", "/dev"),
-        *(*room, "/tmp", "--perms", "0700", "--dir", SANDBOX_HOME, "--dir", "/var", "--symlink", "../tmp", "/var/tmp"),
+        *("--dev", "/dev", *tmpfs, "/dev/shm", "--remount-ro", "/dev"),
+        *(*tmpfs, "/tmp", "--perms", "0700", "--dir", SANDBOX_HOME, "--dir", "/var", "--symlink", "../tmp", "/var/tmp"),
     ]
 
 
 @cache
 def _system_folder_arguments() -> tuple[str, ...]:
-    """Programs and libraries: on most machines all in /usr, with links to them beside it."""
-    words: list[str] = []
+    """Mounts of programs and libraries: on most systems all are in /usr, and /bin and /lib are links into it."""
+    arguments: list[str] = []
     for path in SYSTEM_FOLDERS:
         if os.path.islink(path):
-            words += ["--symlink", os.readlink(path), path]
+            arguments += ["--symlink", os.readlink(path), path]
         elif os.path.isdir(path):
-            words += ["--ro-bind", path, path]
-    return tuple(words)
+            arguments += ["--ro-bind", path, path]
+    return tuple(arguments)
 
 
 @cache
 def _proc_mask_arguments(is_root: bool) -> tuple[str, ...]:
-    """A fresh /proc still has files of the whole machine, and whoever is root on the host may use them in here too.
+    """Mask files of /proc that concern the whole machine, which root could use inside the sandbox too.
 
-    A device on a mount without devices cannot be opened: so nothing is left to read or to write.
+    /dev/null is mounted over them: on a `nodev` mount it cannot be opened, neither to read nor to write.
     """
-    hidden = _existing_paths(
-        "/proc", _HIDDEN_PROC_FILES + _HIDDEN_PROC_FILES_FOR_ROOT if is_root else _HIDDEN_PROC_FILES
-    )
-    words = [word for path in hidden for word in ("--ro-bind", "/dev/null", path)]
+    names = _HIDDEN_PROC_FILES + _HIDDEN_PROC_FILES_FOR_ROOT if is_root else _HIDDEN_PROC_FILES
+    arguments: list[str] = []
+    for path in _existing_paths("/proc", names):
+        arguments += ["--ro-bind", "/dev/null", path]
     if is_root:
-        words += [
-            word
-            for path in _existing_paths("/proc", _HIDDEN_PROC_FOLDERS_FOR_ROOT)
-            for word in ("--tmpfs", path, "--remount-ro", path)
-        ]
-        words += ["--ro-bind", "/proc/sys", "/proc/sys"]
-    return tuple(words)
+        for path in _existing_paths("/proc", _HIDDEN_PROC_FOLDERS_FOR_ROOT):
+            arguments += ["--tmpfs", path, "--remount-ro", path]
+        arguments += ["--ro-bind", "/proc/sys", "/proc/sys"]
+    return tuple(arguments)
 
 
 HIDE_FIRST_PROCESS_ARGUMENTS = ("--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
-"""Bubblewrap's own process inside: a command that wrote to its memory could keep it from dying with its parent."""
+"""Hides /proc/1, bubblewrap's own process: a command that writes to its memory could stop it from ending with us."""
 
 
 @cache
@@ -92,5 +90,5 @@ def _existing_paths(folder: str, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def is_system_path(path: Path) -> bool:
-    """Whether the sandbox shows a path without being asked to."""
+    """Whether every sandbox mounts this path."""
     return any(path.is_relative_to(folder) for folder in SYSTEM_FOLDERS)

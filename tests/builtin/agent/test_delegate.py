@@ -1,4 +1,4 @@
-"""Work and words that a model hands to its host."""
+"""Tools whose outcome asks the host for an action."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from surehand import Runtime
 from surehand.builtin.agent.delegate import delegate
 
 
-async def test_the_outcome_says_what_the_host_is_to_do():
+async def test_the_outcome_names_the_action_for_the_host():
     async with Runtime(delegate()) as runtime:
         spawned = await runtime.call("spawn_task", {"description": "Tidy", "input": "Tidy the inbox."})
         resumed = await runtime.call("resume_task", {"task_id": "t1", "input": "Yes."})
@@ -39,7 +39,7 @@ async def test_a_task_for_a_sub_agent_is_marked_in_its_metadata_and_in_its_text(
     assert again.data["subagentType"] == "general"
 
 
-async def test_only_known_kinds_of_sub_agents_can_be_asked_for():
+async def test_only_known_kinds_of_sub_agents_are_accepted():
     async with Runtime(delegate()) as runtime:
         arguments = {"description": "x", "prompt": "y", "subagent_type": "root"}
         assert (await runtime.call("task", arguments)).code == "invalid_arguments"

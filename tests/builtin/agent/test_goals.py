@@ -38,7 +38,7 @@ async def test_a_goal_is_changed_by_its_id():
     assert active.data["goals"] == []
 
 
-async def test_a_call_that_is_run_again_adds_nothing():
+async def test_a_repeated_call_adds_nothing():
     async with Runtime(goals()) as runtime:
         for _ in range(3):
             await runtime.call("set_goals", {"goals": [{"description": "Learn"}]}, call_id="c1")
@@ -49,7 +49,7 @@ async def test_a_call_that_is_run_again_adds_nothing():
     assert (len(once), len(twice)) == (1, 2)
 
 
-async def test_agents_and_users_without_one_have_goals_of_their_own():
+async def test_agents_and_users_have_separate_goals():
     async with Runtime(goals()) as runtime:
         scopes = [runtime, runtime.scope(agent="ada"), runtime.scope(user="ada"), runtime.scope(user="bob")]
         for number, scope in enumerate(scopes):
@@ -60,7 +60,7 @@ async def test_agents_and_users_without_one_have_goals_of_their_own():
             assert goal["description"] == str(number)
 
 
-async def test_goals_outlive_the_process(tmp_path):
+async def test_goals_survive_the_process(tmp_path):
     async with Runtime(goals(), store=tmp_path / "a.db") as runtime:
         await runtime.scope(agent="ada").call("set_goals", {"goals": [{"id": "g1", "description": "Learn"}]})
     async with Runtime(goals(), store=tmp_path / "a.db") as runtime:
@@ -80,12 +80,12 @@ async def test_goals_outlive_the_process(tmp_path):
         {"description": "a" * 5_000},
     ],
 )
-async def test_what_is_no_goal_is_refused(goal):
+async def test_an_invalid_goal_is_refused(goal):
     async with Runtime(goals()) as runtime:
         assert (await runtime.call("set_goals", {"goals": [goal]})).code == "invalid_arguments"
 
 
-async def test_nobody_fills_the_store_with_goals():
+async def test_the_number_of_goals_is_limited():
     async with Runtime(goals()) as runtime:
         for batch in range(10):
             many = [{"id": f"{batch}-{n}", "description": "x"} for n in range(100)]
@@ -97,7 +97,7 @@ async def test_nobody_fills_the_store_with_goals():
     assert known.ok
 
 
-async def test_a_store_that_cannot_be_reached_is_told_as_such(tmp_path):
+async def test_an_unreachable_store_is_reported(tmp_path):
     async with Store.open(tmp_path / "a.db") as store, Runtime(goals(), store=store) as runtime:
         await store.close()
         for tool, arguments in (("get_goals", {}), ("set_goals", {"goals": [{"description": "x"}]})):

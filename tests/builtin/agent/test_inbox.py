@@ -1,4 +1,4 @@
-"""An agent looks into its inbox, or lets a cycle pass."""
+"""An agent takes events out of its inbox, or skips a cycle."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from surehand.store.database import Statement
 
 
 @asynccontextmanager
-async def opened() -> AsyncIterator[Runtime]:
+async def open_runtime() -> AsyncIterator[Runtime]:
     async with Store.open() as store, Runtime(inbox(), store=store) as runtime:
         yield runtime
 
 
 async def test_an_agent_takes_events_out_of_its_inbox():
-    async with opened() as runtime:
+    async with open_runtime() as runtime:
         for number, text in enumerate(("one", "two", "three")):
             await runtime.store.inbox.push("ada", f"m{number}", "space_message", {"content": text})
         await runtime.store.inbox.push("ada", "svc:1", "service", {"n": 1})
@@ -38,8 +38,8 @@ async def test_an_agent_takes_events_out_of_its_inbox():
     assert nothing.data == {"events": [], "remaining": 0}
 
 
-async def test_events_are_taken_once_however_many_look():
-    async with opened() as runtime:
+async def test_events_are_taken_once_by_concurrent_calls():
+    async with open_runtime() as runtime:
         for n in range(20):
             await runtime.store.inbox.push("ada", f"svc:{n}", "service", n)
         ada = runtime.scope(agent="ada")
@@ -49,8 +49,8 @@ async def test_events_are_taken_once_however_many_look():
     assert sorted(taken) == list(range(20))
 
 
-async def test_a_look_that_is_repeated_after_a_crash_shows_the_same_events():
-    async with opened() as runtime:
+async def test_a_call_repeated_after_a_crash_gets_the_same_events():
+    async with open_runtime() as runtime:
         for n in range(4):
             await runtime.store.inbox.push("ada", f"svc:{n}", "service", n)
         ada = runtime.scope(agent="ada")
@@ -64,16 +64,16 @@ async def test_a_look_that_is_repeated_after_a_crash_shows_the_same_events():
     assert [event["data"] for event in other.data["events"]] == [2, 3]
 
 
-async def test_whoever_is_no_agent_has_no_inbox():
-    async with opened() as runtime:
+async def test_a_call_without_an_agent_has_no_inbox():
+    async with open_runtime() as runtime:
         await runtime.store.inbox.push("", "tr:1", "tool_result", {"of": "somebody"})
 
         for scope in (runtime, runtime.scope(user="ann"), runtime.scope(agent="")):
             assert (await scope.call("peek_inbox")).code == "not_found"
 
 
-async def test_skip_says_that_the_cycle_is_to_end():
-    async with opened() as runtime:
+async def test_skip_asks_the_host_to_end_the_cycle():
+    async with open_runtime() as runtime:
         assert (await runtime.call("skip", {"reason": "nothing new"})).data == {
             "action": "skip",
             "reason": "nothing new",

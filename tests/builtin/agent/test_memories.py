@@ -8,7 +8,7 @@ from surehand import Runtime
 from surehand.builtin.agent.memories import memories
 
 
-async def test_what_was_remembered_is_recalled():
+async def test_values_are_remembered_and_recalled():
     async with Runtime(memories()) as runtime:
         ada = runtime.scope(agent="ada")
         set_ = await ada.call(
@@ -27,7 +27,7 @@ async def test_what_was_remembered_is_recalled():
     assert left.data == {"memories": [{"key": "tea", "value": "black"}]}
 
 
-async def test_agents_do_not_read_each_others_minds():
+async def test_agents_have_separate_memories():
     async with Runtime(memories()) as runtime:
         await runtime.scope(agent="ada").call("set_memories", {"memories": [{"key": "a", "value": "x"}]})
 
@@ -44,7 +44,7 @@ async def test_a_key_that_is_given_twice_is_refused():
 
 
 @pytest.mark.parametrize("key", ["", "a\0", "a\nb", "k" * 201])
-async def test_what_is_no_key_is_refused(key):
+async def test_an_invalid_key_is_refused(key):
     async with Runtime(memories()) as runtime:
         assert (
             await runtime.call("set_memories", {"memories": [{"key": key, "value": "x"}]})
@@ -52,7 +52,7 @@ async def test_what_is_no_key_is_refused(key):
         assert (await runtime.call("delete_memories", {"keys": [key]})).code == "invalid_arguments"
 
 
-async def test_values_are_kept_to_the_letter(tmp_path):
+async def test_values_are_kept_unchanged(tmp_path):
     value = "NUL \0 🦊 \u202e \\u0000 ${HOME} {{x}} '; DROP TABLE notes; --"
     async with Runtime(memories(), store=tmp_path / "a.db") as runtime:
         await runtime.call("set_memories", {"memories": [{"key": "Grüße & co", "value": value}]})

@@ -1,4 +1,4 @@
-"""An agent enters spaces, reads them and speaks there."""
+"""An agent enters spaces, reads messages and sends them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from surehand.builtin.agent.spaces import spaces
 
 @asynccontextmanager
 async def launch() -> AsyncIterator[Runtime]:
-    """A space with a person and two agents, and one where only one of them is."""
+    """A space with a person and two agents, and another space with only one of the agents."""
     async with Store.open() as store, Runtime(spaces(), store=store) as runtime:
         for space, name in (("launch", "The launch"), ("office", "The office")):
             await store.spaces.create(space, name)
@@ -24,7 +24,7 @@ async def launch() -> AsyncIterator[Runtime]:
         yield runtime
 
 
-async def test_an_agent_enters_a_space_and_speaks_there():
+async def test_an_agent_enters_a_space_and_sends_messages():
     async with launch() as runtime:
         await runtime.store.spaces.post("launch", "When do we start?", sender="ann")
         ada = runtime.scope(agent="ada", session="s1")
@@ -55,7 +55,7 @@ async def test_the_other_agents_are_woken_once_and_the_sender_is_not():
         assert await runtime.store.inbox.count("ann") == 0
 
 
-async def test_no_call_shows_in_the_space_itself():
+async def test_calls_of_these_tools_are_not_posted_to_the_space():
     async with launch() as runtime:
         ada = runtime.scope(agent="ada", space="launch")
         await ada.call("enter_space", {"spaceId": "launch"})
@@ -66,7 +66,7 @@ async def test_no_call_shows_in_the_space_itself():
 
 
 @pytest.mark.parametrize("space", ["office", "nowhere", "launch "])
-async def test_a_space_of_others_looks_like_one_that_is_not_there(space):
+async def test_a_space_without_membership_looks_like_a_missing_one(space):
     async with launch() as runtime:
         bob = runtime.scope(agent="bob")
         for outcome in (
@@ -79,7 +79,7 @@ async def test_a_space_of_others_looks_like_one_that_is_not_there(space):
             assert outcome.data == {"success": False, "error": "Not a member of this space"}
 
 
-async def test_without_an_active_space_nobody_is_spoken_to():
+async def test_without_an_active_space_no_message_is_sent():
     async with launch() as runtime:
         ada = runtime.scope(agent="ada", session="s1")
         for tool, arguments in (("send_message", {"text": "Hello."}), ("read_messages", {}), ("leave_space", {})):
@@ -88,7 +88,7 @@ async def test_without_an_active_space_nobody_is_spoken_to():
             assert outcome.data == {"success": False, "error": outcome.message}
 
 
-async def test_agents_users_and_sessions_are_each_in_a_space_of_their_own():
+async def test_agents_users_and_sessions_have_separate_active_spaces():
     async with launch() as runtime:
         await runtime.scope(agent="ada", session="s1").call("enter_space", {"spaceId": "office"})
         await runtime.scope(agent="bob", session="s1").call("enter_space", {"spaceId": "launch"})
@@ -102,7 +102,7 @@ async def test_agents_users_and_sessions_are_each_in_a_space_of_their_own():
     assert [outcome.code for outcome in others] == ["failed", "failed"]
 
 
-async def test_what_was_entered_last_counts_whoever_made_it_active():
+async def test_the_space_that_was_made_active_last_counts():
     async with launch() as runtime:
         ada = runtime.scope(agent="ada", session="s1")
         in_launch = runtime.scope(agent="ada", session="s1", space="launch")
@@ -121,7 +121,7 @@ async def test_what_was_entered_last_counts_whoever_made_it_active():
     ]
 
 
-async def test_whoever_leaves_a_space_is_in_none_and_may_come_back():
+async def test_after_leaving_no_space_is_active_and_it_can_be_entered_again():
     async with launch() as runtime:
         ada = runtime.scope(agent="ada", space="launch")
         left = await ada.call("leave_space")
@@ -133,7 +133,7 @@ async def test_whoever_leaves_a_space_is_in_none_and_may_come_back():
     assert (nowhere.code, back.ok) == ("failed", True)
 
 
-async def test_a_member_who_was_put_out_is_heard_no_more():
+async def test_a_removed_member_cannot_send_messages():
     async with launch() as runtime:
         ada = runtime.scope(agent="ada", session="s1")
         await ada.call("enter_space", {"spaceId": "launch"})
@@ -164,7 +164,7 @@ async def test_messages_are_read_page_by_page():
         assert (await ada.call("read_messages", {"offset": -1})).code == "invalid_arguments"
 
 
-async def test_a_person_without_an_agent_speaks_for_himself():
+async def test_a_user_without_an_agent_is_the_sender():
     async with launch() as runtime:
         ann = runtime.scope(user="ann", space="launch")
         await ann.call("send_message", {"text": "Hello."})

@@ -1,4 +1,4 @@
-"""Tasks are written down as they happen, and read back by models."""
+"""The task log, and the tools that read it and archived sessions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_the_files_are_laid_out_by_day(tmp_path):
     assert last["event"] == "TASK_COMPLETED"
 
 
-async def test_a_task_that_goes_on_over_midnight_stays_in_one_file(tmp_path):
+async def test_a_task_that_runs_past_midnight_stays_in_one_file(tmp_path):
     moment = [NOON]
     async with TaskLog(tmp_path, now=lambda: moment[0]) as log:
         await log.create("t1", "Sleep")
@@ -81,7 +81,7 @@ async def test_a_task_that_goes_on_over_midnight_stays_in_one_file(tmp_path):
     assert len(lines(tmp_path / f"tasks/{DAY}/t1.jsonl")) == 3
 
 
-async def test_a_restart_marks_what_was_under_way_as_failed(tmp_path):
+async def test_a_restart_marks_unfinished_tasks_as_failed(tmp_path):
     async with TaskLog(tmp_path, now=now) as log:
         await log.create("t1", "Sing")
         await log.create("t2", "Dance")
@@ -130,7 +130,7 @@ print(at)
 
 
 @pytest.mark.timeout(30)
-def test_whichever_step_a_process_dies_at_the_log_can_be_read_and_the_task_has_an_end(tmp_path):
+def test_after_a_crash_at_any_step_the_log_is_readable_and_the_task_ended(tmp_path):
     ran = subprocess.run([sys.executable, "-c", CRASH, str(tmp_path)], capture_output=True, text=True, check=True)
     steps = int(ran.stdout)
 
@@ -152,7 +152,7 @@ async def judged(folder: Path, *, finished: bool) -> None:
         assert (await runtime.call("task_replay", {"taskId": "t1"})).ok
 
 
-async def test_a_line_that_was_cut_off_does_not_spoil_the_next(tmp_path):
+async def test_a_line_that_was_cut_off_does_not_damage_the_next(tmp_path):
     async with TaskLog(tmp_path, now=now) as log:
         await log.create("t1", "Sing", messages=["one"])
     for path in (tmp_path / f"tasks/{DAY}/t1.jsonl", tmp_path / "tasks/index.jsonl"):
@@ -195,7 +195,7 @@ def test_a_full_disk_leaves_whole_lines_behind(tmp_path):
     assert events == ["TASK_CREATED", *["REASON_DONE"] * int(ran.stdout), "TASK_COMPLETED"]
 
 
-async def test_what_is_no_text_does_not_keep_a_task_from_being_read(tmp_path):
+async def test_invalid_text_does_not_make_a_task_unreadable(tmp_path):
     async with TaskLog(tmp_path, now=now) as log:
         await log.create("t1", "half \ud800", messages=["half \udfff"])
         with (tmp_path / f"tasks/{DAY}/t1.jsonl").open("a") as file:
@@ -209,7 +209,7 @@ async def test_what_is_no_text_does_not_keep_a_task_from_being_read(tmp_path):
 
 
 @pytest.mark.parametrize("noted", ["", "{", "[1]", '{"a": 1}', '[{"taskId": "t1"}]', '[{"taskId": "../x", "ts": 1}]'])
-async def test_a_broken_list_of_pending_tasks_is_made_anew(tmp_path, noted):
+async def test_a_broken_list_of_pending_tasks_is_rebuilt(tmp_path, noted):
     async with TaskLog(tmp_path, now=now) as log:
         await log.create("t1", "Sing")
         await log.create("t2", "Dance")
@@ -224,7 +224,7 @@ async def test_a_broken_list_of_pending_tasks_is_made_anew(tmp_path, noted):
 
 async def test_a_folder_has_one_writer(tmp_path):
     async with TaskLog(tmp_path):
-        with pytest.raises(RuntimeError, match="already"):
+        with pytest.raises(RuntimeError, match="Another TaskLog"):
             await TaskLog(tmp_path).__aenter__()
     async with TaskLog(tmp_path) as log:
         await log.create("t1", "Sing")
@@ -232,7 +232,7 @@ async def test_a_folder_has_one_writer(tmp_path):
         await log.create("t2", "Dance")
 
 
-async def test_tasks_that_begin_and_end_together_are_all_written(tmp_path):
+async def test_concurrent_tasks_are_all_recorded(tmp_path):
     async with TaskLog(tmp_path, now=now) as log:
         await asyncio.gather(*(log.create(f"t{n}", "Sing") for n in range(20)))
         await asyncio.gather(*(log.append(f"t{n}", "TASK_COMPLETED") for n in range(0, 20, 2)))
@@ -246,11 +246,11 @@ async def test_tasks_that_begin_and_end_together_are_all_written(tmp_path):
 @pytest.mark.parametrize("task_id", ["", "../t1", "a/b", ".hidden", "a\0b", "t" * 200, "a b", "ä"])
 async def test_an_id_that_is_no_file_name_is_refused(tmp_path, task_id):
     async with TaskLog(tmp_path) as log:
-        with pytest.raises(ValueError, match="no id"):
+        with pytest.raises(ValueError, match="`task_id` must"):
             await log.create(task_id, "Sing")
 
 
-async def test_a_task_begins_once_and_before_anything_else(tmp_path):
+async def test_a_task_is_created_once_and_before_other_events(tmp_path):
     async with TaskLog(tmp_path) as log:
         await log.create("t1", "Sing")
         with pytest.raises(ValueError, match="already"):
@@ -260,12 +260,12 @@ async def test_a_task_begins_once_and_before_anything_else(tmp_path):
 
 
 @pytest.mark.parametrize("date", ["2027-13-01", "yesterday", "../..", "2027-03-31/..", "20270331", "2027-3-31", ""])
-async def test_what_is_no_day_is_refused(tmp_path, date):
+async def test_an_invalid_date_is_refused(tmp_path, date):
     async with Runtime(tasks(tmp_path)) as runtime:
         assert (await runtime.call("task_list", {"date": date})).code == "invalid_arguments"
 
 
-async def test_a_day_without_tasks_has_none(tmp_path):
+async def test_a_day_without_tasks_lists_none(tmp_path):
     async with Runtime(tasks(tmp_path)) as runtime:
         assert (await runtime.call("task_list")).data == []
         assert (await runtime.call("task_list", {"date": "1999-12-31"})).data == []
@@ -282,7 +282,7 @@ async def test_a_task_that_is_not_in_the_index_is_not_found(tmp_path, task_id):
     assert outcome.message == f'Task "{task_id}" not found in index'
 
 
-async def test_an_index_cannot_point_outside(tmp_path):
+async def test_an_index_cannot_point_outside_the_folder(tmp_path):
     (tmp_path / "tasks").mkdir()
     (tmp_path / "secret.jsonl").write_text('{"data": {"newMessages": ["secret"]}}\n')
     index = [{"taskId": "secret", "date": ".."}, {"taskId": "../secret", "date": "."}]
@@ -318,7 +318,7 @@ async def test_an_archive_of_the_session_is_read(tmp_path):
     ["current.jsonl", "CURRENT.jsonl", "./current.jsonl", "../secret.jsonl", "a/b.jsonl", "/etc/passwd", "secret", "",
      "..", "soft.jsonl", "hard.jsonl", "out.jsonl", "a\0.jsonl", ".hidden.jsonl", "current.jsonl/", "Current.JSONL"],
 )  # fmt: skip
-async def test_the_session_that_is_under_way_and_other_files_are_not_read(tmp_path, name):
+async def test_the_current_session_and_other_files_cannot_be_read(tmp_path, name):
     folder = tmp_path / "session"
     folder.mkdir()
     (tmp_path / "secret.jsonl").write_text("secret")

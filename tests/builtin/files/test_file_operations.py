@@ -344,5 +344,5 @@ async def test_a_single_extra_folder_needs_no_list(tmp_path: Path, option) -> No
 
 @pytest.mark.parametrize("factory", [files, shell, web])
 def test_a_factory_that_was_not_called_is_a_definition_error(factory) -> None:
-    with pytest.raises(DefinitionError, match="makes tools, and is no tool"):
+    with pytest.raises(DefinitionError, match="is a factory of tools, not a tool"):
         Runtime(factory)

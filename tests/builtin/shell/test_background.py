@@ -1,4 +1,4 @@
-"""`bash` in the background: looked at, stopped, and never left behind."""
+"""`bash` in the background: its output, its end, and no process left behind."""
 
 import asyncio
 import re
@@ -23,13 +23,13 @@ def tools(request, tmp_path):
     return lambda **options: shell(tmp_path, sandbox=request.param, **options)
 
 
-async def begun(runtime, command) -> str:
+async def start_in_background(runtime, command) -> str:
     outcome = await runtime.call("bash", {"command": command, "background": True})
     assert outcome.data["state"].startswith("running"), outcome
     return outcome.data["id"]
 
 
-async def test_a_command_in_the_background_is_answered_at_once(tools):
+async def test_a_background_command_returns_at_once(tools):
     async with Runtime(*tools()) as runtime:
         outcome = await runtime.call("bash", {"command": "sleep 60", "background": True})
 
@@ -39,9 +39,9 @@ async def test_a_command_in_the_background_is_answered_at_once(tools):
         assert re.match(rf"{outcome.data['id']} running for \d+ s\n\(no new output\)", looked.text)
 
 
-async def test_each_look_gives_what_is_new(tools, tmp_path):
+async def test_each_bash_output_returns_new_output(tools, tmp_path):
     async with Runtime(*tools()) as runtime:
-        id = await begun(runtime, "echo one; while [ ! -e go ]; do sleep 0.01; done; echo two; exit 3")
+        id = await start_in_background(runtime, "echo one; while [ ! -e go ]; do sleep 0.01; done; echo two; exit 3")
         first = ""
         while not first:
             first = (await runtime.call("bash_output", {"id": id})).data["output"]
@@ -57,7 +57,7 @@ async def test_each_look_gives_what_is_new(tools, tmp_path):
 async def test_a_command_is_stopped_with_all_that_it_started(tools):
     word = marker()
     async with Runtime(*tools(grace=0.05)) as runtime:
-        id = await begun(runtime, HOSTILE.format(word=word))
+        id = await start_in_background(runtime, HOSTILE.format(word=word))
         while not (await runtime.call("bash_output", {"id": id, "wait": 10})).data["output"]:
             pass
 
@@ -68,19 +68,19 @@ async def test_a_command_is_stopped_with_all_that_it_started(tools):
         assert (await runtime.call("bash_stop", {"id": id})).data["state"] == "stopped"
 
 
-async def test_what_a_command_printed_last_comes_with_its_stop(tools, tmp_path):
+async def test_bash_stop_returns_the_last_output(tools, tmp_path):
     async with Runtime(*tools(grace=20)) as runtime:
-        id = await begun(runtime, "trap 'echo bye; exit' TERM; touch began; while :; do sleep 0.01; done")
+        id = await start_in_background(runtime, "trap 'echo bye; exit' TERM; touch began; while :; do sleep 0.01; done")
         while not (tmp_path / "began").exists():  # noqa: ASYNC110 - it comes from another process
             await asyncio.sleep(0.01)
 
         assert "bye\n" in (await runtime.call("bash_stop", {"id": id})).data["output"]
 
 
-async def test_a_strangers_command_looks_as_if_there_were_none(tools):
+async def test_a_command_of_another_owner_is_not_found(tools):
     async with Runtime(*tools()) as runtime:
         mine = runtime.scope(user="ada", session="s1")
-        id = await begun(mine, "sleep 60")
+        id = await start_in_background(mine, "sleep 60")
 
         for stranger in (runtime, runtime.scope(user="bob", session="s1"), runtime.scope(user="ada", session="s2")):
             for tool in ("bash_output", "bash_stop"):
@@ -91,19 +91,19 @@ async def test_a_strangers_command_looks_as_if_there_were_none(tools):
         assert (await mine.call("bash_output", {"id": id})).data["running"]
 
 
-async def test_only_so_many_run_at_once(tools):
+async def test_the_number_of_running_commands_is_limited(tools):
     async with Runtime(*tools(background=2)) as runtime:
-        ids = [await begun(runtime, "sleep 60") for _ in range(2)]
+        ids = [await start_in_background(runtime, "sleep 60") for _ in range(2)]
 
         refused = await runtime.call("bash", {"command": "touch ran", "background": True})
         assert refused.code == "limit_exceeded"
         assert all(id in refused.message for id in ids)
-        await begun(runtime.scope(user="somebody else"), "sleep 60")
+        await start_in_background(runtime.scope(user="somebody else"), "sleep 60")
         await runtime.call("bash_stop", {"id": ids[0]})
-        await begun(runtime, "sleep 60")
+        await start_in_background(runtime, "sleep 60")
 
 
-async def test_the_limit_holds_when_all_start_together(tools):
+async def test_the_limit_holds_for_concurrent_starts(tools):
     async with Runtime(*tools(background=2)) as runtime:
         call = {"command": "sleep 60", "background": True}
 
@@ -112,10 +112,10 @@ async def test_the_limit_holds_when_all_start_together(tools):
         assert sum(outcome.ok for outcome in outcomes) == 2
 
 
-async def test_a_command_lives_only_so_long(tools):
+async def test_a_background_command_times_out(tools):
     word = marker()
     async with Runtime(*tools(life=0.2, grace=0.05)) as runtime:
-        id = await begun(runtime, HOSTILE.format(word=word))
+        id = await start_in_background(runtime, HOSTILE.format(word=word))
 
         ended = await runtime.call("bash_output", {"id": id, "wait": 20_000})
 
@@ -124,8 +124,8 @@ async def test_a_command_lives_only_so_long(tools):
 
 
 async def test_only_the_newest_output_is_kept(tools):
-    async with Runtime(*tools(kept="10kB")) as runtime:
-        id = await begun(runtime, "seq 1 100000")
+    async with Runtime(*tools(max_unread="10kB")) as runtime:
+        id = await start_in_background(runtime, "seq 1 100000")
 
         ended = await runtime.call("bash_output", {"id": id, "wait": 20_000})
 
@@ -134,9 +134,9 @@ async def test_only_the_newest_output_is_kept(tools):
     assert ended.metadata["truncated"]
 
 
-async def test_a_flood_that_nobody_looks_at_takes_no_time_from_others(tools):
-    async with Runtime(*tools(kept="100kB")) as runtime:
-        await begun(runtime, "yes")
+async def test_unread_output_does_not_slow_down_other_calls(tools):
+    async with Runtime(*tools(max_unread="100kB")) as runtime:
+        await start_in_background(runtime, "yes")
         before, began = psutil.Process().cpu_times(), monotonic()
         await asyncio.sleep(0.5)
         after, took = psutil.Process().cpu_times(), monotonic() - began
@@ -144,13 +144,13 @@ async def test_a_flood_that_nobody_looks_at_takes_no_time_from_others(tools):
     assert after.user + after.system - before.user - before.system < took / 2
 
 
-async def test_all_end_with_the_runtime(tools):
+async def test_all_commands_end_with_the_runtime(tools):
     word = marker()
     async with Runtime(*tools(grace=0.05)) as runtime:
         await runtime.call("bash", {"command": "true"})
         before = descriptors()
         for _ in range(4):
-            await begun(runtime, HOSTILE.format(word=word))
+            await start_in_background(runtime, HOSTILE.format(word=word))
 
     assert processes_with(word) == []
     assert len(descriptors()) <= len(before)
@@ -159,12 +159,12 @@ async def test_all_end_with_the_runtime(tools):
 async def test_two_runtimes_with_the_same_tools_keep_apart(tools):
     shared = tools()
     async with Runtime(*shared) as one, Runtime(*shared) as other:
-        id = await begun(one, "sleep 60")
+        id = await start_in_background(one, "sleep 60")
 
         assert (await other.call("bash_output", {"id": id})).code == "not_found"
 
 
-async def test_there_is_no_background_without_a_runtime(tools):
+async def test_background_commands_need_a_runtime(tools):
     command, output, _ = tools()
 
     assert (await command.run({"command": "sleep 60", "background": True})).code == "unavailable"

@@ -1,4 +1,4 @@
-"""`bash`: commands to their end, in a workspace."""
+"""`bash` in the foreground, in a workspace."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from surehand.sandbox import bubblewrap
 from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from surehand.workspace.workspace import Workspace
 from tests.needs import needs
-from tests.sandbox.remains import descriptors, gone, marker, still_open
+from tests.sandbox.remains import descriptors, gone, marker, wait_until_closed
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -30,13 +30,13 @@ def kind(request):
 
 
 async def bash(folder, command, *, sandbox=None, shell_options=None, **arguments):
-    """One call in a runtime of its own."""
+    """Run one call in its own runtime."""
     async with Runtime(*shell(folder, sandbox=sandbox, **(shell_options or {}))) as runtime:
         return await runtime.call("bash", {"command": command, **arguments})
 
 
-async def late(folder, command, **options):
-    """One call whose time is up as soon as it has printed something."""
+async def run_until_timeout(folder, command, **options):
+    """Run one call that times out as soon as it has printed something."""
     loop, limit = asyncio.get_running_loop(), 20
     now = loop.time
 
@@ -50,12 +50,12 @@ async def late(folder, command, **options):
 
 
 async def until(path):
-    """Wait for a file that a command makes."""
+    """Wait for a file that a command creates."""
     while not path.exists():  # noqa: ASYNC110 - it comes from another process
         await asyncio.sleep(0.01)
 
 
-async def test_output_comes_back_as_text_with_what_there_is_to_know(tmp_path, kind):
+async def test_output_is_returned_as_text_with_metadata(tmp_path, kind):
     outcome = await bash(tmp_path, "echo hello; pwd", sandbox=kind, description="Say hello")
 
     assert outcome.text == f"hello\n{tmp_path}"
@@ -70,12 +70,12 @@ async def test_a_command_without_output_says_so(tmp_path):
 
 
 @jailed
-async def test_what_went_to_stderr_has_a_section_of_its_own(tmp_path):
+async def test_stderr_has_its_own_section(tmp_path):
     assert (await bash(tmp_path, "echo out; echo err >&2")).text == "out\n\n[stderr]\nerr"
     assert (await bash(tmp_path, "echo err >&2")).text == "[stderr]\nerr"
 
 
-async def test_a_failing_command_is_a_failure_that_shows_its_code_and_its_output(tmp_path, kind):
+async def test_a_failing_command_fails_with_its_exit_code_and_output(tmp_path, kind):
     outcome = await bash(tmp_path, "echo so far; echo why >&2; exit 4", sandbox=kind)
 
     assert isinstance(outcome, Failed)
@@ -84,24 +84,24 @@ async def test_a_failing_command_is_a_failure_that_shows_its_code_and_its_output
     assert (outcome.data["exitCode"], outcome.data["error"]) == (4, "exit code 4")
 
 
-async def test_a_command_that_a_signal_ended_says_which(tmp_path, kind):
+async def test_a_command_ended_by_a_signal_names_the_signal(tmp_path, kind):
     outcome = await bash(tmp_path, "kill -SEGV $$", sandbox=kind)
 
     assert outcome.message == "exit code 139 (SIGSEGV)\n(no output)"
 
 
-async def test_a_command_that_takes_too_long_is_stopped_and_shows_what_it_had(tmp_path, kind):
-    outcome = await late(tmp_path, "echo so far; sleep 60", sandbox=kind)
+async def test_a_command_that_times_out_is_stopped_and_shows_its_output(tmp_path, kind):
+    outcome = await run_until_timeout(tmp_path, "echo so far; sleep 60", sandbox=kind)
 
     assert outcome.code == "timed_out"
     assert outcome.message == "timed out after 20 s, and was stopped\nso far"
     assert (outcome.data["exitCode"], outcome.data["truncated"]) == (None, False)
 
 
-async def test_what_a_command_says_when_it_is_stopped_is_shown(tmp_path, kind):
+async def test_output_printed_while_stopping_is_shown(tmp_path, kind):
     command = "trap 'echo bye; exit' TERM; echo hello; while :; do sleep 0.01; done"
 
-    stopped = await late(tmp_path, command, sandbox=kind, grace=20)
+    stopped = await run_until_timeout(tmp_path, command, sandbox=kind, grace=20)
 
     assert "\nhello\nbye" in stopped.message
 
@@ -124,8 +124,8 @@ async def test_a_command_has_no_input(tmp_path, kind):
 
 
 @jailed
-async def test_arguments_of_a_command_are_not_read_twice(tmp_path):
-    """What a shell would do with them is done once, inside."""
+async def test_a_command_is_not_expanded_twice(tmp_path):
+    """The shell in the sandbox is the only one that expands the command."""
     command = "printf '%s|' '$(id)' '`id`' \"a'b\" '${HOME}' '\\' ';' '&&'"
 
     assert (await bash(tmp_path, command)).text == "$(id)|`id`|a'b|${HOME}|\\|;|&&|"
@@ -137,7 +137,7 @@ async def test_arguments_of_a_command_are_not_read_twice(tmp_path):
     [("..", "denied"), ("/etc", "denied"), ("../../etc", "denied"), ("missing", "not_found"), ("link", "denied"),
      ("file", "invalid_arguments"), ("", "invalid_arguments"), ("sub\0x", "invalid_arguments")],
 )  # fmt: skip
-async def test_a_folder_to_run_in_is_one_of_the_workspace(tmp_path, workdir, code):
+async def test_the_working_directory_is_inside_the_workspace(tmp_path, workdir, code):
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("/etc")
 
@@ -179,7 +179,7 @@ async def test_long_output_keeps_its_head_and_its_tail(tmp_path):
 
 
 @jailed
-async def test_output_within_bounds_is_shown_whole(tmp_path):
+async def test_output_within_the_limit_is_shown_completely(tmp_path):
     outcome = await bash(tmp_path, "head -c 30000 /dev/zero | tr '\\0' x")
 
     assert outcome.text == "x" * 30_000
@@ -213,16 +213,16 @@ async def test_no_character_is_cut_in_half(tmp_path):
     ],
 )
 @jailed
-async def test_what_only_a_terminal_understands_is_not_shown(tmp_path, printed, shown):
+async def test_terminal_control_sequences_are_escaped(tmp_path, printed, shown):
     assert (await bash(tmp_path, f"printf '{printed}'")).text.lstrip("�") == shown.lstrip("�")
 
 
 @pytest.mark.parametrize("flood", ["yes", "cat /dev/zero & yes >&2 & wait"])
-async def test_a_flood_is_cut_in_time_and_memory_stays_flat(tmp_path, kind, flood):
+async def test_endless_output_is_stopped_and_memory_stays_flat(tmp_path, kind, flood):
     await bash(tmp_path, "true", sandbox=kind)
     before, began = psutil.Process().memory_info().rss, monotonic()
 
-    outcome = await bash(tmp_path, flood, sandbox=kind, shell_options={"flood": "1MiB"})
+    outcome = await bash(tmp_path, flood, sandbox=kind, shell_options={"max_output": "1MiB"})
 
     assert monotonic() - began < 20
     assert outcome.code == "too_large"
@@ -230,11 +230,11 @@ async def test_a_flood_is_cut_in_time_and_memory_stays_flat(tmp_path, kind, floo
     assert psutil.Process().memory_info().rss - before < 16 << 20
 
 
-async def test_one_endless_line_is_let_go_of_as_it_comes(tmp_path, kind):
+async def test_one_endless_line_takes_no_memory(tmp_path, kind):
     await bash(tmp_path, "true", sandbox=kind)
     before = psutil.Process().memory_info().rss
 
-    whole = await bash(tmp_path, "head -c 100M /dev/zero", sandbox=kind, shell_options={"flood": "2GiB"})
+    whole = await bash(tmp_path, "head -c 100M /dev/zero", sandbox=kind, shell_options={"max_output": "2GiB"})
     cut = await bash(tmp_path, "head -c 1G /dev/zero", sandbox=kind)
 
     assert f"{(100 << 20) - 30_000:,} bytes left out" in whole.text
@@ -242,7 +242,7 @@ async def test_one_endless_line_is_let_go_of_as_it_comes(tmp_path, kind):
     assert psutil.Process().memory_info().rss - before < 16 << 20
 
 
-async def test_output_is_told_while_it_comes(tmp_path, kind):
+async def test_output_is_reported_as_progress(tmp_path, kind):
     told = []
 
     def listen(event):
@@ -276,7 +276,7 @@ async def test_a_cancelled_call_leaves_no_process(tmp_path, kind):
             await call
 
         assert await gone(word) == []
-        assert await still_open(before) == []
+        assert await wait_until_closed(before) == []
 
 
 async def test_a_call_that_is_cancelled_by_its_id_leaves_no_process(tmp_path, kind):
@@ -290,7 +290,7 @@ async def test_a_call_that_is_cancelled_by_its_id_leaves_no_process(tmp_path, ki
         assert await gone(word) == []
 
 
-async def test_a_callers_own_time_limit_counts_too(tmp_path, kind):
+async def test_the_timeout_of_the_caller_applies_too(tmp_path, kind):
     word = marker()
     async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
         outcome = await runtime.call("bash", {"command": f": {word}; sleep 60"}, timeout=0.3)
@@ -299,7 +299,7 @@ async def test_a_callers_own_time_limit_counts_too(tmp_path, kind):
         assert await gone(word) == []
 
 
-async def test_a_closing_runtime_ends_what_runs(tmp_path, kind):
+async def test_closing_the_runtime_ends_running_commands(tmp_path, kind):
     word = marker()
     async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
         call = asyncio.create_task(runtime.call("bash", {"command": f": {word}; touch began; sleep 60"}))
@@ -310,7 +310,7 @@ async def test_a_closing_runtime_ends_what_runs(tmp_path, kind):
     assert await gone(word) == []
 
 
-async def test_a_command_that_outlasts_its_runtime_leaves_nothing_open(tmp_path, kind, monkeypatch):
+async def test_a_command_that_outlives_its_runtime_leaves_nothing_open(tmp_path, kind, monkeypatch):
     """A busy machine may take longer to end a command than a runtime waits for it."""
     monkeypatch.setattr(reaper, "CANCELLATION_GRACE_SECONDS", 0.01)
     async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
@@ -324,11 +324,11 @@ async def test_a_command_that_outlasts_its_runtime_leaves_nothing_open(tmp_path,
     with suppress(psutil.NoSuchProcess):  # a supervisor goes on by itself when it is to end its command
         child.send_signal(signal.SIGCONT)
 
-    assert await still_open(before) == []
+    assert await wait_until_closed(before) == []
 
 
 @jailed
-async def test_policy_is_asked_before_a_command_runs(tmp_path):
+async def test_policy_decides_before_a_command_runs(tmp_path):
     async with Runtime(*shell(tmp_path), policy=Policy.default()) as runtime:
         outcome = await runtime.call("bash", {"command": "touch ran"})
 
@@ -340,7 +340,7 @@ async def test_policy_is_asked_before_a_command_runs(tmp_path):
 
 
 @jailed
-async def test_whoever_is_asked_sees_all_of_a_command(tmp_path):
+async def test_the_approval_question_shows_the_whole_command(tmp_path):
     hidden = "ls\n# \x1b[8mrm -rf .\x1b[0m \u202eevil"
     async with Runtime(*shell(tmp_path), policy=Policy.default()) as runtime:
         outcome = await runtime.call("bash", {"command": hidden})
@@ -354,19 +354,19 @@ async def test_the_tool_can_be_run_without_a_runtime(tmp_path, kind):
     assert (await command.run({"command": "echo fine"})).text == "fine"
 
 
-async def test_a_secret_of_ours_is_not_in_the_environment(tmp_path, kind, monkeypatch):
+async def test_secrets_of_this_process_are_not_in_the_environment(tmp_path, kind, monkeypatch):
     monkeypatch.setenv("API_KEY", "s3cret-of-ours")
 
     assert "s3cret" not in (await bash(tmp_path, "env; set", sandbox=kind)).text
 
 
 @jailed
-async def test_what_a_developer_gives_is_in_the_environment(tmp_path):
+async def test_variables_of_the_developer_are_in_the_environment(tmp_path):
     assert (await bash(tmp_path, "echo $MODE", sandbox=Sandbox(env={"MODE": "test"}))).text == "test"
 
 
 @jailed
-async def test_further_folders_of_the_workspace_are_there(tmp_path):
+async def test_further_folders_of_the_workspace_are_mounted(tmp_path):
     for name in ("main", "more", "docs"):
         (tmp_path / name).mkdir()
     workspace = Workspace(tmp_path / "main", extra=[tmp_path / "more"], read_only=[tmp_path / "docs"])
@@ -378,7 +378,7 @@ async def test_further_folders_of_the_workspace_are_there(tmp_path):
     assert os.listdir(tmp_path / "docs") == []
 
 
-async def test_without_a_sandbox_there_is_no_bash(tmp_path, monkeypatch):
+async def test_without_a_sandbox_bash_is_unavailable(tmp_path, monkeypatch):
     for known in (bubblewrap.check_bubblewrap, bubblewrap.find_bubblewrap, bubblewrap._help_text):
         known.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -393,20 +393,21 @@ async def test_without_a_sandbox_there_is_no_bash(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("sandbox", ["none", False, True, "unprotected", object()])
-def test_running_unprotected_has_to_be_said_in_so_many_words(tmp_path, sandbox):
+def test_running_without_a_sandbox_must_be_requested_explicitly(tmp_path, sandbox):
     with pytest.raises(DefinitionError, match="UNPROTECTED"):
         shell(tmp_path, sandbox=sandbox)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"life": "long"}, {"life": -1}, {"kept": "much"}, {"flood": 0}, {"grace": -1}, {"background": -1}]
+    "wrong",
+    [{"life": "long"}, {"life": -1}, {"max_unread": "much"}, {"max_output": 0}, {"grace": -1}, {"background": -1}],
 )
-def test_bounds_that_cannot_be_are_a_definition_error(tmp_path, wrong):
+def test_invalid_limits_are_a_definition_error(tmp_path, wrong):
     with pytest.raises(DefinitionError):
         shell(tmp_path, **wrong)
 
 
-def test_a_workspace_that_is_the_whole_machine_has_no_shell():
+def test_a_workspace_of_the_whole_machine_is_refused():
     with pytest.raises(DefinitionError, match="cannot show /"):
         shell("/")
 

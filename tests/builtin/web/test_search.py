@@ -1,4 +1,4 @@
-"""web_search over real HTTP, against servers on loopback that speak as the engines do."""
+"""`web_search` over real HTTP, against servers on loopback that answer like the engines."""
 
 import json
 from urllib.parse import parse_qs, urlsplit
@@ -6,8 +6,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from surehand import DefinitionError, Runtime
+from surehand.assemble import assemble
 from surehand.builtin.web.search_engines import SearchResult, bing, brave, duckduckgo, google, searxng, tavily
 from surehand.builtin.web.tools import web
+from surehand.config.config import read_config
 from tests.http.server import only_loopback, redirect, reply, serving
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
@@ -137,8 +139,8 @@ ENGINES = {
 }
 
 
-async def searched(name, arguments, answer=None):
-    """The outcome of one search, and what the engine was asked."""
+async def run_search(name, arguments, answer=None):
+    """The outcome of one search, and the request that the engine got."""
     speaks, make = ENGINES[name]
     async with serving(answer or speaks) as server:
         engine = make(f"http://127.0.0.1:{server.port}")
@@ -149,8 +151,8 @@ async def searched(name, arguments, answer=None):
 
 
 @pytest.mark.parametrize("name", ENGINES)
-async def test_every_engine_gives_results_of_one_form(name):
-    outcome, _ = await searched(name, {"query": "tools", "limit": 3})
+async def test_every_engine_returns_results_of_the_same_form(name):
+    outcome, _ = await run_search(name, {"query": "tools", "limit": 3})
 
     assert outcome.ok, outcome
     assert (outcome.data["query"], outcome.data["totalResults"]) == ("tools", 3)
@@ -164,9 +166,9 @@ async def test_every_engine_gives_results_of_one_form(name):
 
 
 @pytest.mark.parametrize("name", ENGINES)
-async def test_ten_results_are_given_unless_more_are_asked_for(name):
-    ten, _ = await searched(name, {"query": "tools"})
-    twenty, asked = await searched(name, {"query": "tools", "limit": 20})
+async def test_ten_results_are_returned_by_default(name):
+    ten, _ = await run_search(name, {"query": "tools"})
+    twenty, asked = await run_search(name, {"query": "tools", "limit": 20})
 
     assert (len(ten.data["results"]), len(twenty.data["results"])) == (10, 20)
     assert len(asked) == (2 if name == "google" else 1)
@@ -183,9 +185,9 @@ async def test_ten_results_are_given_unless_more_are_asked_for(name):
         ("duckduckgo", "df", ["d", "w", "m", "y"]),
     ],
 )
-async def test_the_age_of_results_is_put_in_the_engines_own_words(name, field, values):
+async def test_the_time_range_is_translated_for_each_engine(name, field, values):
     for time_range, value in zip(["day", "week", "month", "year"], values, strict=True):
-        _, (asked, *_) = await searched(name, {"query": "tools", "limit": 1, "time_range": time_range})
+        _, (asked, *_) = await run_search(name, {"query": "tools", "limit": 1, "time_range": time_range})
         given = json.loads(asked.body) if name == "tavily" else query(asked)
         if name == "duckduckgo":
             given = {name: values[0] for name, values in parse_qs(asked.body.decode()).items()}
@@ -194,9 +196,9 @@ async def test_the_age_of_results_is_put_in_the_engines_own_words(name, field, v
 
 
 @pytest.mark.parametrize("name", ENGINES)
-async def test_domains_are_asked_for_and_left_out(name):
+async def test_domains_are_included_and_excluded(name):
     arguments = {"query": "tools", "include_domains": ["python.org", "https://pypi.org/"], "exclude_domains": ["x.com"]}
-    _, (asked, *_) = await searched(name, arguments)
+    _, (asked, *_) = await run_search(name, arguments)
 
     if name == "tavily":
         given = json.loads(asked.body)
@@ -207,20 +209,20 @@ async def test_domains_are_asked_for_and_left_out(name):
 
 
 @pytest.mark.parametrize("domain", ["a b", "x.com OR site:y.com", "", '"', "x" * 300, "a/b"])
-async def test_a_domain_cannot_smuggle_words_into_the_query(domain):
-    outcome, asked = await searched("brave", {"query": "tools", "include_domains": [domain]})
+async def test_a_domain_cannot_inject_operators_into_the_query(domain):
+    outcome, asked = await run_search("brave", {"query": "tools", "include_domains": [domain]})
 
     assert outcome.code == "invalid_arguments"
     assert asked == []
 
 
-async def test_a_topic_is_a_parameter_where_the_engine_knows_topics():
-    _, (asked,) = await searched("tavily", {"query": "tools", "topic": "news"})
+async def test_topic_is_a_parameter_if_the_engine_has_topics():
+    _, (asked,) = await run_search("tavily", {"query": "tools", "topic": "news"})
     assert json.loads(asked.body)["topic"] == "news"
-    _, (asked,) = await searched("searxng", {"query": "tools", "topic": "news"})
+    _, (asked,) = await run_search("searxng", {"query": "tools", "topic": "news"})
     assert query(asked)["categories"] == "news"
 
-    outcome, asked = await searched("brave", {"query": "tools", "topic": "news"})
+    outcome, asked = await run_search("brave", {"query": "tools", "topic": "news"})
     assert (outcome.code, asked) == ("invalid_arguments", [])
 
 
@@ -229,12 +231,12 @@ async def test_a_topic_is_a_parameter_where_the_engine_knows_topics():
     ("status", "code"),
     {401: "failed", 403: "failed", 400: "failed", 429: "rate_limited", 500: "unavailable", 302: "failed"}.items(),
 )
-async def test_a_refusal_is_told_without_the_key(name, status, code):
+async def test_an_error_of_the_engine_does_not_reveal_the_key(name, status, code):
     def answer(asked):
         said = {"error": f"key {KEY} is not good"}
         return redirect("http://other.test/") if status == 302 else as_json(said, status, retry_after="9")
 
-    outcome, asked = await searched(name, {"query": "tools"}, answer)
+    outcome, asked = await run_search(name, {"query": "tools"}, answer)
 
     assert outcome.code == code
     assert name in outcome.message
@@ -255,15 +257,15 @@ async def test_a_refusal_is_told_without_the_key(name, status, code):
         '{"results": [1, null, {"url": 5}, {"url": "javascript:alert(1)", "title": "x"}], "web": {"results": {}}}',
     ],
 )
-async def test_strange_answers_are_survived(name, body):
-    outcome, _ = await searched(name, {"query": "tools"}, lambda asked: reply(body, content_type="application/json"))
+async def test_unexpected_responses_are_handled(name, body):
+    outcome, _ = await run_search(name, {"query": "tools"}, lambda asked: reply(body, content_type="application/json"))
 
     assert outcome.code == "failed" if not outcome.ok else outcome.data["results"] == []
 
 
-async def test_duckduckgo_asks_for_a_person_now_and_then():
+async def test_a_puzzle_of_duckduckgo_is_rate_limited():
     for answer in (reply("<html></html>", 202), reply('<div class="anomaly-modal__mask"></div>')):
-        outcome, _ = await searched("duckduckgo", {"query": "tools"}, lambda asked, a=answer: a)
+        outcome, _ = await run_search("duckduckgo", {"query": "tools"}, lambda asked, a=answer: a)
 
         assert outcome.code == "rate_limited"
 
@@ -271,14 +273,14 @@ async def test_duckduckgo_asks_for_a_person_now_and_then():
 @pytest.mark.parametrize("piece", ["<a", '<a class="', '<a class="result__a">', "&#1"])
 async def test_a_page_made_to_be_slow_is_read_quickly(piece):
     page = piece * (500_000 // len(piece))
-    outcome, _ = await searched("duckduckgo", {"query": "tools"}, lambda asked: reply(page, content_type="text/html"))
+    outcome, _ = await run_search("duckduckgo", {"query": "tools"}, lambda asked: reply(page, content_type="text/html"))
 
     assert outcome.data["results"] == []
 
 
-async def test_long_extracts_are_cut_and_cleaned():
+async def test_long_contents_are_truncated_and_sanitized():
     result = {"title": "a\x00b\u202e", "url": "https://example.com/", "content": "\x1b[31m" + "x" * 5000}
-    outcome, _ = await searched("tavily", {"query": "tools"}, lambda asked: as_json({"results": [result]}))
+    outcome, _ = await run_search("tavily", {"query": "tools"}, lambda asked: as_json({"results": [result]}))
 
     (shown,) = outcome.data["results"]
     assert (shown["title"], len(shown["content"])) == ("ab", 1000)
@@ -286,8 +288,8 @@ async def test_long_extracts_are_cut_and_cleaned():
 
 
 @pytest.mark.parametrize("limit", [0, 21, -1, "many", 1.5])
-async def test_the_number_of_results_has_bounds(limit):
-    outcome, asked = await searched("tavily", {"query": "tools", "limit": limit})
+async def test_the_number_of_results_is_limited(limit):
+    outcome, asked = await run_search("tavily", {"query": "tools", "limit": limit})
 
     assert (outcome.code, asked) == ("invalid_arguments", [])
 
@@ -317,7 +319,7 @@ def test_a_key_is_never_shown():
         assert KEY not in str(engine)
 
 
-async def test_without_an_engine_models_are_not_told_of_a_search_and_a_call_says_what_is_missing():
+async def test_without_an_engine_web_search_is_not_described_and_a_call_names_the_remedy():
     async with Runtime(web()) as runtime:
         assert "web_search" not in {entry["function"]["name"] for entry in runtime.describe()}
         outcome = await runtime.call("web_search", {"query": "tools"})
@@ -337,7 +339,7 @@ async def test_an_engine_on_a_private_address_needs_permission():
     assert server.asked == []
 
 
-async def test_an_engines_permission_is_not_the_models():
+async def test_private_access_of_an_engine_does_not_extend_to_the_model():
     async with serving(searxng_answer) as server:
         engine = searxng(f"http://127.0.0.1:{server.port}/searx", allow_private=True)
         async with Runtime(web(search=engine)) as runtime:
@@ -349,19 +351,41 @@ async def test_an_engines_permission_is_not_the_models():
 
 
 @pytest.mark.parametrize("endpoint", ["", "searx.example.com", "ftp://x/", "https://user:word@x.test/"])
-def test_an_endpoint_that_is_no_url_is_a_mistake_of_the_developer(endpoint):
+def test_an_invalid_endpoint_is_a_definition_error(endpoint):
     with pytest.raises(DefinitionError, match="endpoint of tavily"):
         tavily(KEY, endpoint=endpoint)
 
 
-async def test_an_engine_of_ones_own_is_three_lines():
+async def test_users_can_write_their_own_engine():
     class Shelf:
         name, topics = "shelf", ()
 
-        async def search(self, question):
-            return [SearchResult(f"{question.query} {n}", f"https://shelf.test/{n}") for n in range(30)]
+        async def search(self, search_query):
+            return [SearchResult(f"{search_query.text} {n}", f"https://shelf.test/{n}") for n in range(30)]
 
     async with Runtime(web(search=Shelf())) as runtime:
         outcome = await runtime.call("web_search", {"query": "books", "limit": 2})
 
     assert [result["title"] for result in outcome.data["results"]] == ["books 0", "books 1"]
+
+
+@pytest.mark.parametrize(("make", "example"), [(bing, r"bing\(endpoint="), (searxng, r'searxng\("https://')])
+def test_a_search_engine_without_its_endpoint_is_a_clear_error(make, example):
+    with pytest.raises(DefinitionError, match=f"needs the URL of the server.*{example}"):
+        make()
+
+
+@pytest.mark.parametrize(("name", "setting", "path"), [("searxng", "url", "/searx"), ("tavily", "endpoint", "/search")])
+async def test_a_private_address_of_an_engine_can_be_configured(tmp_path, name, setting, path):
+    async with serving(ENGINES[name][0]) as server:
+        address = f"http://127.0.0.1:{server.port}{path}"
+        search = {"engine": name, setting: address, **({"key": KEY} if name == "tavily" else {})}
+        allow = [{"effects": ["network"], "decision": "allow"}]
+        file = tmp_path / "surehand.json"
+        file.write_text(json.dumps({"builtin": {"web": {"search": search}}, "policy": allow}))
+        async with assemble(read_config(file)) as runtime:
+            found = await runtime.call("web_search", {"query": "tools"})
+            fetched = await runtime.call("webfetch", {"url": address})
+
+    assert found.ok, found
+    assert fetched.code == "denied"

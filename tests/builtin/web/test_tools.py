@@ -1,8 +1,9 @@
-"""webfetch and the plain HTTP tools, called as an agent calls them, against a real server on loopback."""
+"""`webfetch` and the HTTP tools, called as an agent calls them, against a real server on loopback."""
 
 import asyncio
 import base64
 import gzip
+import io
 import json
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from importlib.util import find_spec
 
 import psutil
 import pytest
+from pypdf import PdfWriter
+from pypdf.generic import DictionaryObject, NameObject, StreamObject
 
 from surehand import DefinitionError, Done, Image, Policy, Runtime
 from surehand.builtin.web.tools import web
@@ -44,7 +47,7 @@ async def online(answer, **settings):
 
 
 async def turns_during(call, enough):
-    """What a call gives, and the turns that others had meanwhile; again where a busy machine let nobody have any."""
+    """The outcome of a call, and how often the event loop ran meanwhile; repeated if the machine was too busy."""
     turns = 0
 
     async def other():
@@ -62,7 +65,7 @@ async def turns_during(call, enough):
     return outcome, turns
 
 
-def test_the_tools_say_what_they_do_to_the_world():
+def test_the_tools_declare_their_effects():
     tools = {tool.name: tool for tool in web()}
 
     assert list(tools) == ["webfetch", "http_get", "http_post", "http_request", "web_search"]
@@ -88,11 +91,12 @@ def test_the_tools_say_what_they_do_to_the_world():
         "html": PAGE,
     }.items(),
 )
-async def test_a_page_is_shown_in_the_form_that_is_asked_for(form, shown):
+async def test_a_page_is_returned_in_the_requested_format(form, shown):
     async with online(lambda asked: reply(PAGE, content_type="text/html; charset=utf-8")) as (server, runtime):
         outcome = await runtime.call("webfetch", {"url": "http://site.test/page", "format": form})
 
-    assert outcome.data == outcome.text == shown
+    header = "Title: A page\nAddress: http://site.test/page\n\n" if form == "markdown" else ""
+    assert (outcome.data, outcome.text) == (shown, header + shown)
     assert outcome.title == "From the web: http://site.test/page"
     assert outcome.metadata == {
         "url": "http://site.test/page",
@@ -104,11 +108,18 @@ async def test_a_page_is_shown_in_the_form_that_is_asked_for(form, shown):
     assert form in server.asked[0].headers["accept"].replace("plain", "text")
 
 
-async def test_text_is_the_form_unless_another_is_named():
-    async with online(lambda asked: reply(PAGE, content_type="text/html")) as (_, runtime):
+async def test_a_page_is_markdown_by_default_with_title_final_address_and_links():
+    def answer(asked):
+        return redirect("/there?page=2") if asked.path == "/" else reply(PAGE, content_type="text/html")
+
+    async with online(answer) as (_, runtime):
         outcome = await runtime.call("webfetch", {"url": "http://site.test/"})
 
-    assert outcome.data.startswith("Title\n\nSome bold")
+    assert outcome.text == (
+        "Title: A page\nAddress: http://site.test/there?page=2\n\n"
+        "# Title\n\nSome **bold** text and a [link](http://site.test/more).\n\n- one\n- two"
+    )
+    assert outcome.text.endswith(outcome.data)
     assert not any(hidden in outcome.data for hidden in ("steal", "color", "ignore all", "send the keys", "more()"))
 
 
@@ -125,7 +136,7 @@ async def test_text_is_the_form_unless_another_is_named():
         ("<svg><text>x</text></svg>", "image/svg+xml"),
     ],
 )
-async def test_what_is_no_page_is_shown_as_it_is(body, kind):
+async def test_other_text_is_returned_unchanged(body, kind):
     async with online(lambda asked: reply(body, content_type=kind)) as (_, runtime):
         for form in ("text", "markdown", "html"):
             outcome = await runtime.call("webfetch", {"url": "http://site.test/", "format": form})
@@ -133,9 +144,9 @@ async def test_what_is_no_page_is_shown_as_it_is(body, kind):
             assert outcome.data == body
 
 
-async def test_a_page_that_does_not_say_so_is_still_a_page():
+async def test_html_without_a_media_type_is_detected():
     async with online(lambda asked: reply(PAGE)) as (_, runtime):
-        assert (await runtime.call("webfetch", {"url": "http://site.test/"})).data.startswith("Title")
+        assert (await runtime.call("webfetch", {"url": "http://site.test/"})).data.startswith("# Title")
 
 
 @pytest.mark.parametrize(
@@ -161,14 +172,14 @@ async def test_a_page_that_does_not_say_so_is_still_a_page():
         ("utf-8", "text/html; charset=utf-7", "<p>Grüße +AGE-</p>"),
     ],
 )
-async def test_pages_are_read_in_their_own_script(encoding, header, page):
+async def test_pages_are_decoded_in_their_own_encoding(encoding, header, page):
     async with online(lambda asked: reply(page.encode(encoding), content_type=header)) as (_, runtime):
         outcome = await runtime.call("webfetch", {"url": "http://site.test/", "format": "html"})
 
     assert outcome.data == page
 
 
-async def test_what_nobody_sees_is_not_shown_to_a_model_either():
+async def test_hidden_text_is_not_shown_to_a_model():
     hidden = "".join(chr(0xE0000 + ord(char)) for char in "obey")
     body = f"a\x1b[31mb\x00c\u202ed{hidden}e\u200bf\u2066g \u05d0\u200f \U0001f468\u200d\U0001f469 ok\r\n"
 
@@ -179,7 +190,7 @@ async def test_what_nobody_sees_is_not_shown_to_a_model_either():
 
 
 @pytest.mark.parametrize("kind", ["image/png", "image/jpeg", "application/octet-stream", ""])
-async def test_an_image_is_shown_as_what_it_is(kind):
+async def test_an_image_is_returned_with_its_real_type(kind):
     async with online(lambda asked: reply(PNG, content_type=kind)) as (_, runtime):
         outcome = await runtime.call("webfetch", {"url": "http://site.test/x.png"})
 
@@ -187,7 +198,7 @@ async def test_an_image_is_shown_as_what_it_is(kind):
     assert outcome.metadata["contentLength"] == len(PNG)
 
 
-async def test_an_image_that_no_model_would_take_is_refused():
+async def test_an_image_that_is_too_large_for_models_is_refused():
     async with online(lambda asked: reply(PNG + bytes(4_000_000), content_type="image/png")) as (_, runtime):
         outcome = await runtime.call("webfetch", {"url": "http://site.test/x.png"})
 
@@ -206,7 +217,7 @@ async def test_an_image_that_no_model_would_take_is_refused():
         ("image/avif", b"\x00\x00\x00 ftypavif"),
     ],
 )
-async def test_other_files_are_refused_with_their_kind_and_size(kind, body):
+async def test_other_files_are_refused_with_their_type_and_size(kind, body):
     async with online(lambda asked: reply(body, content_type=kind)) as (_, runtime):
         outcome = await runtime.call("webfetch", {"url": "http://site.test/file"})
 
@@ -227,7 +238,7 @@ async def test_other_files_are_refused_with_their_kind_and_size(kind, body):
         418: "failed",
     }.items(),
 )
-async def test_what_is_no_success_is_a_failure_that_says_how_it_begins(status, code):
+async def test_an_error_status_is_a_failure_that_quotes_the_response(status, code):
     said = f"Sorry,\n it is {'very ' * 500} gone."
     page = f"<html><script>x()</script><body><p>{said}</p></body></html>"
     kind = "text/html" if status == 404 else "text/plain"
@@ -244,7 +255,7 @@ async def test_what_is_no_success_is_a_failure_that_says_how_it_begins(status, c
     assert outcome.data == {"url": "http://site.test/", "status": status}
 
 
-async def test_a_failure_does_not_repeat_what_may_be_a_key():
+async def test_a_failure_does_not_quote_the_query_of_the_url():
     for answer in (reply("no", 404, "No"), reply(b"\0", content_type="application/pdf")):
         async with online(lambda asked, a=answer: a) as (_, runtime):
             outcome = await runtime.call("webfetch", {"url": "http://site.test/x?token=canary"})
@@ -253,7 +264,7 @@ async def test_a_failure_does_not_repeat_what_may_be_a_key():
         assert "canary" not in f"{outcome.message}{outcome.data}"
 
 
-async def test_a_failure_that_cannot_be_read_is_still_the_failure_it_is():
+async def test_an_error_response_that_cannot_be_read_still_has_its_status():
     async with online(lambda asked: reply(b"not gzip", 404, "No", content_encoding="gzip")) as (_, runtime):
         outcome = await runtime.call("webfetch", {"url": "http://site.test/"})
 
@@ -271,10 +282,10 @@ async def test_a_package_that_is_missing_is_named(monkeypatch, missing):
         outcome = await runtime.call("webfetch", {"url": "http://site.test/"})
 
     assert outcome.code == "unavailable"
-    assert "pip install 'surehand[http]'" in outcome.message
+    assert "[http]" in outcome.message
 
 
-async def test_a_redirect_to_another_host_is_followed():
+async def test_a_redirect_to_another_host_is_followed_and_told():
     def answer(asked):
         return redirect("http://other.test/there") if asked.path == "/" else reply("there", content_type="text/plain")
 
@@ -282,6 +293,102 @@ async def test_a_redirect_to_another_host_is_followed():
         outcome = await runtime.call("webfetch", {"url": "http://site.test/"})
 
     assert (outcome.data, outcome.metadata["url"]) == ("there", "http://other.test/there")
+    assert outcome.metadata["redirectedFrom"] == "http://site.test/"
+    assert outcome.text == (
+        "Redirected: site.test sent this request on to another host: http://other.test/there\n\nthere"
+    )
+
+
+@pytest.mark.parametrize(("body", "kind"), [(PAGE, "text/html"), (PNG, "image/png")])
+async def test_a_redirect_to_another_host_is_told_of_pages_and_images(body, kind):
+    def answer(asked):
+        return redirect("http://other.test/there") if asked.path == "/" else reply(body, content_type=kind)
+
+    async with online(answer) as (_, runtime):
+        outcome = await runtime.call("webfetch", {"url": "http://site.test/"})
+
+    assert "Redirected: site.test sent this request on to another host: http://other.test/there\n" in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("head", "title"),
+    [
+        ("<title>A &amp; B</title>", "A & B"),
+        ("<TITLE lang=en>\n Two\n lines </TITLE>", "Two lines"),
+        ("<title></title>", None),
+        ("", None),
+        (f"<title>{'x' * 5000}</title>", "x" * 300),
+        ("<title>a\u202e\x1b[31mb</title>", "ab"),
+        ("<title" * 100_000, None),
+    ],
+)
+async def test_the_title_of_a_page_is_one_line(head, title):
+    page = f"<html><head>{head}</head><body><p>text</p></body></html>"
+    async with online(lambda asked: reply(page, content_type="text/html; charset=utf-8")) as (_, runtime):
+        outcome = await runtime.call("webfetch", {"url": "http://site.test/"})
+
+    first = outcome.text.split("\n")[0]
+    assert first == ("Address: http://site.test/" if title is None else f"Title: {title}")
+
+
+def build_pdf(*pages, title="", encrypted=False):
+    """A small PDF file with one line of text a page."""
+    writer = PdfWriter()
+    font = DictionaryObject({NameObject("/Type"): NameObject("/Font"), NameObject("/Subtype"): NameObject("/Type1")})
+    font[NameObject("/BaseFont")] = NameObject("/Helvetica")
+    for text in pages:
+        page = writer.add_blank_page(200, 200)
+        fonts = DictionaryObject({NameObject("/F1"): font})
+        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
+        stream = StreamObject()
+        stream.set_data(f"BT /F1 12 Tf 20 100 Td ({text}) Tj ET".encode() if text else b"")
+        page[NameObject("/Contents")] = writer._add_object(stream)
+    if title:
+        writer.add_metadata({"/Title": title})
+    if encrypted:
+        writer.encrypt("secret", algorithm="RC4-128")
+    file = io.BytesIO()
+    writer.write(file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["application/pdf", "application/octet-stream", ""])
+async def test_a_pdf_is_read_as_text(kind):
+    pdf = build_pdf("First page", "Second page", title="A report")
+    async with online(lambda asked: reply(pdf, content_type=kind)) as (_, runtime):
+        outcome = await runtime.call("webfetch", {"url": "http://site.test/report.pdf"})
+
+    assert outcome.data == "[page 1 of 2]\nFirst page\n\n[page 2 of 2]\nSecond page"
+    assert outcome.text == f"Title: A report\nAddress: http://site.test/report.pdf\nPages: 2\n\n{outcome.data}"
+
+
+@pytest.mark.parametrize(
+    ("pdf", "problem"),
+    [
+        (build_pdf("", ""), "is a PDF of 2 pages without text; it may hold scanned images only"),
+        (build_pdf("Private", encrypted=True), "is a PDF that needs a password"),
+        (b"%PDF-1.7 and nothing more", "is a PDF that cannot be read"),
+        (build_pdf("Whole")[:300], "is a PDF that cannot be read"),
+    ],
+    ids=["scanned", "password", "empty", "cut off"],
+)
+async def test_a_pdf_without_readable_text_says_why(pdf, problem):
+    async with online(lambda asked: reply(pdf, content_type="application/pdf")) as (_, runtime):
+        outcome = await runtime.call("webfetch", {"url": "http://site.test/report.pdf?key=canary"})
+
+    assert outcome.code == "failed"
+    assert problem in outcome.message
+    assert "canary" not in outcome.message
+
+
+async def test_a_pdf_needs_the_package_that_reads_it(monkeypatch):
+    monkeypatch.setattr("surehand.builtin.pdf_text.find_spec", lambda name: None)
+    async with online(lambda asked: reply(build_pdf("x"), content_type="application/pdf")) as (_, runtime):
+        outcome = await runtime.call("webfetch", {"url": "http://site.test/"})
+
+    assert outcome.code == "unavailable"
+    assert "pypdf" in outcome.message
+    assert "[http]" in outcome.message
 
 
 @pytest.mark.parametrize(
@@ -302,7 +409,7 @@ async def test_private_addresses_are_denied_to_every_tool(name, url):
 @pytest.mark.parametrize(
     "url", ["file:///etc/passwd", "ftp://site.test/", "site.test", "http://user:word@site.test/", ""]
 )
-async def test_what_is_no_web_address_is_refused(url):
+async def test_an_invalid_url_is_refused(url):
     async with Runtime(web(dialer=Dials())) as runtime:
         assert (await runtime.call("webfetch", {"url": url})).code in ("denied", "invalid_arguments")
 
@@ -312,7 +419,7 @@ async def test_a_page_that_is_too_large_is_refused():
         assert (await runtime.call("webfetch", {"url": "http://site.test/"})).code == "too_large"
 
 
-async def test_the_time_limit_is_the_callers():
+async def test_the_timeout_argument_applies():
     async def silent(asked):
         await asyncio.sleep(60)
         yield b""
@@ -325,7 +432,7 @@ async def test_the_time_limit_is_the_callers():
     assert too_long.code == "invalid_arguments"
 
 
-async def test_a_large_page_is_converted_without_holding_up_others():
+async def test_a_large_page_does_not_block_other_calls():
     page = "<html><body>" + "<div><p>hello <b>big</b> world &amp; more</p></div>\n" * 20_000
     async with online(lambda asked: reply(page, content_type="text/html")) as (_, runtime):
         outcome, turns = await turns_during(
@@ -336,8 +443,8 @@ async def test_a_large_page_is_converted_without_holding_up_others():
     assert turns > 20
 
 
-async def test_a_page_made_to_be_slow_is_given_up(monkeypatch):
-    monkeypatch.setattr("surehand.builtin.web.html_conversion.MAX_SECONDS", 0.2)
+async def test_converting_a_hostile_page_times_out(monkeypatch):
+    monkeypatch.setattr("surehand.builtin.web.html_conversion.MAX_CONVERSION_SECONDS", 0.2)
     page = "<table><tr>" + "<td>a" * 900_000
 
     async with online(lambda asked: reply(page, content_type="text/html")) as (_, runtime):
@@ -357,7 +464,7 @@ async def test_a_page_made_to_be_slow_is_given_up(monkeypatch):
     ],
     ids=["quotations", "wide cells", "one wide cell", "links"],
 )
-async def test_a_page_that_grows_when_it_is_converted_holds_up_nobody(page):
+async def test_a_page_that_grows_when_converted_does_not_block_other_calls(page):
     def answer(asked):
         return redirect("/" + "a" * 8000) if asked.path == "/" else reply(page, content_type="text/html")
 
@@ -370,7 +477,7 @@ async def test_a_page_that_grows_when_it_is_converted_holds_up_nobody(page):
     assert turns > 30  # it would have a handful if the page were converted here
 
 
-async def test_a_call_that_is_given_up_leaves_no_process_behind():
+async def test_a_cancelled_call_leaves_no_process_behind():
     page, before = "<table><tr>" + "<td>a" * 900_000, set(psutil.Process().children())
 
     async with online(lambda asked: reply(page, content_type="text/html")) as (_, runtime):
@@ -381,7 +488,7 @@ async def test_a_call_that_is_given_up_leaves_no_process_behind():
 
 
 @pytest.mark.parametrize("tag", ["div", "blockquote", "table"])
-async def test_a_page_that_is_nested_without_measure_is_survived(tag):
+async def test_a_deeply_nested_page_is_handled(tag):
     page = f"<html><p>before</p>{f'<{tag}>' * 10_000}deep"
 
     async with online(lambda asked: reply(page, content_type="text/html")) as (_, runtime):
@@ -390,7 +497,7 @@ async def test_a_page_that_is_nested_without_measure_is_survived(tag):
     assert outcome.ok
 
 
-async def test_an_exchange_is_shown_as_it_was():
+async def test_a_response_is_returned_with_status_headers_and_body():
     answer = reply('{"made": 1}', 201, "Created", content_type="application/json", x_a="1", set_cookie="session=canary")
 
     async with online(lambda asked: answer) as (server, runtime):
@@ -412,7 +519,7 @@ async def test_an_exchange_is_shown_as_it_was():
 
 
 @pytest.mark.parametrize("status", [204, 301, 400, 401, 404, 500, 503])
-async def test_an_answer_that_says_no_is_still_an_answer(status):
+async def test_an_error_status_is_not_a_failure_of_http_get(status):
     async with online(lambda asked: reply("no", status, "No") if status != 204 else reply(status=204)) as (_, runtime):
         outcome = await runtime.call("http_get", {"url": "http://site.test/"})
 
@@ -433,7 +540,7 @@ async def test_every_method_can_be_used(method):
 @pytest.mark.parametrize(
     "arguments", [{"method": "TRACE"}, {"method": "GET", "body": "x"}, {"method": "HEAD", "body": {}}]
 )
-async def test_what_cannot_be_sent_is_refused(arguments):
+async def test_an_invalid_request_is_refused(arguments):
     async with online(lambda asked: reply()) as (server, runtime):
         outcome = await runtime.call("http_request", {"url": "http://site.test/", **arguments})
 
@@ -453,7 +560,7 @@ async def test_what_cannot_be_sent_is_refused(arguments):
         (None, None),
     ],
 )
-async def test_the_kind_of_a_body_is_known_by_its_looks(body, kind):
+async def test_the_content_type_of_a_body_is_detected(body, kind):
     async with online(lambda asked: reply()) as (server, runtime):
         outcome = await runtime.call("http_post", {"url": "http://site.test/", "body": body})
         await runtime.call("http_post", {"url": "http://site.test/", "body": body, "headers": {"content-type": "a/b"}})
@@ -466,7 +573,7 @@ async def test_the_kind_of_a_body_is_known_by_its_looks(body, kind):
         assert first.body.decode() == body
 
 
-async def test_bytes_that_are_no_text_come_as_base64():
+async def test_binary_bodies_are_returned_as_base64():
     async with online(lambda asked: reply(PNG, content_type="image/png")) as (_, runtime):
         outcome = await runtime.call("http_get", {"url": "http://site.test/"})
 
@@ -474,7 +581,7 @@ async def test_bytes_that_are_no_text_come_as_base64():
     assert outcome.data["encoding"] == "base64"
 
 
-async def test_a_long_answer_to_an_exchange_is_cut_and_says_so():
+async def test_a_long_response_is_truncated_and_marked():
     async with online(lambda asked: reply("x" * 2000), max_bytes=1000) as (_, runtime):
         outcome = await runtime.call("http_post", {"url": "http://site.test/"})
 
@@ -482,7 +589,7 @@ async def test_a_long_answer_to_an_exchange_is_cut_and_says_so():
 
 
 @pytest.mark.parametrize("name", ["Host", "content-length", "Transfer-Encoding", "Connection", "Upgrade", "X\r\nY"])
-async def test_headers_of_the_connection_are_not_a_models_to_set(name):
+async def test_a_model_cannot_set_connection_headers(name):
     async with online(lambda asked: reply()) as (server, runtime):
         outcome = await runtime.call("http_get", {"url": "http://site.test/", "headers": {name: "x"}})
 
@@ -490,7 +597,7 @@ async def test_headers_of_the_connection_are_not_a_models_to_set(name):
     assert server.asked == []
 
 
-async def test_headers_that_could_be_used_in_somebodys_name_are_not_shown():
+async def test_headers_with_credentials_are_not_shown():
     answer = reply("x", set_cookie="a=canary", authorization="canary", x_api_key="canary", authentication_info="canary")
     async with online(lambda asked: answer) as (_, runtime):
         outcome = await runtime.call("http_get", {"url": "http://site.test/"})
@@ -498,7 +605,7 @@ async def test_headers_that_could_be_used_in_somebodys_name_are_not_shown():
     assert "canary" not in outcome.text
 
 
-async def test_packed_answers_are_shown_unpacked():
+async def test_compressed_responses_are_decompressed():
     async with online(lambda asked: reply(gzip.compress(b"hello"), content_encoding="gzip")) as (_, runtime):
         assert (await runtime.call("http_get", {"url": "http://site.test/"})).data["body"] == "hello"
 
@@ -512,7 +619,7 @@ async def test_calls_share_connections_and_no_cookies_and_the_runtime_closes_the
         assert all("cookie" not in asked.headers for asked in server.asked)
 
 
-async def test_a_tool_can_be_run_by_itself():
+async def test_a_tool_can_run_without_a_runtime():
     async with serving(lambda asked: reply("alone", content_type="text/plain")) as server:
         fetch, get, post, *_ = web(resolver=Names(site_test=PUBLIC), dialer=internet(server))
 
@@ -532,7 +639,7 @@ async def test_one_list_of_tools_serves_two_runtimes():
             assert (await third.call("http_get", {"url": "http://site.test/"})).ok
 
 
-async def test_a_client_of_ones_own_scope_does_not_widen_what_the_tools_may_reach():
+async def test_a_client_in_a_scope_does_not_widen_the_reachable_hosts():
     wide = HttpClient(allow_private=True, ports="any")
     async with serving(lambda asked: reply("inside")) as server, wide, Runtime(web()) as runtime:
         outcome = await runtime.scope(wide).call("webfetch", {"url": f"http://127.0.0.1:{server.port}/"})
@@ -540,7 +647,7 @@ async def test_a_client_of_ones_own_scope_does_not_widen_what_the_tools_may_reac
     assert outcome.code == "denied"
 
 
-async def test_local_servers_are_reached_by_permission():
+async def test_local_servers_are_reached_only_if_allowed():
     async with serving(lambda asked: reply("inside", content_type="text/plain")) as server:
         permitted = web(allow_private=["127.0.0.1"], ports=[server.port])
         async with Runtime(permitted) as runtime:
@@ -548,7 +655,7 @@ async def test_local_servers_are_reached_by_permission():
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_answers_of_any_bytes_are_survived(seed):
+async def test_responses_with_arbitrary_bytes_are_handled(seed):
     import random
 
     noise = random.Random(seed)
@@ -565,14 +672,14 @@ async def test_answers_of_any_bytes_are_survived(seed):
                 assert outcome.ok or outcome.code == "failed", outcome
 
 
-def test_nothing_heavy_is_loaded_until_it_is_needed():
+def test_heavy_modules_are_imported_on_first_use():
     code = "import sys; from surehand.builtin.web.tools import web; web(); print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
-    assert not {"httpcore2", "httpx2", "html_to_markdown", "anyio", "idna"} & set(loaded)
+    assert not {"httpcore2", "httpx2", "html_to_markdown", "pypdf", "anyio", "idna"} & set(loaded)
 
 
-async def test_what_may_change_something_carries_the_id_of_its_call():
+async def test_requests_other_than_get_carry_an_idempotency_key():
     async with serving(lambda asked: reply("{}")) as server, Runtime(web(allow_private=True)) as runtime:
         url = f"http://127.0.0.1:{server.port}/pay"
         await runtime.call("http_post", {"url": url, "body": {"amount": 5}}, call_id="order-7")
@@ -582,7 +689,7 @@ async def test_what_may_change_something_carries_the_id_of_its_call():
     assert [asked.headers.get("idempotency-key") for asked in server.asked] == ["order-7", "order-8", None]
 
 
-async def test_a_person_is_told_what_would_be_sent_where():
+async def test_the_approval_question_names_method_url_and_body():
     async with Runtime(web(), policy=Policy.default()) as runtime:
         read = await runtime.call("webfetch", {"url": "https://a.test/x"})
         posted = await runtime.call("http_post", {"url": "https://a.test/x", "body": {"a": 1}})
@@ -597,14 +704,61 @@ async def test_a_person_is_told_what_would_be_sent_where():
     ("settings", "problem"),
     [
         ({"allow_privat": True}, "did you mean 'allow_private'"),
-        ({"timeout": "soon"}, "'soon' is no duration"),
-        ({"max_bytes": "much"}, "'much' is no size"),
+        ({"timeout": "soon"}, "'soon' is not a duration"),
+        ({"max_bytes": "much"}, "'much' is not a size"),
     ],
 )
-def test_a_setting_that_means_nothing_is_a_mistake(settings, problem):
+def test_an_unknown_setting_is_a_definition_error(settings, problem):
     with pytest.raises(DefinitionError, match=problem):
         web(**settings)
 
 
-def test_durations_and_sizes_are_taken_as_people_write_them():
+def test_durations_and_sizes_accept_units():
     assert web(timeout="5s", max_bytes="1kB", connect_timeout="500ms")
+
+
+LINES = [f"line {number}: {'x' * 20}" for number in range(1, 10_001)]
+
+
+async def read_whole(runtime, outcome):
+    """The text that is kept under the handle of an outcome, without line numbers."""
+    told = json.loads(outcome.text.partition("\n")[0])["tool_output"]
+    rows, first = [], 1
+    while first <= told["lines"]:
+        asked = {"handle": told["handle"], "lines": f"{first}-{first + 999}"}
+        rows += [row.partition("\t")[2] for row in (await runtime.call("tool_output", asked)).data.split("\n")]
+        first += 1000
+    return "\n".join(rows), told
+
+
+@pytest.mark.parametrize("name", ["webfetch", "http_get", "http_post", "http_request"])
+async def test_output_beyond_the_limit_is_kept_under_a_handle_with_whole_lines_of_head_and_tail(name):
+    arguments = {"url": "http://site.test/", **({"method": "GET"} if name == "http_request" else {})}
+    body = "\n".join(LINES)
+
+    async with online(lambda asked: reply(body, content_type="text/plain")) as (_, runtime):
+        outcome = await runtime.call(name, arguments)
+        whole, told = await read_whole(runtime, outcome)
+
+    assert len(outcome.text.encode()) <= 100_000
+    assert len(outcome.text.encode()) > 95_000
+    shown = outcome.text.split("\n")
+    assert set(shown[1:]) - set(whole.split("\n")) == {
+        f"[... lines {told['left_out'].replace('-', ' to ')} left out ...]"
+    }
+    first, last = map(int, told["left_out"].split("-"))
+    assert shown[1:first] == whole.split("\n")[: first - 1]
+    assert shown[first + 1 :] == whole.split("\n")[last:]
+    assert whole.endswith(body)
+    assert LINES[0] in shown
+    assert shown[-1] == LINES[-1]
+    assert (outcome.data if name == "webfetch" else outcome.data["body"]) == body
+
+
+async def test_a_response_is_shown_as_lines():
+    async with online(lambda asked: reply('{"a": 1}', content_type="application/json")) as (_, runtime):
+        outcome = await runtime.call("http_get", {"url": "http://site.test/x"})
+
+    assert outcome.text == (
+        'GET http://site.test/x\nHTTP status: 200 OK\ncontent-type: application/json\ncontent-length: 8\n\n{"a": 1}'
+    )

@@ -62,7 +62,7 @@ def test_without_a_configuration_the_installation_is_checked(doctor):
     ("config", "problem"),
     [
         ('{"defaults": {\n"tool_timeot": 5}}', "surehand.json:2: Unknown key 'tool_timeot'."),
-        ("{", "surehand.json:1: This is no JSON: Expecting property name enclosed in double quotes."),
+        ("{", "surehand.json:1: The file is not valid JSON: Expecting property name enclosed in double quotes."),
     ],
 )
 def test_a_broken_configuration_is_a_finding(doctor, config, problem):

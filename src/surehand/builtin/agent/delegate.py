@@ -1,4 +1,4 @@
-"""Delegate: work and words that a model hands to its host. These tools only say what is wanted; the host does it."""
+"""The factory `delegate`: tools with which a model asks its host for something. Their outcome names the action."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from surehand.core.outcome import Done
 from surehand.core.tool import Tool
 
 ASSIST_REQUIRED = "LLM_ASSIST_REQUIRED"
-"""Marks an outcome that a model, and no tool, has to complete."""
+"""Marks an outcome that the host has to complete with a model."""
 _MAX_TEXT_LENGTH = 200_000
 
 
 def delegate() -> list[Tool[..., Any]]:
-    """Tools whose outcome tells the host what the model wants done: `{"action": ...}`."""
+    """Tools whose outcome tells the host what to do: `{"action": ...}`."""
 
     @tool(category="system", effects={"execute"}, repeatable=True, visible=False, toolsets="main_agent_tools")
     async def spawn_task(
@@ -67,12 +67,16 @@ def delegate() -> list[Tool[..., Any]]:
     ) -> Done:
         """Ask for a sub-agent to work on a self-contained task and report back. It sees only the prompt."""
         session = session_id or f"task-{ctx.call_id}"
-        wanted = {
-            "action": ASSIST_REQUIRED, "taskType": "subagent_delegation", "sessionID": session, "subagentType": subagent_type,
-            "description": description, "prompt": prompt,
+        request = {
+            "action": ASSIST_REQUIRED,
+            "taskType": "subagent_delegation",
+            "sessionID": session,
+            "subagentType": subagent_type,
+            "description": description,
+            "prompt": prompt,
             "message": f"A {subagent_type} sub-agent has to do this; its answer comes from the host.",
-        }  # fmt: skip
+        }
         metadata = {"error": ASSIST_REQUIRED, "sessionID": session, "subagentType": subagent_type, "status": "pending"}
-        return Done(wanted, title=description, metadata=metadata)
+        return Done(request, title=description, metadata=metadata)
 
     return [spawn_task, resume_task, reply, task]

@@ -1,4 +1,7 @@
-"""Due: plans whose time has come, how an agent is told of them, and how they move on."""
+"""Delivery of plans that are due: each becomes an event in its agent's inbox, and is moved to its next time.
+
+A host calls `deliver_due_plans` at intervals. Plans are notes in the store, written by the tools of `plans`.
+"""
 
 from __future__ import annotations
 
@@ -20,70 +23,75 @@ _ADVANCE_PLAN_SQL = """UPDATE notes SET value = :new, updated_at = {now}
 
 @dataclass(frozen=True, slots=True)
 class DuePlan:
-    """A plan whose time has come."""
+    """A plan that is due."""
 
     plan_id: str
     name: str
     instruction: str | None
     due_at: float
-    """When it was to run."""
+    """When the plan was to run, in seconds since the epoch."""
     note: Mapping[str, Any]
 
     @property
     def event_id(self) -> str:
-        """The same however often it is told: an inbox takes it once."""
+        """The same id at every delivery of one occurrence, so that the inbox accepts it once."""
         return f"plan:{self.plan_id}:{int(self.due_at * 1000)}"
 
     @property
     def event_data(self) -> dict[str, Any]:
-        """What an agent is told."""
+        """The data of the inbox event."""
         at = format_time(self.due_at, self.note["timezone"])
         return {"planId": self.plan_id, "name": self.name, "instruction": self.instruction, "scheduledAt": at}
 
 
 async def find_due_plans(notes: NoteTable, agent: str, now: float) -> list[DuePlan]:
-    """An agent's plans whose time has come, the oldest first. Nothing is changed: see `wake` and `advance`."""
-    found = [
+    """Find the plans of an agent that are due, the oldest first, without changing them."""
+    due_plans = [
         DuePlan(key, note["name"], note["instruction"], note["nextRunAt"], note)
         for key, note in (await notes.all(agent, "plan")).items()
         if note["nextRunAt"] is not None and note["nextRunAt"] <= now
     ]
-    return sorted(found, key=lambda plan: plan.due_at)
+    return sorted(due_plans, key=lambda plan: plan.due_at)
 
 
 async def deliver_due_plans(
     store: Store, agent: str, now: float, *, max_delay_seconds: float | None = None
 ) -> list[DuePlan]:
-    """Put the plans whose time has come into an agent's inbox, each once, and move them on; gives those it told.
+    """Put the due plans of an agent into its inbox, each once, and advance them; return the delivered ones.
 
     Args:
-        patience: how many seconds late a plan may still be told; later ones expire, or wait for their next time.
+        max_delay_seconds: how late a plan may still be delivered. A later one expires, or waits for its next time.
     """
-    told = []
+    delivered = []
     for plan in await find_due_plans(store.notes, agent, now):
-        late = max_delay_seconds is not None and now - plan.due_at > max_delay_seconds
-        # Told first: whoever dies in between tells it again, and the inbox knows it already.
-        if not late and await store.inbox.push(agent, plan.event_id, "plan", plan.event_data):
-            told.append(plan)
-        await advance_plan(store, agent, plan, now, is_late=late)
-    return told
+        is_late = max_delay_seconds is not None and now - plan.due_at > max_delay_seconds
+        # Delivered before it is advanced: after a crash in between it is delivered again, and the inbox ignores that.
+        if not is_late and await store.inbox.push(agent, plan.event_id, "plan", plan.event_data):
+            delivered.append(plan)
+        await advance_plan(store, agent, plan, now, is_late=is_late)
+    return delivered
 
 
 async def advance_plan(store: Store, agent: str, plan: DuePlan, now: float, *, is_late: bool = False) -> bool:
-    """Move a plan on that was due: to its next time, or to its end. False if it was changed meanwhile, and is kept."""
-    from surehand.store.database import Statement
+    """Set a due plan to its next time, or mark it as completed; return False if it was changed meanwhile."""
+    from surehand.store.database import Statement  # database drivers are loaded only with a store
 
-    new = json.dumps({**plan.note, **_advanced_fields(plan.note, now, is_late=is_late)})
-    change = {"agent": agent, "key": plan.plan_id, "old": json.dumps(plan.note), "new": new}
-    [changed] = await store.write([Statement(_ADVANCE_PLAN_SQL, change)])
-    return bool(changed)
+    new_note = {**plan.note, **_advanced_fields(plan.note, now, is_late=is_late)}
+    parameters = {
+        "agent": agent,
+        "key": plan.plan_id,
+        "old": json.dumps(plan.note),
+        "new": json.dumps(new_note),
+    }
+    [changed_rows] = await store.write([Statement(_ADVANCE_PLAN_SQL, parameters)])
+    return bool(changed_rows)
 
 
 def _advanced_fields(note: Mapping[str, Any], now: float, *, is_late: bool) -> dict[str, Any]:
     if note["cron"] is None:
         return {"nextRunAt": None, "status": "expired" if is_late else "completed"}
     try:
-        following = next_cron_time(note["cron"], now, note["timezone"])
-    except ToolError:  # the zone, or the package, is gone since the plan was made
-        following = None
-    return {"nextRunAt": following, "status": "active" if following is not None else "expired"}
+        next_time = next_cron_time(note["cron"], now, note["timezone"])
+    except ToolError:  # the time zone or cronsim has been removed since the plan was stored
+        next_time = None
+    return {"nextRunAt": next_time, "status": "active" if next_time is not None else "expired"}

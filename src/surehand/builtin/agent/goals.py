@@ -1,4 +1,4 @@
-"""Goals: what an agent is after."""
+"""The factory `goals`: tools with which an agent keeps its goals as notes in the runtime's store."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Goal(BaseModel):
 
 
 def goals() -> list[Tool[..., Any]]:
-    """Tools with which an agent keeps its goals, on the runtime's store."""
-    book = AgentNotes("goal")
+    """Tools with which an agent keeps its goals, in the runtime's store."""
+    notes = AgentNotes("goal")
 
     @tool(category="memory", effects={"read"}, repeatable=True, visible=False,
           examples=[{"goals": [{"description": "Publish the newsletter by Friday", "priority": 2}]}])  # fmt: skip
@@ -36,9 +36,9 @@ def goals() -> list[Tool[..., Any]]:
         ctx: Context,
     ) -> dict[str, Any]:
         """Add goals, or change those whose id is given: description, status and priority are all replaced."""
-        notes = {goal.id or derive_note_key(ctx, number): goal for number, goal in enumerate(goals)}
-        await book.write(ctx, {key: goal.model_dump(exclude={"id"}) for key, goal in notes.items()})
-        return {"success": True, "count": len(notes), "goalIds": list(notes)}
+        goal_by_key = {goal.id or derive_note_key(ctx, index): goal for index, goal in enumerate(goals)}
+        await notes.write(ctx, {key: goal.model_dump(exclude={"id"}) for key, goal in goal_by_key.items()})
+        return {"success": True, "count": len(goal_by_key), "goalIds": list(goal_by_key)}
 
     @tool(category="memory", effects={"read"}, repeatable=True, visible=False)
     async def get_goals(
@@ -46,9 +46,9 @@ def goals() -> list[Tool[..., Any]]:
         status: Annotated[GoalStatus | None, Field(description="Only goals that stand so; all if left out.")] = None,
     ) -> dict[str, Any]:
         """List your goals with their ids, status and priority, the most important first."""
-        found = [{"id": key, **goal} for key, goal in (await book.read_all(ctx)).items()]
-        chosen = [goal for goal in found if status in (None, goal["status"])]
-        return {"goals": sorted(chosen, key=lambda goal: -goal["priority"])}
+        stored = await notes.read_all(ctx)
+        matching = [{"id": key, **goal} for key, goal in stored.items() if status in (None, goal["status"])]
+        return {"goals": sorted(matching, key=lambda goal: -goal["priority"])}
 
     @tool(category="memory", effects={"read"}, repeatable=True, visible=False)
     async def delete_goals(
@@ -61,6 +61,6 @@ def goals() -> list[Tool[..., Any]]:
         ctx: Context,
     ) -> dict[str, Any]:
         """Forget goals for good, by their ids. Set a goal's status instead if it should be remembered."""
-        return {"success": True, "deleted": await book.delete(ctx, goal_ids)}
+        return {"success": True, "deleted": await notes.delete(ctx, goal_ids)}
 
     return [set_goals, get_goals, delete_goals]

@@ -1,4 +1,4 @@
-"""Inbox: what has come in for an agent, taken into the cycle that is under way."""
+"""The factory `inbox`: tools with which an agent takes events out of its inbox during a cycle, or ends the cycle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from surehand.store.store import Store
 
 _EVENT_COLUMNS = "id, event_id, type, data, created_at"
-# The call is written beside what it took: run again after a crash, it gets the same events and loses none.
+# The call id is stored with the events that it took: repeated after a crash, the call gets the same events again.
 _SELECT_TAKEN_EVENTS_SQL = (
     f"SELECT {_EVENT_COLUMNS} FROM inbox WHERE agent = :agent AND state = 'processed' AND owner = :call"
 )
@@ -29,7 +29,7 @@ _TAKE_EVENTS_SQL = f"""UPDATE inbox SET state = 'processed', owner = :call, atte
 
 
 def inbox() -> list[Tool[..., Any]]:
-    """Tools with which an agent looks into its inbox on the runtime's store, or lets a cycle pass."""
+    """Tools with which an agent takes events out of its inbox in the runtime's store, or skips a cycle."""
 
     @tool(category="system", effects={"read"}, repeatable=True, visible=False)
     async def peek_inbox(
@@ -42,8 +42,8 @@ def inbox() -> list[Tool[..., Any]]:
     ) -> dict[str, Any]:
         """Take the oldest waiting events out of your inbox, in full, to deal with them now."""
         async with runtime_store(ctx) as store:
-            taken = await _take_events(store, _require_agent(ctx), ctx.call_id, count, filter)
-            return {"events": taken, "remaining": await store.inbox.count(_require_agent(ctx))}
+            events = await _take_events(store, _require_agent(ctx), ctx.call_id, count, filter)
+            return {"events": events, "remaining": await store.inbox.count(_require_agent(ctx))}
 
     @tool(category="system", effects={"read"}, repeatable=True, visible=False)
     async def skip(
@@ -56,7 +56,7 @@ def inbox() -> list[Tool[..., Any]]:
 
 
 def _require_agent(ctx: Context) -> str:
-    if not ctx.agent:  # what has no agent is in one inbox, whosever it is
+    if not ctx.agent:  # events without an agent share one inbox, over all users
         raise ToolError("Only an agent has an inbox, and this call is made for none.", code="not_found")
     return ctx.agent
 
@@ -64,7 +64,7 @@ def _require_agent(ctx: Context) -> str:
 async def _take_events(
     store: Store, agent: str, call_id: str, count: int, event_type: str | None
 ) -> list[dict[str, Any]]:
-    from surehand.store.database import Statement
+    from surehand.store.database import Statement  # database drivers are loaded only with a store
 
     rows = await store.database.read(_SELECT_TAKEN_EVENTS_SQL, {"agent": agent, "call": call_id})
     if not rows:
@@ -74,5 +74,5 @@ async def _take_events(
 
 
 def _render_event(row: dict[str, Any]) -> dict[str, Any]:
-    at = datetime.fromtimestamp(row["created_at"], UTC).isoformat(timespec="milliseconds")
-    return {"eventId": row["event_id"], "type": row["type"], "timestamp": at, "data": json.loads(row["data"])}
+    timestamp = datetime.fromtimestamp(row["created_at"], UTC).isoformat(timespec="milliseconds")
+    return {"eventId": row["event_id"], "type": row["type"], "timestamp": timestamp, "data": json.loads(row["data"])}

@@ -1,4 +1,4 @@
-"""Memories: what an agent wants to know again later, by key."""
+"""The factory `memories`: tools with which an agent remembers values by key, as notes in the runtime's store."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Memory(BaseModel):
 
 
 def memories() -> list[Tool[..., Any]]:
-    """Tools with which an agent remembers things by key, on the runtime's store."""
-    book = AgentNotes("memory")
+    """Tools with which an agent remembers values by key, in the runtime's store."""
+    notes = AgentNotes("memory")
 
     @tool(category="memory", effects={"read"}, repeatable=True, visible=False,
           examples=[{"memories": [{"key": "user_birthday", "value": "12 March"}]}])  # fmt: skip
@@ -34,11 +34,11 @@ def memories() -> list[Tool[..., Any]]:
         ctx: Context,
     ) -> dict[str, Any]:
         """Remember values by key beyond this conversation; a key that is known gets the new value."""
-        notes = {memory.key: memory.value for memory in memories}
-        if len(notes) < len(memories):
+        values = {memory.key: memory.value for memory in memories}
+        if len(values) < len(memories):
             raise InvalidArguments("A key is given twice, with one value each. Send each key once.")
-        await book.write(ctx, notes)
-        return {"success": True, "count": len(notes)}
+        await notes.write(ctx, values)
+        return {"success": True, "count": len(values)}
 
     @tool(category="memory", effects={"read"}, repeatable=True, visible=False)
     async def get_memories(
@@ -48,8 +48,9 @@ def memories() -> list[Tool[..., Any]]:
         ] = None,
     ) -> dict[str, Any]:
         """Recall what you remembered, all of it or some keys. Keys that are not known are left out."""
-        pages = await book.read_all(ctx)
-        return {"memories": [{"key": k, "value": v} for k, v in pages.items() if keys is None or k in keys]}
+        stored = await notes.read_all(ctx)
+        matching = [{"key": key, "value": value} for key, value in stored.items() if keys is None or key in keys]
+        return {"memories": matching}
 
     @tool(category="memory", effects={"read"}, repeatable=True, visible=False)
     async def delete_memories(
@@ -59,6 +60,6 @@ def memories() -> list[Tool[..., Any]]:
         ctx: Context,
     ) -> dict[str, Any]:
         """Forget what was remembered under these keys, for good."""
-        return {"success": True, "deleted": await book.delete(ctx, keys)}
+        return {"success": True, "deleted": await notes.delete(ctx, keys)}
 
     return [set_memories, get_memories, delete_memories]

@@ -1,4 +1,4 @@
-"""Notebook: the notes of one kind that an agent keeps for itself."""
+"""Notes of one kind in the runtime's store, by agent. Goals, memories and plans are such notes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from surehand.store.tables.notes import NoteKind
 
 MAX_NOTES = 1_000
-"""Notes of one kind that an agent may keep: a model in a loop must not fill the store."""
+"""Notes of one kind that an agent may have: a model in a loop must not fill the store."""
 MAX_NOTES_PER_CALL = 100
-"""Notes that one call may write or take away."""
+"""Notes that one call may write or delete."""
 
 
 def _validate_printable(key: str) -> str:
@@ -34,38 +34,38 @@ NoteKey = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_va
 
 @dataclass(frozen=True, slots=True)
 class AgentNotes:
-    """Notes of one kind, by agent; a user without an agent has notes of his own."""
+    """The notes of one kind. They belong to the agent of a call, or to its user if the call has no agent."""
 
     kind: NoteKind
 
     async def read_all(self, ctx: Context) -> dict[str, Any]:
-        """All notes, by key."""
+        """Read all notes of the caller, by key."""
         async with runtime_store(ctx) as store:
             return await store.notes.all(notes_owner(ctx), self.kind)
 
     async def write(self, ctx: Context, notes: Mapping[str, Any]) -> None:
-        """Add notes, or replace those of the same keys; all or none."""
-        known = await self.read_all(ctx)
-        if len(known.keys() | notes.keys()) > MAX_NOTES:
+        """Write notes by key, replacing older ones, in one transaction."""
+        stored = await self.read_all(ctx)
+        if len(stored.keys() | notes.keys()) > MAX_NOTES:
             raise ToolError(
-                f"There are {len(known)} {self.kind}s already, and at most {MAX_NOTES} are kept. Delete some first.",
+                f"There are {len(stored)} {self.kind}s already, and at most {MAX_NOTES} are kept. Delete some first.",
                 code="limit_exceeded",
             )
         async with runtime_store(ctx) as store:
-            # In one order: two writers that meet in the database would otherwise wait for each other.
+            # Sorted, so that two transactions lock rows in the same order and cannot deadlock.
             await store.notes.put(notes_owner(ctx), self.kind, dict(sorted(notes.items())))
 
     async def delete(self, ctx: Context, keys: Iterable[str]) -> int:
-        """Take notes away; gives how many there were."""
+        """Delete notes and return how many existed."""
         async with runtime_store(ctx) as store:
             return await store.notes.delete(notes_owner(ctx), self.kind, sorted(set(keys)))
 
 
 def notes_owner(ctx: Context) -> str:
-    """Under whose name notes are kept."""
+    """Owner of the notes of a call. JSON keeps a user apart from an agent of the same name."""
     return ctx.agent or ("" if ctx.user is None else json.dumps([ctx.user]))
 
 
 def derive_note_key(ctx: Context, index: int) -> str:
-    """A key for a new note: the same whenever the same call is run again, so that nothing is written twice."""
+    """Key of a new note, derived from the call: a repeated call writes the same note instead of a second one."""
     return sha256(f"{ctx.idempotency_key}:{index}".encode()).hexdigest()[:12]

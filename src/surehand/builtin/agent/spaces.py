@@ -1,10 +1,10 @@
-"""Spaces: where an agent talks with people and other agents."""
+"""The factory `spaces`: tools with which an agent reads and writes messages in the spaces of the runtime's store."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -23,7 +23,7 @@ MessageLimit = Annotated[int, Field(description=f"How many messages, at most {_M
 
 
 def spaces() -> list[Tool[..., Any]]:
-    """Tools with which an agent enters spaces of the runtime's store, reads them and speaks there."""
+    """Tools with which an agent enters spaces, and reads and sends messages there."""
 
     @tool(category="system", effects={"read"}, repeatable=True, visible=False)
     async def enter_space(
@@ -31,19 +31,24 @@ def spaces() -> list[Tool[..., Any]]:
         ctx: Context,
         limit: MessageLimit = 50,
     ) -> dict[str, Any]:
-        """Make a space the active one, where send_message speaks, and show its newest messages."""
+        """Make a space the active one, where send_message speaks and calls are shown, and see its newest messages."""
         async with runtime_store(ctx) as store:
             space = await _find_joined_space(store.spaces, space_id, ctx)
             history = await store.spaces.history(space_id, limit=min(limit, _MAX_MESSAGES))
-        _set_active_space(ctx, space_id)
-        named = {"success": True, "spaceId": space_id, "spaceName": space.name}
-        return {**named, "history": _render_messages(history), "totalMessages": space.messages}
+        ctx.set_active_space(space_id)
+        return {
+            "success": True,
+            "spaceId": space_id,
+            "spaceName": space.name,
+            "history": _render_messages(history),
+            "totalMessages": space.messages,
+        }
 
     @tool(category="system", effects={"read"}, repeatable=True, visible=False)
     async def leave_space(ctx: Context) -> dict[str, Any]:
         """Leave the active space, so that no space is active. You stay a member and can enter it again."""
         space_id = _active_space_id(ctx)
-        _set_active_space(ctx, None)
+        ctx.set_active_space(None)
         return {"success": True, "spaceId": space_id}
 
     @tool(category="system", effects={"write"}, visible=False)
@@ -80,35 +85,27 @@ def spaces() -> list[Tool[..., Any]]:
 
 
 def _require_member(ctx: Context) -> str:
-    """Who speaks: the agent, or a person without one."""
-    if not (member := ctx.agent or ctx.user):
+    """The member that a call acts for: its agent, or else its user."""
+    member = ctx.agent or ctx.user
+    if not member:
         raise _not_a_member_error()
     return member
 
 
 async def _find_joined_space(all_spaces: SpaceTable, space_id: str, ctx: Context) -> Space:
-    """A space of the caller's; one that is not there is told like one of others."""
-    mine = await all_spaces.of_member(_require_member(ctx))
-    if (found := next((space for space in mine if space.space_id == space_id), None)) is None:
-        raise _not_a_member_error()
-    return found
-
-
-def _set_active_space(ctx: Context, space_id: str | None) -> None:
-    """What was entered counts until the host itself makes another space the active one."""
-    ctx.state[_active_space_key(ctx)] = (space_id, ctx.space)
+    """Find a space that the caller is a member of; other spaces and missing ones get the same error."""
+    joined = await all_spaces.of_member(_require_member(ctx))
+    for space in joined:
+        if space.space_id == space_id:
+            return space
+    raise _not_a_member_error()
 
 
 def _active_space_id(ctx: Context) -> str:
-    entered, given_then = ctx.state.get(_active_space_key(ctx), (ctx.space, ctx.space))
-    active = entered if given_then == ctx.space else ctx.space
-    if active is None:
+    _require_member(ctx)
+    if ctx.space is None:
         raise _space_error("No active space. Call enter_space first.", "failed")
-    return cast(str, active)
-
-
-def _active_space_key(ctx: Context) -> str:
-    return f"active_space:{_require_member(ctx)}"  # a session's agents are not in the same space
+    return ctx.space
 
 
 def _not_a_member_error() -> ToolError:
@@ -122,9 +119,11 @@ def _space_error(problem: str, code: FailureCode) -> ToolError:
 def _render_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
     return [
         {
-            "id": message.message_id, "senderName": message.sender_name, "senderType": message.sender_kind,
+            "id": message.message_id,
+            "senderName": message.sender_name,
+            "senderType": message.sender_kind,
             "content": message.content,
             "timestamp": datetime.fromtimestamp(message.created_at, UTC).isoformat(timespec="milliseconds"),
         }
         for message in messages
-    ]  # fmt: skip
+    ]

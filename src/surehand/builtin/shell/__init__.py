@@ -1,1 +1,1 @@
-"""TODO."""
+"""Shell commands in a workspace: the `bash` tools, commands that run to their end, and commands in the background."""

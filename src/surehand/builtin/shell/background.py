@@ -1,4 +1,7 @@
-"""Commands in the background: each belongs to whoever started it, and all end with the runtime."""
+"""Shell commands that run in the background of one runtime, for `bash`, `bash_output` and `bash_stop`.
+
+Each command belongs to the user and session that started it, and all commands end when the runtime is closed.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,19 @@ from surehand.core.errors import NotFound, ToolError, Unavailable
 from surehand.sandbox.child_process import ChildProcess
 
 OwnerKey: TypeAlias = tuple[str | None, str | None]
+"""User and session that a command belongs to."""
 MAX_RUNNING_COMMANDS = 64
-"""Commands of all owners together."""
+"""Running commands of all owners together."""
 MAX_ENDED_COMMANDS = 32
-"""Commands that have ended and can still be looked at."""
+"""Ended commands whose output can still be read."""
 UNREAD_OUTPUT_PAUSE_SECONDS = 0.01
-"""Seconds between two pieces of output that nobody looks at: a flood in the background takes no time from others."""
+"""Pause after each chunk once unread output is being dropped: a command that floods must not starve the event loop."""
+_READ_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class BackgroundLimits:
-    """How many commands each owner may have, for how long, and how much of their output is kept."""
+    """Limits on the background commands of one owner, and on the unread output of each command."""
 
     max_commands: int = 8
     timeout_seconds: float | None = 600.0
@@ -37,7 +42,7 @@ class BackgroundLimits:
 
 @dataclass(slots=True, eq=False)
 class BackgroundCommand:
-    """One command in the background."""
+    """One command in the background, with the output that has not been read yet."""
 
     command: str
     owner: OwnerKey
@@ -55,12 +60,12 @@ class BackgroundCommand:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether the command has not ended yet."""
         return self.ending is None
 
     @property
     def state_text(self) -> str:
-        """In words."""
+        """The state in words, for the model."""
         if self.is_running:
             return f"running for {monotonic() - self.started_at:.0f} s"
         if self.was_stopped:
@@ -70,38 +75,43 @@ class BackgroundCommand:
         return f"ended with {describe_exit_code(self.exit_code or 0)} after {self.duration_seconds:.1f} s"
 
     def add_output(self, data: bytes) -> bool:
-        """What it printed; the newest is kept. True if something was let go for it."""
+        """Store output, dropping the oldest unread bytes past the limit; return whether bytes were dropped."""
         self._unread += data
-        if (over := len(self._unread) - self.limits.max_unread_bytes) > 0:
-            del self._unread[:over]
-            self._dropped_bytes += over
-        return over > 0
+        excess = len(self._unread) - self.limits.max_unread_bytes
+        if excess <= 0:
+            return False
+        del self._unread[:excess]
+        self._dropped_bytes += excess
+        return True
 
     def take_new_output(self) -> tuple[str, bool]:
-        """What it printed since this was asked last, and whether something of that is missing."""
-        kept = HeadTailBuffer()
-        kept.add(bytes(self._unread))
-        lost, self._dropped_bytes = self._dropped_bytes, 0
+        """Return the output since the last call, and whether part of it is missing."""
+        buffer = HeadTailBuffer()
+        buffer.add(bytes(self._unread))
+        dropped = self._dropped_bytes
         self._unread.clear()
-        note = f"[... {lost:,} earlier bytes were not kept ...]\n" if lost else ""
-        return note + kept.text, bool(lost or kept.omitted_bytes)
+        self._dropped_bytes = 0
+        note = f"[... {dropped:,} earlier bytes were not kept ...]\n" if dropped else ""
+        return note + buffer.text, bool(dropped or buffer.omitted_bytes)
 
     async def stop(self) -> None:
-        """End it, and wait until it has ended."""
-        if self.task is not None and self.child is not None:
-            self.task.cancel()
-            await asyncio.wait({self.task})
-            await self.child.stop(0)  # a task that is cancelled before its first step has looked after nothing
-            self.ending = self.ending or "ended"
+        """Stop the command and wait until it has ended."""
+        if self.task is None or self.child is None:
+            return
+        self.task.cancel()
+        await asyncio.wait({self.task})
+        # A task that is cancelled before its first step never reaches its `finally`, so the child is stopped here.
+        await self.child.stop(0)
+        self.ending = self.ending or "ended"
 
     async def wait_for_end(self, seconds: float) -> None:
-        """Wait for its end, but no longer than this."""
+        """Wait at most this long for the command to end."""
         if self.task is not None and seconds > 0:
             await asyncio.wait({self.task}, timeout=seconds)
 
 
 class BackgroundCommands:
-    """All commands in the background of one runtime."""
+    """All background commands of one runtime."""
 
     def __init__(self, limits: BackgroundLimits) -> None:
         self._limits = limits
@@ -115,31 +125,33 @@ class BackgroundCommands:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closed = True
-        await asyncio.gather(*(job.stop() for job in self._commands.values()))
+        await asyncio.gather(*(command.stop() for command in self._commands.values()))
         self._commands.clear()
 
     async def start(
         self, command: str, owner: OwnerKey, start_child: Callable[[], Awaitable[ChildProcess]]
     ) -> BackgroundCommand:
-        """Start a command, unless there are too many already."""
+        """Start a command, unless too many are running already."""
         self._refuse_too_many(owner)
-        job = BackgroundCommand(command, owner, self._limits)
-        self._commands[job.id] = job
+        started = BackgroundCommand(command, owner, self._limits)
+        # Registered before the child is started: calls that run at the same time count this one.
+        self._commands[started.id] = started
         try:
-            job.child = await start_child()
+            started.child = await start_child()
         except BaseException:
-            self._commands.pop(job.id, None)
+            self._commands.pop(started.id, None)
             raise
         if self._closed:
-            await job.child.stop(0)
+            await started.child.stop(0)
             raise Unavailable("The runtime is closing, and its background with it.")
-        job.task = asyncio.get_running_loop().create_task(_supervise(job, job.child), name=f"surehand: {job.id}")
+        loop = asyncio.get_running_loop()
+        started.task = loop.create_task(_supervise(started, started.child), name=f"surehand: {started.id}")
         self._forget_oldest_ended()
-        return job
+        return started
 
     def _refuse_too_many(self, owner: OwnerKey) -> None:
-        running = [job for job in self._commands.values() if job.is_running]
-        own = [job.id for job in running if job.owner == owner]
+        running = [command for command in self._commands.values() if command.is_running]
+        own = [command.id for command in running if command.owner == owner]
         if len(own) >= self._limits.max_commands:
             problem = f"{len(own)} commands run in the background already: {', '.join(own)}. Stop one with bash_stop."
             raise ToolError(problem, code="limit_exceeded")
@@ -147,20 +159,21 @@ class BackgroundCommands:
             raise ToolError("Too many commands run in the background. Try again later.", code="limit_exceeded")
 
     def _forget_oldest_ended(self) -> None:
-        over = [job.id for job in self._commands.values() if not job.is_running][:-MAX_ENDED_COMMANDS]
-        for id in over:
+        ended = [command.id for command in self._commands.values() if not command.is_running]
+        for id in ended[:-MAX_ENDED_COMMANDS]:
             del self._commands[id]
 
     def find(self, id: str, owner: OwnerKey) -> BackgroundCommand:
-        """A command by its id; somebody else's looks as if there were none."""
-        job = self._commands.get(id)
-        if job is None or job.owner != owner:
-            own = [job.id for job in self._commands.values() if job.owner == owner]
+        """Find a command by its id; a command of another owner is reported like one that does not exist."""
+        command = self._commands.get(id)
+        if command is None or command.owner != owner:
+            own = [other.id for other in self._commands.values() if other.owner == owner]
             raise NotFound(f"No command {id[:100]!r} runs in the background. There are: {', '.join(own) or 'none'}.")
-        return job
+        return command
 
 
 async def _supervise(command: BackgroundCommand, child: ChildProcess) -> None:
+    """Collect the output of a command until it ends, times out or is stopped, and record how it ended."""
     ending: CommandEnding = "ended"
     try:
         async with asyncio.timeout(command.limits.timeout_seconds):
@@ -169,20 +182,21 @@ async def _supervise(command: BackgroundCommand, child: ChildProcess) -> None:
     except TimeoutError:
         ending = "timed out"
     except asyncio.CancelledError:
-        pass  # by `stop`, or by the end of the runtime: there is nobody else to tell
+        pass  # only `stop` cancels this task, and it waits for the task instead of reading its result
     finally:
         with suppress(asyncio.CancelledError):
             await child.stop(command.limits.grace_seconds)
-            command.add_output(await child.stdout.read() + await child.stderr.read())  # what it printed last
-        command.ending, command.duration_seconds = ending, monotonic() - command.started_at
+            command.add_output(await child.stdout.read() + await child.stderr.read())  # printed while it was stopping
+        command.ending = ending
+        command.duration_seconds = monotonic() - command.started_at
 
 
 async def _collect_output(command: BackgroundCommand, stream: asyncio.StreamReader) -> None:
-    while data := await stream.read(1 << 16):
+    while data := await stream.read(_READ_BYTES):
         if command.add_output(data):
             await asyncio.sleep(UNREAD_OUTPUT_PAUSE_SECONDS)
 
 
 def owner_key(ctx: Context) -> OwnerKey:
-    """Whose commands a caller may see."""
+    """The owner under which the commands of a caller are started and found."""
     return ctx.user, ctx.session

@@ -1,4 +1,4 @@
-"""Running one command to its end, within its time and its room."""
+"""Running one shell command to its end, within a time limit and an output limit, and keeping its output short."""
 
 from __future__ import annotations
 
@@ -17,54 +17,57 @@ from surehand.core.sanitize import escape_terminal_output
 from surehand.sandbox.child_process import ChildProcess
 
 MAX_STREAM_BYTES = 30_000
-"""Bytes of each stream that a model is shown."""
+"""Bytes of each output stream that a model is shown."""
+CommandEnding: TypeAlias = Literal["ended", "timed out", "flooded"]
+PROGRESS_INTERVAL_SECONDS = 0.2
+MAX_PROGRESS_BYTES = 2_000
+"""Newest bytes of output in one progress report."""
+_CANCEL_GRACE_SECONDS = 0.1
+_READ_BYTES = 1 << 16
 
 
 class HeadTailBuffer:
-    """The first and the last bytes of a stream; what lies between is counted and let go."""
+    """Keeps the first and the last bytes of a stream, and counts the bytes between them."""
 
     def __init__(self, max_bytes: int = MAX_STREAM_BYTES) -> None:
         self._half_bytes = max_bytes // 2
-        self._head, self._tail = bytearray(), bytearray()
+        self._head = bytearray()
+        self._tail = bytearray()
         self.total_bytes = 0
 
     def add(self, data: bytes) -> None:
-        """The next piece."""
+        """Append the next chunk of the stream."""
         self.total_bytes += len(data)
         if room := self._half_bytes - len(self._head):
             self._head += data[:room]
             data = data[room:]
         self._tail += data[-self._half_bytes :]
+        # Trimmed only at twice the size: deleting from the front at every chunk would copy the tail every time.
         if len(self._tail) > 2 * self._half_bytes:
             del self._tail[: -self._half_bytes]
 
     @property
     def omitted_bytes(self) -> int:
-        """Bytes that are in neither end."""
+        """Bytes that are neither in the head nor in the tail."""
         return max(self.total_bytes - len(self._head) - self._half_bytes, 0)
 
     @property
     def text(self) -> str:
-        """Both ends, readable, and between them how much is missing."""
+        """Head and tail as printable text, with the number of omitted bytes between them."""
         if not self.omitted_bytes:
             return escape_terminal_output((self._head + self._tail).decode(errors="replace"))
-        head = getincrementaldecoder("utf-8")("replace").decode(bytes(self._head))  # drops half a character
+        # An incremental decoder drops a character that is cut off at the end of the head.
+        head = getincrementaldecoder("utf-8")("replace").decode(bytes(self._head))
         tail = bytes(self._tail[-self._half_bytes :])
-        start = next((at for at, byte in enumerate(tail[:4]) if byte & 0xC0 != 0x80), 0)
+        # The tail may begin inside a character: skip UTF-8 continuation bytes (10xxxxxx).
+        start = next((position for position, byte in enumerate(tail[:4]) if byte & 0xC0 != 0x80), 0)
         missing = f"\n[... {self.omitted_bytes:,} bytes left out ...]\n"
         return escape_terminal_output(head) + missing + escape_terminal_output(tail[start:].decode(errors="replace"))
 
 
-CommandEnding: TypeAlias = Literal["ended", "timed out", "flooded"]
-PROGRESS_INTERVAL_SECONDS = 0.2
-"""Seconds between two reports of progress."""
-MAX_PROGRESS_BYTES = 2_000
-"""Bytes of one report: the newest."""
-
-
 @dataclass(slots=True)
 class CommandResult:
-    """What came of a command."""
+    """Output and exit code of a command, and how it ended."""
 
     ending: CommandEnding = "ended"
     exit_code: int | None = None
@@ -74,18 +77,20 @@ class CommandResult:
 
     @property
     def output(self) -> str:
-        """Both streams, as a model is shown them."""
-        out, err = self.stdout.text.rstrip("\n"), self.stderr.text.rstrip("\n")
-        return "\n\n".join(part for part in (out, f"[stderr]\n{err}" if err else "") if part)
+        """Both streams as a model is shown them."""
+        stdout = self.stdout.text.rstrip("\n")
+        stderr = self.stderr.text.rstrip("\n")
+        parts = [stdout, f"[stderr]\n{stderr}" if stderr else ""]
+        return "\n\n".join(part for part in parts if part)
 
     @property
     def is_truncated(self) -> bool:
-        """Whether something of it is not shown."""
+        """Whether part of the output is left out."""
         return bool(self.stdout.omitted_bytes or self.stderr.omitted_bytes)
 
 
 class OutputProgress:
-    """Tells of output while it comes, now and then."""
+    """Reports the newest output as progress, at most once per interval."""
 
     def __init__(self, report: Callable[..., None]) -> None:
         self._report = report
@@ -94,7 +99,8 @@ class OutputProgress:
 
     def __call__(self, data: bytes) -> None:
         self._unreported = (self._unreported + data)[-MAX_PROGRESS_BYTES:]
-        if (now := monotonic()) >= self._next_report_at:
+        now = monotonic()
+        if now >= self._next_report_at:
             self._next_report_at = now + PROGRESS_INTERVAL_SECONDS
             self._report(escape_terminal_output(self._unreported.decode(errors="replace")))
             self._unreported = b""
@@ -108,55 +114,59 @@ async def run_command(
     grace: float,
     on_output: Callable[[bytes], None] = lambda data: None,
 ) -> CommandResult:
-    """Read what a command prints until it ends, is too late, or has printed too much. Nothing of it is left then."""
-    began, done = monotonic(), CommandResult()
+    """Read the output of a command until it ends, times out or prints too much; then stop all its processes."""
+    started_at = monotonic()
+    result = CommandResult()
     try:
         async with asyncio.timeout(timeout):
-            await _read_streams(child, done, max_output_bytes, on_output)
-            done.exit_code = await child.wait()
+            await _read_streams(child, result, max_output_bytes, on_output)
+            result.exit_code = await child.wait()
     except TimeoutError:
-        done.ending = "timed out"
+        result.ending = "timed out"
     except _OutputLimitExceeded:
-        done.ending, grace = "flooded", 0.0
+        result.ending = "flooded"
+        grace = 0.0
     except asyncio.CancelledError:
-        grace = min(grace, 0.1)  # whoever cancels a call waits for half a second at most
+        # The deadline stage gives a cancelled handler half a second in all.
+        grace = min(grace, _CANCEL_GRACE_SECONDS)
         raise
     finally:
         await child.stop(grace)
-        done.duration_seconds = monotonic() - began
-    done.stdout.add(await child.stdout.read())  # what it printed last, when it was asked to end
-    done.stderr.add(await child.stderr.read())
-    return done
+        result.duration_seconds = monotonic() - started_at
+    # What the command printed while it was stopping is still buffered in the streams.
+    result.stdout.add(await child.stdout.read())
+    result.stderr.add(await child.stderr.read())
+    return result
 
 
 class _OutputLimitExceeded(Exception):
-    """More was printed than anybody will read."""
+    """The command printed more than its output limit."""
 
 
 async def _read_streams(
     child: ChildProcess, result: CommandResult, max_output_bytes: int, on_output: Callable[[bytes], None]
 ) -> None:
-    def take(kept: HeadTailBuffer, data: bytes) -> None:
-        kept.add(data)
+    def add_output(buffer: HeadTailBuffer, data: bytes) -> None:
+        buffer.add(data)
         on_output(data)
         if result.stdout.total_bytes + result.stderr.total_bytes > max_output_bytes:
             raise _OutputLimitExceeded
 
     try:
         async with asyncio.TaskGroup() as group:
-            group.create_task(_read_stream(child.stdout, partial(take, result.stdout)))
-            group.create_task(_read_stream(child.stderr, partial(take, result.stderr)))
+            group.create_task(_read_stream(child.stdout, partial(add_output, result.stdout)))
+            group.create_task(_read_stream(child.stderr, partial(add_output, result.stderr)))
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
 
 
 async def _read_stream(stream: StreamReader, on_data: Callable[[bytes], Any]) -> None:
-    while data := await stream.read(1 << 16):
+    while data := await stream.read(_READ_BYTES):
         on_data(data)
 
 
 def describe_exit_code(code: int) -> str:
-    """An exit code in words."""
+    """Describe an exit code; above 128 it names the signal that ended the command."""
     with suppress(ValueError):
         if code > 128:
             return f"exit code {code} ({signal.Signals(code - 128).name})"

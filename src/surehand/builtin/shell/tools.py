@@ -1,4 +1,7 @@
-"""The shell: commands in a sandbox, to their end (`bash`) or in the background (`bash_output`, `bash_stop`)."""
+"""The factory `shell` and its tools: `bash` runs a command, `bash_output` and `bash_stop` follow it in the background.
+
+Commands run as child processes in a sandbox that shows the folders of a workspace.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,13 @@ from surehand.sandbox.child_process import STOP_GRACE_SECONDS, ChildProcess
 from surehand.sandbox.sandbox import Sandbox, Unprotected
 from surehand.workspace.workspace import DirectoryLike, Workspace
 
-MAX_TIMEOUT_MILLISECONDS, DEFAULT_TIMEOUT_MILLISECONDS = 600_000, 120_000
-"TimeoutMillisecondsds."
+MAX_TIMEOUT_MILLISECONDS = 600_000
+DEFAULT_TIMEOUT_MILLISECONDS = 120_000
 _STOP_ALLOWANCE_SECONDS = 5.0
-"""Seconds beyond a command's own, in which it is stopped and its output told; then the call's own limit counts."""
+"""Added to a command's timeout for the deadline of the call: time to stop the command and return its output."""
 _MAX_COMMAND_BYTES = 120_000
-"""Bytes of the longest command that the kernel takes as one argument."""
+"""Longest command. Linux limits a single argument of a program to 128 KiB (MAX_ARG_STRLEN)."""
+_MAX_TITLE_LENGTH = 80
 
 TimeoutMilliseconds = Annotated[
     int,
@@ -56,38 +60,41 @@ def shell(
     max_output: int | str = "10MiB",
     grace: float = STOP_GRACE_SECONDS,
 ) -> list[Tool[..., Any]]:
-    """`bash`, `bash_output` and `bash_stop`: shell commands in a workspace.
+    """The tools `bash`, `bash_output` and `bash_stop`, which run shell commands in a workspace.
 
-    Commands run in a `Sandbox`: no network, the system and the workspace's folders, and nothing else of the machine.
-    Where no sandbox can be started, `bash` is unavailable. `sandbox=UNPROTECTED` runs commands without one.
+    Commands run in a `Sandbox`: without network, they see the system's programs and the folders of the workspace, and
+    nothing else of the machine. Where no sandbox can be started, `bash` is unavailable. `sandbox=UNPROTECTED` runs
+    commands without a sandbox.
 
     Args:
         sandbox: `Sandbox(network=True, ...)` where commands need more.
-        background: commands that one session may have in the background at once.
+        background: commands that one session may run in the background at once.
         life: how long a command may run in the background.
-        kept: bytes of its unread output that are kept.
-        flood: bytes after which a command that is waited for is stopped.
-        grace: seconds that a command has to end by itself when it is asked to.
+        max_unread: bytes of unread output of a background command that are kept.
+        max_output: bytes of output after which a command in the foreground is stopped.
+        grace: seconds between asking a command to end and killing it.
     """
-    place = Workspace.coerce(workspace)
-    jail = _validate_sandbox(sandbox, place)
-    most, bounds = _parse_limits(background, life, max_unread, max_output, grace)
-    network = isinstance(jail, Unprotected) or jail.network
+    workspace = Workspace.coerce(workspace)
+    sandbox = _validate_sandbox(sandbox, workspace)
+    max_output_bytes, limits = _parse_limits(background, life, max_unread, max_output, grace)
+    has_network = isinstance(sandbox, Unprotected) or sandbox.network
 
     def lifespan() -> BackgroundCommands:
-        return BackgroundCommands(bounds)
+        return BackgroundCommands(limits)
 
     async def start(command: str, workdir: str | None) -> ChildProcess:
         _validate_command(command)
-        cwd = _working_folder(place, workdir)
         return await ChildProcess.start(
-            [_SHELL_PATH, "-c", "--", command], cwd=cwd, sandbox=jail, folders=place.sandbox_mounts()
+            [_SHELL_PATH, "-c", "--", command],
+            cwd=_working_folder(workspace, workdir),
+            sandbox=sandbox,
+            folders=workspace.sandbox_mounts(),
         )
 
     @tool(
-        description=f"{_BASH_DESCRIPTION}{'' if network else ' There is no network.'}",
+        description=f"{_BASH_DESCRIPTION}{'' if has_network else ' There is no network.'}",
         effects={"execute"},
-        optional_effects={"network"} if network else set[str](),
+        optional_effects={"network"} if has_network else set[str](),
         category="system",
         visible=False,
         timeout=lambda args: args["timeout"] / 1000 + grace + _STOP_ALLOWANCE_SECONDS,
@@ -112,9 +119,13 @@ def shell(
             return await _start_in_background(jobs, command, ctx, lambda: start(command, workdir))
         child = await start(command, workdir)
         result = await run_command(
-            child, timeout=timeout / 1000, max_output_bytes=most, grace=grace, on_output=OutputProgress(ctx.report)
+            child,
+            timeout=timeout / 1000,
+            max_output_bytes=max_output_bytes,
+            grace=grace,
+            on_output=OutputProgress(ctx.report),
         )
-        return _render_result(result, command, description, timeout, most, child.exceeded_process_limit)
+        return _render_result(result, command, description, timeout, max_output_bytes, child.exceeded_process_limit)
 
     @tool(
         effects={"read"},
@@ -129,24 +140,24 @@ def shell(
         id: BackgroundCommandId,
         ctx: Context,
         wait: Annotated[
-            int, Field(ge=0, le=MAX_TIMEOUT_MILLISECONDS, description="TimeoutMilliseconds to wait for its end.")
+            int, Field(ge=0, le=MAX_TIMEOUT_MILLISECONDS, description="Milliseconds to wait for its end.")
         ] = 0,
         jobs: BackgroundCommands | None = _BACKGROUND_COMMANDS,
     ) -> Done:
         """What a background command printed since the last look, and whether it still runs."""
-        job = _require_background(jobs).find(id, owner_key(ctx))
-        await job.wait_for_end(wait / 1000)
-        return _render_new_output(job)
+        command = _require_background(jobs).find(id, owner_key(ctx))
+        await command.wait_for_end(wait / 1000)
+        return _render_new_output(command)
 
     @tool(effects={"execute"}, category="system", visible=False, lifespan=lifespan, requires=("bash",))
     async def bash_stop(
         id: BackgroundCommandId, ctx: Context, jobs: BackgroundCommands | None = _BACKGROUND_COMMANDS
     ) -> Done:
         """Stop a background command and all that it started, and get the rest of its output."""
-        job = _require_background(jobs).find(id, owner_key(ctx))
-        job.was_stopped |= job.is_running
-        await job.stop()
-        return _render_new_output(job)
+        command = _require_background(jobs).find(id, owner_key(ctx))
+        command.was_stopped |= command.is_running
+        await command.stop()
+        return _render_new_output(command)
 
     return [bash, bash_output, bash_stop]
 
@@ -158,11 +169,12 @@ _SHELL_PATH = shutil.which("bash", path="/usr/bin:/bin") or "/bin/sh"
 def _validate_sandbox(sandbox: Any, workspace: Workspace) -> Sandbox | Unprotected:
     if sandbox is not None and not isinstance(sandbox, (Sandbox, Unprotected)):
         raise DefinitionError(
-            f"{sandbox!r} is no sandbox.", fix="give Sandbox(...), or UNPROTECTED to run commands without one."
+            f"`sandbox` must be a Sandbox or UNPROTECTED, got {sandbox!r}.",
+            fix="pass Sandbox(...), or UNPROTECTED to run commands without a sandbox.",
         )
     if not isinstance(sandbox, Unprotected):
-        for folder in workspace.roots:
-            refuse_unsafe_path(folder.path)
+        for root in workspace.roots:
+            refuse_unsafe_path(root.path)
     return Sandbox() if sandbox is None else sandbox
 
 
@@ -170,19 +182,20 @@ def _parse_limits(
     count: int, life: float | str, max_unread: int | str, max_output: int | str, grace: float
 ) -> tuple[int, BackgroundLimits]:
     try:
-        most, bounds = (
-            parse_size(max_output),
-            BackgroundLimits(count, parse_duration(life), parse_size(max_unread), float(grace)),
-        )
-        if count < 0 or grace < 0 or min(most, bounds.max_unread_bytes, bounds.timeout_seconds or 1) <= 0:
-            raise ValueError("A limit is below zero.")
+        max_output_bytes = parse_size(max_output)
+        limits = BackgroundLimits(count, parse_duration(life), parse_size(max_unread), float(grace))
+        if min(max_output_bytes, limits.max_unread_bytes, limits.timeout_seconds or 1) <= 0:
+            raise ValueError("The limits `max_output`, `max_unread` and `life` must be positive.")
+        if count < 0 or grace < 0:
+            raise ValueError("The limits `background` and `grace` must not be negative.")
     except (ValueError, TypeError, AttributeError) as error:
-        raise DefinitionError(str(error), fix="give life='10m', kept='1MiB', flood='10MiB', grace=0.5.") from None
-    return most, bounds
+        fix = "pass values such as life='10m', max_unread='1MiB', max_output='10MiB', grace=0.5."
+        raise DefinitionError(str(error), fix=fix) from None
+    return max_output_bytes, limits
 
 
 def _render_command(command: str) -> str:
-    """All of a command, for the person who is asked: whatever could hide a part of it is written out."""
+    """The whole command for the approval question, with characters that could hide a part of it escaped."""
     return "\n".join(escape_line(line) for line in command.split("\n"))
 
 
@@ -200,10 +213,10 @@ def _validate_command(command: str) -> None:
 def _working_folder(workspace: Workspace, workdir: str | None) -> Path:
     if workdir is None:
         return workspace.root
-    spot = workspace.resolve(workdir)
-    if not stat.S_ISDIR(spot.stat().st_mode):
-        raise InvalidArguments(f"{spot.display_path} is no folder. Give one as workdir.")
-    return Path(os.path.join(spot.root.path, *spot.parts))
+    folder = workspace.resolve(workdir)
+    if not stat.S_ISDIR(folder.stat().st_mode):
+        raise InvalidArguments(f"{folder.display_path} is no folder. Give one as workdir.")
+    return Path(os.path.join(folder.root.path, *folder.parts))
 
 
 def _render_result(
@@ -214,28 +227,29 @@ def _render_result(
     max_output_bytes: int,
     exceeded_process_limit: bool,
 ) -> Done:
-    problem = _command_error(result, timeout, max_output_bytes, exceeded_process_limit)
+    error = _command_error(result, timeout, max_output_bytes, exceeded_process_limit)
     metadata: Mapping[str, Any] = {
         "command": command,
         "exitCode": result.exit_code if result.ending == "ended" else None,
         "truncated": result.is_truncated,
         "durationMs": round(result.duration_seconds * 1000),
-        "error": None if problem is None else str(problem).partition("\n")[0],
+        "error": None if error is None else str(error).partition("\n")[0],
     }
-    if problem is None:
-        return Done(result.output or "(no output)", title=escape_line(description or command, 80), metadata=metadata)
-    problem.data = metadata
-    raise problem
+    if error is not None:
+        error.data = metadata
+        raise error
+    title = escape_line(description or command, _MAX_TITLE_LENGTH)
+    return Done(result.output or "(no output)", title=title, metadata=metadata)
 
 
 def _command_error(
     result: CommandResult, timeout: int, max_output_bytes: int, exceeded_process_limit: bool
 ) -> ToolError | None:
-    """What to raise, the reason first and then the output."""
+    """The error of a command that failed, with the reason first and then the output."""
     output = f"\n{result.output or '(no output)'}"
     if result.ending == "timed out":
-        took = f"{timeout / 1000:g} s" if timeout >= 1000 else f"{timeout} ms (`timeout` is in milliseconds)"
-        return TimedOut(f"timed out after {took}, and was stopped{output}")
+        limit = f"{timeout / 1000:g} s" if timeout >= 1000 else f"{timeout} ms (`timeout` is in milliseconds)"
+        return TimedOut(f"timed out after {limit}, and was stopped{output}")
     if result.ending == "flooded":
         problem = f"stopped after printing {max_output_bytes:,} bytes; filter its output, or send it to a file"
         return ToolError(f"{problem}{output}", code="too_large")
@@ -247,13 +261,13 @@ def _command_error(
 async def _start_in_background(
     background: BackgroundCommands | None, command: str, ctx: Context, start_child: Any
 ) -> Done:
-    job = await _require_background(background).start(command, owner_key(ctx), start_child)
-    told = f"Started as {job.id}. Look at it with bash_output, end it with bash_stop."
+    started = await _require_background(background).start(command, owner_key(ctx), start_child)
+    text = f"Started as {started.id}. Look at it with bash_output, end it with bash_stop."
     return Done(
-        {"id": job.id, "state": job.state_text},
-        content=[Text(told)],
-        title=escape_line(command, 80),
-        metadata={"id": job.id},
+        {"id": started.id, "state": started.state_text},
+        content=[Text(text)],
+        title=escape_line(command, _MAX_TITLE_LENGTH),
+        metadata={"id": started.id},
     )
 
 
@@ -265,18 +279,17 @@ def _require_background(background: BackgroundCommands | None) -> BackgroundComm
 
 def _render_new_output(command: BackgroundCommand) -> Done:
     output, truncated = command.take_new_output()
-    code = None if command.is_running else command.exit_code
     data = {
         "id": command.id,
         "state": command.state_text,
         "running": command.is_running,
-        "exitCode": code,
+        "exitCode": None if command.is_running else command.exit_code,
         "output": output,
     }
     text = f"{command.id} {command.state_text}\n{output or '(no new output)'}"
     return Done(
         data,
         content=[Text(text)],
-        title=escape_line(command.command, 80),
+        title=escape_line(command.command, _MAX_TITLE_LENGTH),
         metadata={"id": command.id, "truncated": truncated},
     )

@@ -1,4 +1,7 @@
-"""Plain HTTP for models: a request as they wrote it, and what came back."""
+"""The work of `http_get`, `http_post` and `http_request`: send a request and return the response.
+
+The data is a JSON object; a model is shown status, headers and body as lines, so that a long body can be read by line.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator
 
 from surehand.builtin.web.text_decoding import decode_text, is_text
+from surehand.core.content import Text
 from surehand.core.errors import InvalidArguments
+from surehand.core.outcome import Done
 from surehand.core.sanitize import strip_hidden
 from surehand.http.client import HttpClient
 from surehand.http.headers import CONNECTION_HEADERS
@@ -18,14 +23,14 @@ from surehand.http.response import HttpResponse
 
 HttpMethod: TypeAlias = Annotated[
     Literal["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"],
-    BeforeValidator(lambda given: given.upper() if isinstance(given, str) else given),
+    BeforeValidator(lambda method: method.upper() if isinstance(method, str) else method),
 ]
 RequestBody: TypeAlias = str | dict[str, Any] | list[Any] | None
 
 _SECRET_HEADERS = frozenset(
     {"set-cookie", "set-cookie2", "authorization", "authentication-info", "proxy-authentication-info", "x-api-key"}
 )
-"""Headers of an answer that hold what could be used in somebody's name: a model has no use for them."""
+"""Response headers with credentials, which a model must not see."""
 
 
 async def send_request(
@@ -36,26 +41,32 @@ async def send_request(
     body: RequestBody = None,
     *,
     idempotency_key: str | None = None,
-) -> dict[str, Any]:
-    """Make a request; any answer is a success, also one that says no."""
+) -> Done:
+    """Send a request and return the response; a status such as 404 is not an error."""
     if body is not None and method in ("GET", "HEAD"):
         raise InvalidArguments(f"A {method} request has no body. Put what you want to say into the URL, or use POST.")
-    sent, content_type = _encode_body(body)
-    given = dict(headers or {})
-    if content_type and not any(name.lower() == "content-type" for name in given):
-        given["Content-Type"] = content_type
+    raw_body, content_type = _encode_body(body)
+    request_headers = dict(headers or {})
+    if content_type and not any(name.lower() == "content-type" for name in request_headers):
+        request_headers["Content-Type"] = content_type
     response = await client.request(
-        method, url, headers=given, body=sent, idempotency_key=idempotency_key, truncate=True
+        method, url, headers=request_headers, body=raw_body, idempotency_key=idempotency_key, truncate=True
     )
-    return _render_response(response)
+    data = _render_response(response)
+    return Done(data, content=[Text(_render_lines(data))])
 
 
 def _encode_body(body: RequestBody) -> tuple[bytes | None, str]:
+    """The bytes of a body and their content type."""
     if body is None:
         return None, ""
-    if not isinstance(body, str):
-        return json.dumps(body, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace"), "application/json"
-    return body.encode("utf-8", "replace"), "application/json" if _is_json(body) else "text/plain; charset=utf-8"
+    if isinstance(body, str):
+        text = body
+        content_type = "application/json" if _is_json(body) else "text/plain; charset=utf-8"
+    else:
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False)
+        content_type = "application/json"
+    return text.encode("utf-8", "replace"), content_type
 
 
 def _is_json(text: str) -> bool:
@@ -66,7 +77,7 @@ def _is_json(text: str) -> bool:
 
 
 def _render_response(response: HttpResponse) -> dict[str, Any]:
-    shown = {
+    rendered = {
         "status": response.status,
         "statusText": strip_hidden(response.reason),
         "url": response.url,
@@ -74,20 +85,36 @@ def _render_response(response: HttpResponse) -> dict[str, Any]:
         "headers": _render_headers(response),
         **_render_body(response),
     }
-    return {**shown, "truncated": True} if response.truncated else shown
+    return {**rendered, "truncated": True} if response.truncated else rendered
+
+
+def _render_lines(data: Mapping[str, Any]) -> str:
+    """A response as a model is shown it."""
+    status = f"{data['status']} {data['statusText']}".strip()
+    lines = [f"{data['method']} {data['url']}", f"HTTP status: {status}"]
+    lines += [f"{name}: {value}" for name, value in data["headers"].items()]
+    if "encoding" in data:
+        lines.append(f"(the body below is binary, written as {data['encoding']})")
+    if "truncated" in data:
+        lines.append("(the body below is only the beginning: the response is larger than what is read of it)")
+    return "\n".join([*lines, "", data["body"]])
 
 
 def _render_headers(response: HttpResponse) -> dict[str, str]:
-    shown = dict[str, str]()
-    for name, value in response.headers:
-        known = name.lower()
-        if known not in _SECRET_HEADERS and known not in CONNECTION_HEADERS - {"content-length"}:
-            shown[known] = f"{shown[known]}, {strip_hidden(value)}" if known in shown else strip_hidden(value)
-    return shown
+    left_out = _SECRET_HEADERS | (CONNECTION_HEADERS - {"content-length"})
+    rendered = dict[str, str]()
+    for raw_name, raw_value in response.headers:
+        name = raw_name.lower()
+        if name in left_out:
+            continue
+        value = strip_hidden(raw_value)
+        rendered[name] = f"{rendered[name]}, {value}" if name in rendered else value
+    return rendered
 
 
 def _render_body(response: HttpResponse) -> dict[str, str]:
-    kind = response.header("content-type")
-    if "charset=" in kind.lower() or kind.lower().startswith("text/") or is_text(response.body):
-        return {"body": strip_hidden(decode_text(response.body, kind))}
+    content_type = response.header("content-type")
+    declares_text = "charset=" in content_type.lower() or content_type.lower().startswith("text/")
+    if declares_text or is_text(response.body):
+        return {"body": strip_hidden(decode_text(response.body, content_type))}
     return {"body": base64.b64encode(response.body).decode(), "encoding": "base64"}

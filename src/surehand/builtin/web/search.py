@@ -1,4 +1,4 @@
-"""Searching the web with an engine of the developer's choice."""
+"""The tool `web_search`, on a search engine that the developer chooses."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from surehand.core.tool import Tool
 
 MAX_RESULTS = 20
 MAX_CONTENT_LENGTH = 1000
-"""Characters of one result: enough to judge whether its page is worth reading."""
+"""Characters of one result's content: enough to judge whether its page is worth reading."""
 SEARCH_TIMEOUT_SECONDS = 35.0
 
 
 class NoSearchEngine:
-    """In place of an engine that nobody chose."""
+    """Stands for the engine when the developer gave none."""
 
-    name, topics = "none", ()
+    name = "none"
+    topics = ()
 
     async def search(self, search_query: SearchQuery) -> list[SearchResult]:
-        """Says what is missing."""
+        """Raise an error that says how to set up an engine."""
         raise NotStarted(
             "Nothing is set up to search the web with. Its developer gives an engine: web(search=tavily())."
         )
 
 
 def build_search_tool(engine: SearchEngine | None) -> Tool[..., Any]:
-    """`web_search` on one engine; it has a parameter for the topic where the engine knows topics.
+    """Build `web_search` for an engine; it has a parameter `topic` if the engine has topics.
 
-    Without an engine it says what is missing, and no model is told of it.
+    Without an engine the tool is not described to models, and a call fails with the remedy.
     """
     listed = engine is not None
     engine = engine or NoSearchEngine()
@@ -59,11 +60,18 @@ def build_search_tool(engine: SearchEngine | None) -> Tool[..., Any]:
         include_domains: list[str] | None = None,
         exclude_domains: list[str] | None = None,
     ) -> Done:
-        sites = tuple(include_domains or ()), tuple(exclude_domains or ())
-        hits = await engine.search(SearchQuery(query, limit, topic, time_range, *sites))
-        results = [hit.render(MAX_CONTENT_LENGTH, strip_hidden) for hit in hits[:limit]]
-        found = {"query": query, "results": results, "totalResults": len(results)}
-        return Done(found, title=f"From the web: {query[:100]}", metadata={"engine": engine.name})
+        search_query = SearchQuery(
+            query,
+            limit,
+            topic,
+            time_range,
+            include_domains=tuple(include_domains or ()),
+            exclude_domains=tuple(exclude_domains or ()),
+        )
+        results = await engine.search(search_query)
+        rendered = [result.render(MAX_CONTENT_LENGTH, strip_hidden) for result in results[:limit]]
+        data = {"query": query, "results": rendered, "totalResults": len(rendered)}
+        return Done(data, title=f"From the web: {query[:100]}", metadata={"engine": engine.name})
 
     return web_search
 

@@ -1,4 +1,4 @@
-"""Search engines: one small file for each, behind one protocol."""
+"""Search engines for `web_search`: one module each, all with the protocol `SearchEngine`."""
 
 from surehand.builtin.web.search_engines.bing import bing as bing
 from surehand.builtin.web.search_engines.brave import brave as brave

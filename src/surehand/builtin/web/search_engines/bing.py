@@ -1,7 +1,7 @@
-"""Bing: the format of its Web Search API, version 7.
+"""Services with the format of Bing's Web Search API, version 7.
 
-Microsoft closed that API in August 2025, and what followed it answers inside Azure's own agents only. The format lives
-on with services that took it over, so the endpoint has to be named.
+Microsoft closed that API in August 2025, and its successor works only inside Azure's agents. Other services still
+offer the format, so the endpoint has to be given.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from surehand.builtin.web.search_engines.engine import SearchQuery, SearchResult, parse_results
-from surehand.builtin.web.search_engines.service import ApiKey, QueryParameters, SearchService
+from surehand.builtin.web.search_engines.service import ApiKey, QueryParameters, SearchService, require_endpoint
 
 _FRESHNESS_BY_TIME_RANGE = {"day": "Day", "week": "Week", "month": "Month"}
 
@@ -27,19 +27,19 @@ class Bing:
     topics: ClassVar[tuple[str, ...]] = ()
 
     async def search(self, search_query: SearchQuery) -> list[SearchResult]:
-        """Ask for web pages alone."""
-        query: QueryParameters = {
+        """Search web pages only."""
+        parameters: QueryParameters = {
             "q": search_query.text_with_sites(),
             "count": search_query.limit,
             "responseFilter": "Webpages",
             "freshness": _freshness(search_query.time_range),
         }
-        bearer = "Bearer " if self.header.lower() == "authorization" else ""
-        headers = {self.header: f"{bearer}{self.key.read()}"}
-        pages: Any = (await self.service.request_json(query, headers=headers)).get("webPages")
-        return parse_results(
-            pages.get("value") if isinstance(pages, dict) else None, title_key="name", content_key="snippet"
-        )
+        scheme = "Bearer " if self.header.lower() == "authorization" else ""
+        headers = {self.header: f"{scheme}{self.key.read()}"}
+        data = await self.service.request_json(parameters, headers=headers)
+        pages: Any = data.get("webPages")
+        items = pages.get("value") if isinstance(pages, dict) else None
+        return parse_results(items, title_key="name", content_key="snippet")
 
 
 def _freshness(time_range: str | None) -> str | None:
@@ -52,9 +52,10 @@ def _freshness(time_range: str | None) -> str | None:
 def bing(
     key: str | None = None,
     *,
-    endpoint: str,
-    header: str = "Ocp-Apim-Subscription-ApiKey",
+    endpoint: str | None = None,
+    header: str = "Ocp-Apim-Subscription-Key",
     allow_private: bool = False,
 ) -> Bing:
-    """Search with a service that speaks Bing's format; without a key, `BING_API_KEY` is read when it is needed."""
-    return Bing(SearchService("bing", endpoint, allow_private), ApiKey("BING_API_KEY", key), header)
+    """Search with a service that has Bing's format; without `key`, `BING_API_KEY` is read at each search."""
+    address = require_endpoint("bing", endpoint, 'bing(endpoint="https://search.example.com/v7.0/search")')
+    return Bing(SearchService("bing", address, allow_private), ApiKey("BING_API_KEY", key), header)

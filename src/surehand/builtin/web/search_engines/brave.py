@@ -1,4 +1,4 @@
-"""Brave: the Web Search API of its own index."""
+"""Brave, by its Web Search API."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from surehand.builtin.web.search_engines.engine import SearchQuery, SearchResult, parse_results
 from surehand.builtin.web.search_engines.service import ApiKey, QueryParameters, SearchService
 
+MAX_COUNT = 20
+"""Largest number of results that the API returns."""
 _FRESHNESS_BY_TIME_RANGE = {"day": "pd", "week": "pw", "month": "pm", "year": "py"}
 
 
@@ -21,17 +23,19 @@ class Brave:
     topics: ClassVar[tuple[str, ...]] = ()
 
     async def search(self, search_query: SearchQuery) -> list[SearchResult]:
-        """Ask for plain text: its own marks of emphasis are HTML."""
-        query: QueryParameters = {
+        """Search without text decorations, which are HTML tags."""
+        parameters: QueryParameters = {
             "q": search_query.text_with_sites(),
-            "count": min(search_query.limit, 20),
+            "count": min(search_query.limit, MAX_COUNT),
             "text_decorations": "false",
             "result_filter": "web",
             "freshness": _FRESHNESS_BY_TIME_RANGE.get(search_query.time_range or ""),
         }
         headers = {"X-Subscription-Token": self.key.read()}
-        web: Any = (await self.service.request_json(query, headers=headers)).get("web")
-        return parse_results(web.get("results") if isinstance(web, dict) else None, content_key="description")
+        data = await self.service.request_json(parameters, headers=headers)
+        web: Any = data.get("web")
+        items = web.get("results") if isinstance(web, dict) else None
+        return parse_results(items, content_key="description")
 
 
 def brave(
@@ -40,5 +44,5 @@ def brave(
     endpoint: str = "https://api.search.brave.com/res/v1/web/search",
     allow_private: bool = False,
 ) -> Brave:
-    """Search with Brave; without a key, `BRAVE_API_KEY` is read when it is needed."""
+    """Search with Brave; without `key`, `BRAVE_API_KEY` is read at each search."""
     return Brave(SearchService("brave", endpoint, allow_private), ApiKey("BRAVE_API_KEY", key))

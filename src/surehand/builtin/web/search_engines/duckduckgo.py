@@ -1,4 +1,4 @@
-"""DuckDuckGo: its page for browsers without scripts, which needs no key."""
+"""DuckDuckGo, by its HTML page for browsers without JavaScript, which needs no API key."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _DATE_FILTER_BY_TIME_RANGE = {"day": "d", "week": "w", "month": "m", "year": "y"
 
 @dataclass(frozen=True, slots=True)
 class DuckDuckGo:
-    """`POST https://html.duckduckgo.com/html/`; there is no contract about what comes back."""
+    """`POST https://html.duckduckgo.com/html/`. The format of the page is not documented and may change."""
 
     service: SearchService
     name: ClassVar[str] = "duckduckgo"
     topics: ClassVar[tuple[str, ...]] = ()
 
     async def search(self, search_query: SearchQuery) -> list[SearchResult]:
-        """Send the form of that page, and read its list of results."""
+        """Submit the form of the page, and parse its list of results."""
         form = {
             "q": search_query.text_with_sites(),
             "kl": "wt-wt",
@@ -35,34 +35,38 @@ class DuckDuckGo:
         }
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
         response = await self.service.request(headers=headers, body=urlencode(form).encode())
-        # It answers 202 with a puzzle to whoever asks too much.
+        # Too many requests are answered with status 202 and a puzzle for people.
         if response.status == 202 or b"anomaly-modal" in response.body:
             raise RateLimited("DuckDuckGo wants to see a person before it answers more. Try again later.")
-        return _parse_results_page(response.body[:MAX_PAGE_LENGTH].decode("utf-8", "replace"))[: search_query.limit]
+        page = response.body[:MAX_PAGE_LENGTH].decode("utf-8", "replace")
+        return _parse_results_page(page)[: search_query.limit]
 
 
 def _parse_results_page(page: str) -> list[SearchResult]:
-    """Each result is a link of class `result__a` and, after it, an element of class `result__snippet`.
+    """Parse results: each is a link of class `result__a`, followed by an element of class `result__snippet`.
 
-    Read token by token: the parser of the standard library takes minutes for a page that is made for it.
+    The page is read token by token, because `html.parser` takes minutes for a page that is made to slow it down.
     """
     rows = list[tuple[str, list[str], list[str]]]()
-    into, ends = list[str](), ""
+    text_parts = list[str]()
+    open_tag = ""
     for token in _HTML_TOKEN.finditer(page):
         if (text := token["text"]) is not None:
-            into.append(text)
+            text_parts.append(text)
             continue
         attributes = {name: unescape(value) for name, value in _HTML_ATTRIBUTE.findall(token["rest"][:4096])}
         classes = attributes.get("class", "").split()
         if "result__a" in classes:
             rows.append((attributes.get("href", ""), [], []))
-            into, ends = rows[-1][1], token["tag"]
+            text_parts = rows[-1][1]
+            open_tag = token["tag"]
         elif "result__snippet" in classes and rows:
-            into, ends = rows[-1][2], token["tag"]
-        elif token["tag"] == f"/{ends}":
-            into = []
-    found = [SearchResult(_join_text(title), _result_url(link), _join_text(content)) for link, title, content in rows]
-    return [hit for hit in found if hit.url]  # advertisements have none
+            text_parts = rows[-1][2]
+            open_tag = token["tag"]
+        elif token["tag"] == f"/{open_tag}":
+            text_parts = []
+    results = [SearchResult(_join_text(title), _result_url(link), _join_text(content)) for link, title, content in rows]
+    return [result for result in results if result.url]  # advertisements have no URL
 
 
 def _join_text(parts: list[str]) -> str:
@@ -70,14 +74,14 @@ def _join_text(parts: list[str]) -> str:
 
 
 def _result_url(link: str) -> str:
-    """Links go through a counter, with the page itself in a parameter; those of advertisements do not."""
+    """The URL of a result, which is a parameter of a redirect at `/l/`; empty for advertisements."""
     try:
         parts = urlsplit(link if "://" in link or link.startswith("//") else "")
-        wanted = parse_qs(parts.query).get("uddg", [""])[0] if parts.path == "/l/" else link
-        own = (urlsplit(wanted).hostname or "").endswith("duckduckgo.com")
+        url = parse_qs(parts.query).get("uddg", [""])[0] if parts.path == "/l/" else link
+        is_internal = (urlsplit(url).hostname or "").endswith("duckduckgo.com")
     except ValueError:
         return ""
-    return wanted if wanted.startswith(("http://", "https://")) and not own else ""
+    return url if url.startswith(("http://", "https://")) and not is_internal else ""
 
 
 def duckduckgo(*, endpoint: str = "https://html.duckduckgo.com/html/", allow_private: bool = False) -> DuckDuckGo:

@@ -1,4 +1,4 @@
-"""Google: the JSON API of its Programmable Search Engine."""
+"""Google, by the JSON API of Programmable Search Engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DATE_RESTRICT_BY_TIME_RANGE = {"day": "d1", "week": "w1", "month": "m1", "year"
 
 @dataclass(frozen=True, slots=True)
 class Google:
-    """https://developers.google.com/custom-search/v1, at most ten results a page."""
+    """https://developers.google.com/custom-search/v1, with at most ten results a page."""
 
     service: SearchService
     key: ApiKey
@@ -23,17 +23,17 @@ class Google:
     topics: ClassVar[tuple[str, ...]] = ()
 
     async def search(self, search_query: SearchQuery) -> list[SearchResult]:
-        """Ask for as many pages as it takes."""
-        found = list[SearchResult]()
-        while len(found) < search_query.limit:
-            page = await self._fetch_page(search_query, len(found))
-            found += page
+        """Request pages until there are enough results."""
+        results = list[SearchResult]()
+        while len(results) < search_query.limit:
+            page = await self._fetch_page(search_query, len(results))
+            results += page
             if len(page) < PAGE_SIZE:
                 break
-        return found[: search_query.limit]
+        return results[: search_query.limit]
 
     async def _fetch_page(self, search_query: SearchQuery, start: int) -> list[SearchResult]:
-        query: QueryParameters = {
+        parameters: QueryParameters = {
             "key": self.key.read(),
             "cx": self.cx.read(),
             "q": search_query.text_with_sites(),
@@ -41,9 +41,8 @@ class Google:
             "start": start + 1,
             "dateRestrict": _DATE_RESTRICT_BY_TIME_RANGE.get(search_query.time_range or ""),
         }
-        return parse_results(
-            (await self.service.request_json(query)).get("items"), url_key="link", content_key="snippet"
-        )
+        data = await self.service.request_json(parameters)
+        return parse_results(data.get("items"), url_key="link", content_key="snippet")
 
 
 def google(
@@ -53,6 +52,6 @@ def google(
     endpoint: str = "https://www.googleapis.com/customsearch/v1",
     allow_private: bool = False,
 ) -> Google:
-    """Search with Google; `GOOGLE_API_KEY` and `GOOGLE_CSE_ID` are read when they are needed and not given."""
+    """Search with Google; without arguments, `GOOGLE_API_KEY` and `GOOGLE_CSE_ID` are read at each search."""
     service = SearchService("google", endpoint, allow_private)
     return Google(service, ApiKey("GOOGLE_API_KEY", key), ApiKey("GOOGLE_CSE_ID", cx))

@@ -1,4 +1,4 @@
-"""Service: the one host of an engine, asked with a client that can reach nothing else."""
+"""The HTTP service of a search engine, called by a client that can reach only its host, and its API key."""
 
 from __future__ import annotations
 
@@ -15,34 +15,42 @@ from surehand.http.response import HttpResponse
 from surehand.http.target import HttpTarget, parse_target
 
 QueryParameters: TypeAlias = Mapping[str, str | int | None]
-"""The parameters of a query; those that are None are left out."""
+"""Parameters of a request by name; None leaves a parameter out."""
 
 REQUEST_TIMEOUT_SECONDS = 30.0
 MAX_RESPONSE_BYTES = 2 * 1024 * 1024
 
 
+def require_endpoint(engine: str, endpoint: str | None, example: str) -> str:
+    """The endpoint of an engine that has none of its own."""
+    if not endpoint:
+        raise DefinitionError(f"{engine} needs the URL of the server that it searches with.", fix=f"write {example}.")
+    return endpoint
+
+
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key that is given, or read from the environment when it is needed; it is never shown."""
+    """An API key, given or read from an environment variable when it is needed. Its `repr` hides the value."""
 
     variable: str
     value: str | None = field(default=None, repr=False)
 
     def read(self) -> str:
-        """The key itself."""
-        if not (key := self.value or os.environ.get(self.variable)):
+        """The value of the key."""
+        key = self.value or os.environ.get(self.variable)
+        if not key:
             raise NotStarted(f"The search has no key. Its developer gives one, or sets {self.variable}.")
         return key
 
 
 @dataclass(frozen=True, slots=True)
 class SearchService:
-    """How an engine is reached; no redirect is followed, since a key goes along."""
+    """The endpoint of an engine. Redirects are not followed, because requests carry the API key."""
 
     name: str
     endpoint: str
     allow_private: bool = False
-    """Whether the endpoint may be on a private address; this opens nothing else."""
+    """Whether the endpoint may be on a private address; other private hosts stay unreachable."""
 
     def __post_init__(self) -> None:
         self._parse_endpoint()
@@ -51,8 +59,8 @@ class SearchService:
         try:
             return parse_target(self.endpoint)
         except ToolError as error:
-            fix = "give a whole URL, as in https://search.example.com/search."
-            raise DefinitionError(f"The endpoint of {self.name} cannot be used: {error}", fix=fix) from None
+            fix = "pass a full URL such as https://search.example.com/search."
+            raise DefinitionError(f"The endpoint of {self.name} is not a usable URL: {error}", fix=fix) from None
 
     def _build_client(self) -> HttpClient:
         target = self._parse_endpoint()
@@ -72,10 +80,10 @@ class SearchService:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
     ) -> HttpResponse:
-        """Ask the service; a POST where there is a body."""
-        given = urlencode({name: value for name, value in (parameters or {}).items() if value is not None})
-        joint = "&" if "?" in self.endpoint else "?"
-        url = f"{self.endpoint}{joint}{given}" if given else self.endpoint
+        """Send a request: POST with a body, otherwise GET."""
+        query = urlencode({name: value for name, value in (parameters or {}).items() if value is not None})
+        separator = "&" if "?" in self.endpoint else "?"
+        url = f"{self.endpoint}{separator}{query}" if query else self.endpoint
         async with self._build_client() as client:
             response = await client.request("GET" if body is None else "POST", url, headers=headers, body=body)
         if not response.ok:
@@ -89,32 +97,36 @@ class SearchService:
         headers: Mapping[str, str] | None = None,
         body: Any = None,
     ) -> dict[str, Any]:
-        """The same for a service that speaks JSON."""
-        given = {"Accept": "application/json", **(headers or {})}
-        raw = None
+        """Send a request with a JSON body, and parse the JSON object of the response."""
+        request_headers = {"Accept": "application/json", **(headers or {})}
+        raw_body = None
         if body is not None:
-            given["Content-Type"] = "application/json"
-            raw = json.dumps(body).encode()
-        response = await self.request(parameters, headers=given, body=raw)
+            request_headers["Content-Type"] = "application/json"
+            raw_body = json.dumps(body).encode()
+        response = await self.request(parameters, headers=request_headers, body=raw_body)
         try:
-            found = json.loads(response.body)
+            data = json.loads(response.body)
         except (ValueError, RecursionError) as error:
             raise self._unexpected_response_error() from error
-        if not isinstance(found, dict):
+        if not isinstance(data, dict):
             raise self._unexpected_response_error()
-        return found
+        return data
 
     def _unexpected_response_error(self) -> ToolError:
         return ToolError(f"{self.name} answered with something that is no search result.")
 
     def _status_error(self, response: HttpResponse) -> ToolError:
-        """By the status alone: what else it says could hold the key."""
-        status, wait = response.status, response.header("retry-after")
+        """The error for a status. The body is not quoted, because it could contain the API key."""
+        status = response.status
         if status in (401, 403):
             return ToolError(f"{self.name} refused the request ({status}): its developer should look at the key.")
         if status in (429, 432, 433):
-            seconds = float(wait) if wait.isascii() and wait.isdigit() and len(wait) < 7 else None
-            return RateLimited(f"{self.name} has had too many searches. Try again later.", retry_after=seconds)
+            value = response.header("retry-after")
+            is_seconds = value.isascii() and value.isdigit() and len(value) < 7
+            return RateLimited(
+                f"{self.name} has had too many searches. Try again later.",
+                retry_after=float(value) if is_seconds else None,
+            )
         if status >= 500:
             return Unavailable(f"{self.name} cannot answer now ({status}). Try again later.")
         return ToolError(f"{self.name} answered with status {status}.")

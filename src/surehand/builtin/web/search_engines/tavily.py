@@ -1,4 +1,4 @@
-"""Tavily: a search made for models."""
+"""Tavily, a search API for language models."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Tavily:
     topics: ClassVar[tuple[str, ...]] = ("general", "news", "finance")
 
     async def search(self, search_query: SearchQuery) -> list[SearchResult]:
-        """Ask, with the domains and the topic as fields of their own."""
-        asked = {
+        """Search, with domains and topic as fields of the request."""
+        fields = {
             "query": search_query.text,
             "max_results": search_query.limit,
             "topic": search_query.topic,
@@ -28,13 +28,14 @@ class Tavily:
             "include_domains": validate_domains(search_query.include_domains),
             "exclude_domains": validate_domains(search_query.exclude_domains),
         }
-        body = {name: value for name, value in asked.items() if value}
+        body = {name: value for name, value in fields.items() if value}
         headers = {"Authorization": f"Bearer {self.key.read()}"}
-        return parse_results((await self.service.request_json(headers=headers, body=body)).get("results"))
+        data = await self.service.request_json(headers=headers, body=body)
+        return parse_results(data.get("results"))
 
 
 def tavily(
     key: str | None = None, *, endpoint: str = "https://api.tavily.com/search", allow_private: bool = False
 ) -> Tavily:
-    """Search with Tavily; without a key, `TAVILY_API_KEY` is read when it is needed."""
+    """Search with Tavily; without `key`, `TAVILY_API_KEY` is read at each search."""
     return Tavily(SearchService("tavily", endpoint, allow_private), ApiKey("TAVILY_API_KEY", key))
