@@ -19,7 +19,7 @@ async def add(a: int, b: int) -> int:
 
 if __name__ == "__main__":
     listener = socket.create_server(("127.0.0.1", 0))
-    # As uvicorn does for a socket that it opens itself. Otherwise the time would include the delay of Nagle's algorithm.
+    # As uvicorn does for a socket that it opens itself: without it, the time includes the delay of Nagle's algorithm.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     print(listener.getsockname()[1], flush=True)
     config = uvicorn.Config(server.streamable_http_app(host="127.0.0.1"), log_level="error")

@@ -1,4 +1,4 @@
-"""Remains: what a store holds, read past the product, with the database's own client."""
+"""The state of a store after a crash, read with the database's own client instead of the product."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 Row = dict[str, Any]
-_TABLES = {
+_SELECT_BY_TABLE = {
     "ledger": "SELECT * FROM ledger ORDER BY call_id",
     "pending": "SELECT * FROM pending ORDER BY call_id, round",
     "inbox": "SELECT agent, event_id, data FROM inbox ORDER BY id",
@@ -26,61 +26,61 @@ _TABLES = {
 
 
 @dataclass(frozen=True)
-class Remains:
-    """The tables that tell what became of calls."""
+class StoredState:
+    """The rows about calls in a store."""
 
     ledger: dict[str, Row]
     pending: list[Row]
     inbox: list[Row]
     audit: Counter[tuple[str, str]]
     journal: Counter[tuple[str, str]]
-    """Without the tries that came to nothing: they may be made again under the same id."""
+    """Without unavailable attempts, which may be repeated under the same id."""
     owners: list[str]
     artifacts: list[Row]
 
     @property
     def running(self) -> set[str]:
-        """Calls of which nobody could say now whether they happened."""
+        """Calls that would have an unknown effect if their process died now."""
         return {call_id for call_id, row in self.ledger.items() if row["state"] == "running"}
 
     @property
-    def doubted(self) -> set[str]:
-        """Calls that somebody had to find out about."""
+    def unknown_effects(self) -> set[str]:
+        """Calls whose effect was unknown at some time."""
         return {row["call_id"] for row in self.pending if json.loads(row["request"]) == {"unknown_effect": True}}
 
     @property
-    def waited(self) -> set[str]:
-        """Calls that have waited for somebody."""
+    def waiting(self) -> set[str]:
+        """Calls that were pending at some time."""
         return {row["call_id"] for row in self.pending}
 
 
-def remains(address: str) -> Remains:
-    """Everything, as it is now; a store that was never made holds nothing."""
-    found = _read(address)
-    return Remains(
-        ledger={row["call_id"]: row for row in found["ledger"]},
-        pending=found["pending"],
-        inbox=found["inbox"],
-        audit=Counter((row["kind"], row["call_id"]) for row in found["audit"]),
-        journal=Counter((row["kind"], row["call_id"]) for row in found["journal"]),
-        owners=[row["owner"] for row in found["owners"]],
-        artifacts=found["artifacts"],
+def read_stored_state(address: str) -> StoredState:
+    """Read the state of the store; a store that does not exist is empty."""
+    tables = _read_tables(address)
+    return StoredState(
+        ledger={row["call_id"]: row for row in tables["ledger"]},
+        pending=tables["pending"],
+        inbox=tables["inbox"],
+        audit=Counter((row["kind"], row["call_id"]) for row in tables["audit"]),
+        journal=Counter((row["kind"], row["call_id"]) for row in tables["journal"]),
+        owners=[row["owner"] for row in tables["owners"]],
+        artifacts=tables["artifacts"],
     )
 
 
-def _read(address: str) -> dict[str, list[Row]]:
+def _read_tables(address: str) -> dict[str, list[Row]]:
     if address.startswith("postgresql:"):
         with psycopg.connect(address, autocommit=True, row_factory=dict_row) as connection:
-            return {name: _rows(connection, sql) for name, sql in _TABLES.items()}
+            return {name: _select_rows(connection, sql) for name, sql in _SELECT_BY_TABLE.items()}
     if not Path(address).exists():
-        return {name: [] for name in _TABLES}
-    # Read only, so that it is the next process that recovers the file, and not this one.
+        return {name: [] for name in _SELECT_BY_TABLE}
+    # Read only, so that the next process recovers the file, and not this one.
     with closing(sqlite3.connect(f"file:{address}?mode=ro", uri=True)) as file:
         file.row_factory = lambda cursor, row: dict(zip((each[0] for each in cursor.description), row, strict=True))
-        return {name: _rows(file, sql) for name, sql in _TABLES.items()}
+        return {name: _select_rows(file, sql) for name, sql in _SELECT_BY_TABLE.items()}
 
 
-def _rows(connection: Any, sql: str) -> list[Row]:
+def _select_rows(connection: Any, sql: str) -> list[Row]:
     try:
         return list(connection.execute(sql))
     except (sqlite3.OperationalError, psycopg.errors.UndefinedTable) as error:

@@ -1,4 +1,4 @@
-"""What the harness has found by lot, each once more on purpose."""
+"""Regression tests for the bugs that the crash harness has found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from surehand import Context, Done, Outcome, Pending, Runtime, Store, tool
 from surehand.store.database import StoreUnavailable
 
-pytestmark = pytest.mark.timeout(30)  # the runtime tries again by itself, and a busy machine takes its time
+pytestmark = pytest.mark.timeout(30)  # the runtime retries by itself, which takes long on a busy machine
 
 
 @tool(effects={"write"}, confirm=True)
@@ -44,30 +44,30 @@ def file(tmp_path: Path) -> str:
     return str(tmp_path / "store.db")
 
 
-def break_write(runtime: Runtime, word: str, *, kept: bool) -> Callable[[], int]:
-    """The next write that tells of this fails, and was kept or not, as when a server dies."""
+def break_write(runtime: Runtime, word: str, *, stored: bool) -> Callable[[], int]:
+    """Fail the next write with this word, after or before it is stored, as when a server dies."""
     store: Any = runtime.store
-    write, broken = store.database.write, []
+    write, fault = store.database.write, []
 
-    async def breaking(statements: Any) -> Any:
-        if broken or not any(word in statement.sql or word in statement.params.values() for statement in statements):
+    async def write_or_fail(statements: Any) -> Any:
+        if fault or not any(word in statement.sql or word in statement.params.values() for statement in statements):
             return await write(statements)
-        broken.append(word)
-        if kept:
+        fault.append(word)
+        if stored:
             await write(statements)
         raise StoreUnavailable("The server is gone.")
 
-    store.database.write = breaking
-    return lambda: len(broken)
+    store.database.write = write_or_fail
+    return lambda: len(fault)
 
 
-async def ended(runtime: Runtime, name: str, arguments: dict[str, Any], call_id: str) -> Outcome:
-    while isinstance(outcome := await runtime.call(name, arguments, call_id=call_id), Pending):  # noqa: ASYNC110 - the runtime goes on by itself
+async def wait_for_outcome(runtime: Runtime, name: str, arguments: dict[str, Any], call_id: str) -> Outcome:
+    while isinstance(outcome := await runtime.call(name, arguments, call_id=call_id), Pending):  # noqa: ASYNC110 - the runtime continues the call by itself
         await asyncio.sleep(0.01)
     return outcome
 
 
-async def test_a_yes_to_a_call_that_waits_for_another_one_may_be_repeated(file):
+async def test_an_approval_of_a_call_with_a_pending_nested_call_may_be_repeated(file):
     async with Runtime(wire, travel, store=file) as runtime:
         await runtime.call("travel", {"to": "rome"}, call_id="trip")
 
@@ -76,7 +76,7 @@ async def test_a_yes_to_a_call_that_waits_for_another_one_may_be_repeated(file):
         assert (await runtime.reject("trip")).code == "conflict"
 
 
-async def test_an_output_that_another_process_kept_can_be_read_here(file):
+async def test_an_output_that_another_process_stored_can_be_read(file):
     async with Runtime(report, store=file) as one, Runtime(report, store=file) as other:
         await one.call("report", {}, call_id="reported")
 
@@ -85,23 +85,23 @@ async def test_an_output_that_another_process_kept_can_be_read_here(file):
         assert other.catalogue.find("tool_output") is not None
 
 
-@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("stored", [True, False])
 @pytest.mark.parametrize("word", ["answer", "intent"])
-async def test_a_yes_holds_when_the_server_dies_with_it(file, word, kept):
+async def test_an_approval_survives_a_server_failure_during_its_write(file, word, stored):
     async with Runtime(wire, store=file) as runtime:
         await runtime.call("wire", {"to": "bob"}, call_id="wired")
-        broken = break_write(runtime, word, kept=kept)
+        fault = break_write(runtime, word, stored=stored)
 
         first = await runtime.approve("wired")
-        if word == "answer" and not kept:
+        if word == "answer" and not stored:
             await runtime.approve("wired")
 
-        assert broken() == 1
+        assert fault() == 1
         assert isinstance(first, Pending) if word == "intent" else first.code == "unavailable"
-        assert await ended(runtime, "wire", {"to": "bob"}, "wired") == Done("wired to bob")
+        assert await wait_for_outcome(runtime, "wire", {"to": "bob"}, "wired") == Done("wired to bob")
 
 
-async def test_the_journal_tells_of_an_end_once_though_the_runtime_closes_just_then(file):
+async def test_the_journal_records_each_end_once_when_the_runtime_closes_right_after(file):
     async with Runtime(look_up, store=file) as runtime:
         for _ in range(20):
             await runtime.call("look_up")
