@@ -1,9 +1,14 @@
-"""surehand: one runtime under any agent. Every capability is one Tool, called one way."""
+"""surehand: one runtime under any agent. Every capability is one Tool, called one way.
+
+The public names of the package are here; each is loaded from its module when it is first used.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from surehand.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from surehand import gateway as gateway
@@ -57,9 +62,8 @@ if TYPE_CHECKING:
     from surehand.store.store import Store as Store
     from surehand.workspace.workspace import Workspace as Workspace
 
-__version__ = "0.1.0"
-
-# Loaded when first asked for, so that importing one name costs no more than that name.
+# The module of each public name. It is imported when the name is first used, so that `from surehand import tool` does not
+# load the rest of the package.
 _MODULE_BY_NAME = {
     "Approval": "runtime.pending.approval",
     "Audio": "core.content",
@@ -114,7 +118,7 @@ _PUBLIC_MODULES = {
     "mcp": "providers.mcp",
     "middleware": "runtime.middleware",
 }
-__all__ = sorted([*_MODULE_BY_NAME, *_PUBLIC_MODULES])  # noqa: PLE0605 - a list, though made and not written out
+__all__ = sorted([*_MODULE_BY_NAME, *_PUBLIC_MODULES])  # noqa: PLE0605 - it is a list; ruff only knows literals
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What tools there are, and under which names."""
+"""The catalogue: adding, finding and watching tools."""
 
 import logging
 import re
@@ -53,7 +53,7 @@ def test_removing_what_is_not_there_is_no_error() -> None:
     assert len(catalogue) == 1
 
 
-def test_a_catalogue_may_change_while_it_is_gone_through() -> None:
+def test_a_catalogue_may_change_during_iteration() -> None:
     catalogue = Catalogue(named("a"), named("b"))
 
     for listing in catalogue:
@@ -71,7 +71,7 @@ def test_a_name_that_is_taken_is_an_error_and_nothing_is_added() -> None:
     assert names(catalogue) == ["a"]
 
 
-def test_the_same_name_twice_in_one_go_is_an_error_too() -> None:
+def test_the_same_name_twice_in_one_call_is_an_error() -> None:
     with pytest.raises(DefinitionError, match="There is a tool 'a' already"):
         Catalogue(named("a"), named("a"))
 
@@ -95,31 +95,31 @@ def test_a_tool_can_be_given_the_next_free_number() -> None:
     assert names(added) == ["a_3", "a_4"]
 
 
-def test_changes_are_told_once_they_are_complete() -> None:
-    told: list[tuple[CatalogueChanged, list[str]]] = []
-    catalogue = Catalogue(on_change=lambda change: told.append((change, sorted(names(catalogue)))))
+def test_on_change_is_called_after_the_change_is_complete() -> None:
+    changes: list[tuple[CatalogueChanged, list[str]]] = []
+    catalogue = Catalogue(on_change=lambda change: changes.append((change, sorted(names(catalogue)))))
 
     catalogue.add(named("a"), named("b"))
     catalogue.add(named("a"), on_conflict="replace")
     catalogue.remove("b", "b")
     catalogue.remove("zzz")
 
-    assert told == [
+    assert changes == [
         (CatalogueChanged(added=("a", "b")), ["a", "b"]),
         (CatalogueChanged(added=("a",), removed=("a",)), ["a", "b"]),
         (CatalogueChanged(removed=("b",)), ["a"]),
     ]
 
 
-def test_an_addition_that_fails_is_not_told() -> None:
-    told: list[CatalogueChanged] = []
-    catalogue = Catalogue(named("a"), on_change=told.append)
-    told.clear()
+def test_on_change_is_not_called_for_a_failed_addition() -> None:
+    changes: list[CatalogueChanged] = []
+    catalogue = Catalogue(named("a"), on_change=changes.append)
+    changes.clear()
 
     with pytest.raises(DefinitionError):
         catalogue.add(named("b"), named("a"))
 
-    assert told == []
+    assert changes == []
 
 
 # Names
@@ -155,7 +155,7 @@ def test_a_tool_can_be_removed_by_its_alias() -> None:
     assert len(catalogue) == 0
 
 
-def test_a_name_comes_before_an_alias() -> None:
+def test_a_name_takes_precedence_over_an_alias() -> None:
     catalogue = Catalogue(named("a", aliases=("b",)), named("b"))
 
     assert catalogue.find("b").name == "b"  # type: ignore[union-attr]
@@ -307,7 +307,7 @@ def test_tools_for_people_are_not_described_to_models() -> None:
     assert "b" in catalogue
 
 
-def test_a_tool_that_is_not_listed_is_found_by_name_but_no_model_is_told_of_it() -> None:
+def test_a_tool_that_is_not_listed_is_found_by_name_but_not_described() -> None:
     catalogue = Catalogue(named("read"), named("read_file", listed=False))
 
     assert described(catalogue) == ["read"]
@@ -344,7 +344,7 @@ def test_marking_what_was_described_does_not_show_the_next_time() -> None:
     assert "cache_control" not in catalogue.describe("anthropic")[-1]
 
 
-def test_what_is_left_out_is_told_each_time() -> None:
+def test_left_out_tools_are_given_each_time() -> None:
     catalogue = Catalogue(named("2fa"))
 
     assert list(catalogue.describe("gemini").left_out) == list(catalogue.describe("gemini").left_out) == ["2fa"]
@@ -358,7 +358,7 @@ def test_the_marks_that_models_put_around_names_are_seen_through(spelling):
     assert catalogue.resolve(spelling).name == "mail__send"
 
 
-def test_whoever_watches_is_told_of_every_change_once_it_is_complete() -> None:
+def test_watchers_are_called_after_every_complete_change() -> None:
     catalogue, seen = Catalogue(named("a")), []
     end = catalogue.watch(lambda: seen.append(names(catalogue)))
 

@@ -1,4 +1,4 @@
-"""Tools as model APIs are shown them."""
+"""Tools in the formats of model APIs."""
 
 import json
 import logging
@@ -69,13 +69,13 @@ def why_not(format: str, schema: dict[str, Any]) -> str:
 # What each API is shown
 
 
-def test_openai_is_shown_a_function() -> None:
+def test_an_openai_entry_is_a_function() -> None:
     assert shown("openai", add) == [
         {"type": "function", "function": {"name": "add", "description": "Add two numbers.", "parameters": ADD_SCHEMA}}
     ]
 
 
-def test_the_responses_api_is_shown_a_flat_function_that_is_not_strict() -> None:
+def test_a_responses_entry_is_a_flat_function_without_strict() -> None:
     assert shown("responses", add) == [
         {
             "type": "function",
@@ -87,11 +87,11 @@ def test_the_responses_api_is_shown_a_flat_function_that_is_not_strict() -> None
     ]
 
 
-def test_anthropic_is_shown_an_input_schema() -> None:
+def test_an_anthropic_entry_has_an_input_schema() -> None:
     assert shown("anthropic", add) == [{"name": "add", "description": "Add two numbers.", "input_schema": ADD_SCHEMA}]
 
 
-def test_gemini_is_shown_a_function_declaration() -> None:
+def test_a_gemini_entry_is_a_function_declaration() -> None:
     parameters = {
         "type": "object",
         "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
@@ -101,7 +101,7 @@ def test_gemini_is_shown_a_function_declaration() -> None:
     assert shown("gemini", add) == [{"name": "add", "description": "Add two numbers.", "parameters": parameters}]
 
 
-def test_mcp_is_shown_no_annotations_for_undeclared_effects() -> None:
+def test_an_mcp_entry_has_no_annotations_for_undeclared_effects() -> None:
     assert shown("mcp", add) == [{"name": "add", "description": "Add two numbers.", "inputSchema": ADD_SCHEMA}]
 
 
@@ -116,18 +116,18 @@ def test_mcp_is_shown_no_annotations_for_undeclared_effects() -> None:
         ({"effects": {"read"}, "optional_effects": {"write"}}, (False, True, True, False)),
     ],
 )
-def test_mcp_is_told_of_declared_effects(options: dict[str, Any], expected: tuple[bool, ...]) -> None:
+def test_an_mcp_entry_has_annotations_for_declared_effects(options: dict[str, Any], expected: tuple[bool, ...]) -> None:
     hints = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
     assert shown("mcp", raw({}, **options))[0]["annotations"] == dict(zip(hints, expected, strict=True))
 
 
-def test_mcp_is_shown_the_title_that_a_tool_is_displayed_with() -> None:
+def test_an_mcp_entry_has_the_title_of_the_display() -> None:
     assert shown("mcp", raw({}, display={"title": "Raw data"}))[0]["title"] == "Raw data"
 
 
 def test_an_unknown_format_is_refused_with_the_nearest_and_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'antropic'. Did you mean 'anthropic'\? Known are: openai, responses"):
+    with pytest.raises(ValueError, match=r"'antropic'. Did you mean 'anthropic'\? Known formats: openai, responses"):
         describe_listings([], "antropic")
 
 
@@ -148,7 +148,7 @@ def test_chat_completions_gets_no_description_longer_than_it_takes() -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_the_name_shown_is_the_one_on_the_wire(format: str) -> None:
+def test_an_entry_has_the_wire_name(format: str) -> None:
     catalogue = Catalogue()
     (listing,) = catalogue.add(add.evolve(name="x" * 80), namespace="server")
 
@@ -186,7 +186,7 @@ def test_changing_what_was_described_does_not_change_the_tool(format: str) -> No
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_tool_that_cannot_be_described_is_left_out_told_of_and_does_not_hide_the_others(
+def test_a_tool_that_cannot_be_described_is_left_out_with_a_warning(
     format: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = raw({"type": "string"})
@@ -213,21 +213,21 @@ def test_a_tool_whose_types_do_not_compile_is_left_out(format: str) -> None:
     assert "cannot be described" in described.left_out["broken"]
 
 
-def test_gemini_is_not_shown_a_name_that_starts_with_a_digit() -> None:
+def test_a_name_that_starts_with_a_digit_is_left_out_for_gemini() -> None:
     digit = add.evolve(name="2fa")
 
     assert "2fa" in shown("gemini", digit).left_out["2fa"]
     assert shown("openai", digit).left_out == {}
 
 
-def test_anthropic_is_not_shown_a_parameter_name_that_it_refuses() -> None:
+def test_an_illegal_parameter_name_is_left_out_for_anthropic() -> None:
     schema = {"type": "object", "properties": {"filter[id]": {"type": "string"}}}
 
     assert "filter[id]" in why_not("anthropic", schema)
     assert shown("openai", raw(schema)).left_out == {}
 
 
-def test_anthropic_is_not_shown_a_schema_of_an_older_draft_that_it_refuses() -> None:
+def test_a_schema_of_an_older_draft_is_left_out_for_anthropic() -> None:
     schema = {
         "$schema": "http://json-schema.org/draft-04/schema#",
         "type": "object",
@@ -248,7 +248,7 @@ def test_what_is_no_object_with_properties_is_left_out(format: str, schema: dict
 
 @pytest.mark.parametrize("format", ["openai", "responses", "anthropic", "gemini"])
 @pytest.mark.parametrize("word", ["anyOf", "oneOf"])
-def test_at_least_one_of_some_parameters_is_not_said_at_the_top(format: str, word: str) -> None:
+def test_alternatives_of_required_parameters_are_not_at_the_top_level(format: str, word: str) -> None:
     fields = {"a": {"type": "string"}, "b": {"type": "string"}, "c": {"type": "string"}}
     choice = [{"required": ["a", "c"]}, {"required": ["b", "c"]}]
 
@@ -260,7 +260,7 @@ def test_at_least_one_of_some_parameters_is_not_said_at_the_top(format: str, wor
 
 
 @pytest.mark.parametrize("format", ["openai", "anthropic"])
-def test_a_choice_of_objects_becomes_one_object_that_fits_all(format: str) -> None:
+def test_a_choice_of_objects_becomes_one_object_that_accepts_all(format: str) -> None:
     one = {
         "type": "object",
         "properties": {"kind": {"const": "one"}, "x": {"type": "string"}},
@@ -291,7 +291,7 @@ class Node(BaseModel):
 
 
 @pytest.mark.parametrize("format", ["openai", "anthropic"])
-def test_a_model_that_holds_itself_is_shown_with_its_fields_at_the_top(format: str) -> None:
+def test_a_recursive_model_has_its_fields_at_the_top_level(format: str) -> None:
     @tool(parameters=Node)
     async def plant(node: Node) -> None:
         """Plant a tree."""
@@ -391,18 +391,18 @@ def test_gemini_has_references_written_out_and_null_as_nullable() -> None:
         ({"type": "null"}, {"type": "null"}),
     ],
 )
-def test_gemini_is_shown_the_nearest_that_it_can_take(field: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_a_gemini_schema_is_the_nearest_that_gemini_accepts(field: dict[str, Any], expected: dict[str, Any]) -> None:
     assert field_of("gemini", field) == expected
 
 
 @pytest.mark.parametrize("field", [{}, True])
-def test_gemini_is_shown_anything_as_a_choice_of_all_types(field: Any) -> None:
+def test_any_value_is_a_choice_of_all_types_for_gemini(field: Any) -> None:
     assert [branch["type"] for branch in field_of("gemini", field)["anyOf"]] == [
         "string", "number", "boolean", "object", "array",
     ]  # fmt: skip
 
 
-def test_gemini_is_not_shown_what_holds_itself() -> None:
+def test_a_recursive_schema_is_left_out_for_gemini() -> None:
     schema = {
         "type": "object",
         "properties": {"tree": {"$ref": "#/$defs/tree"}},
@@ -423,11 +423,11 @@ def test_the_same_reference_twice_side_by_side_is_no_circle() -> None:
 
 
 @pytest.mark.parametrize("ref", ["#/$defs/gone", "https://example.com/schema.json"])
-def test_gemini_is_not_shown_what_refers_to_nothing(ref: str) -> None:
+def test_a_broken_reference_is_left_out_for_gemini(ref: str) -> None:
     assert ref in why_not("gemini", {"type": "object", "properties": {"a": {"$ref": ref}}})
 
 
-def test_a_small_schema_that_stands_for_a_huge_one_is_left_out() -> None:
+def test_a_small_schema_that_expands_to_a_huge_one_is_left_out() -> None:
     levels = {
         f"l{n}": {"type": "object", "properties": {side: {"$ref": f"#/$defs/l{n + 1}"} for side in "abcd"}}
         for n in range(20)
@@ -484,7 +484,7 @@ def assert_gemini_takes(schema: Any) -> None:
 
 
 @given(FIELDS)
-def test_gemini_is_never_shown_a_word_that_it_does_not_know(field: dict[str, Any]) -> None:
+def test_a_gemini_schema_has_only_known_keywords(field: dict[str, Any]) -> None:
     assert_gemini_takes(schema_of("gemini", {"type": "object", "properties": {"field": field}, "required": ["field"]}))
 
 
@@ -492,7 +492,7 @@ def test_gemini_is_never_shown_a_word_that_it_does_not_know(field: dict[str, Any
 
 
 @pytest.mark.parametrize("format", ["openai", "responses"])
-def test_a_hosted_tool_is_shown_as_its_provider_wants_it(format: str) -> None:
+def test_a_hosted_tool_has_the_entry_of_its_provider(format: str) -> None:
     search = tool.hosted("web_search", options={"openai": {"type": "web_search", "filters": {"domains": ["a.org"]}}})
 
     described = shown(format, search)
@@ -502,7 +502,7 @@ def test_a_hosted_tool_is_shown_as_its_provider_wants_it(format: str) -> None:
 
 
 @pytest.mark.parametrize("format", ["anthropic", "gemini", "mcp"])
-def test_a_hosted_tool_is_left_out_where_nobody_hosts_it(format: str) -> None:
+def test_a_hosted_tool_is_left_out_for_other_providers(format: str) -> None:
     search = tool.hosted("web_search", options={"openai": {"type": "web_search"}})
 
     assert f"no options for {format}" in shown(format, search).left_out["web_search"]
@@ -525,7 +525,7 @@ def test_options_never_change_the_name(format: str) -> None:
     assert entry.get("function", entry)["name"] == "raw"
 
 
-def test_anthropic_is_shown_the_examples_that_fit() -> None:
+def test_an_anthropic_entry_has_the_valid_examples() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
     made = raw(schema, examples=[{"a": 1}, {"a": "one"}, "a=1"])
 

@@ -1,4 +1,4 @@
-"""Finding tools by words."""
+"""Full-text search of tools."""
 
 from typing import Annotated, Any
 
@@ -103,7 +103,7 @@ def test_an_empty_query_finds_nothing() -> None:
     assert found(" _- ", named("a")) == []
 
 
-def test_a_query_that_nothing_fits_finds_nothing() -> None:
+def test_a_query_without_matches_finds_nothing() -> None:
     assert found("zebra", named("a")) == []
 
 

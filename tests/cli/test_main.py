@@ -92,7 +92,10 @@ def test_a_file_never_takes_the_place_of_another_module(run, tmp_path):
         ("\n\nint('x')\n", "mine.py:3: ValueError: invalid literal"),
         ("import json\n\njson.loads('{')\n", "mine.py:3: JSONDecodeError"),
         ("import sys\nsys.exit(3)\n", "mine.py:2: the module exits the program"),
-        ("from surehand import tool\n\n@tool(timeout=0)\ndef f(): ...\n", "mine.py:3: timeout=0 is no time limit."),
+        (
+            "from surehand import tool\n\n@tool(timeout=0)\ndef f(): ...\n",
+            "mine.py:3: `timeout` must be above zero, got 0.",
+        ),
         ("x = 1\n", "mine.py contains no tools."),
         (GOOD.replace("() ->", "(x: 'Nowhere') ->"), "mine.py:3: "),
     ],

@@ -87,7 +87,7 @@ def test_every_format_has_the_same_meaning(servers, text, name, tmp_path):
         ("mcp_servers:\n  - {command: x}\n", "surehand.yaml", "surehand.yaml:2: A server in a list needs a name."),
         ("mcp_servers:\n  a: {}\n", "surehand.yaml", "surehand.yaml:2: a has neither a command nor a url."),
         ("mcp_servers:\n  a: {command: x, namespace: two words}\n", "surehand.yaml",
-         "surehand.yaml:2: namespace is no name for a server."),
+         "surehand.yaml:2: namespace must be a legal name."),
         ("mcp_servers:\n  a: {command: x, cache: hunter2}\n", "surehand.yaml",
          "surehand.yaml:2: cache must be a duration."),
         ("mcp_servers: hunter2\n", "surehand.yaml",

@@ -1,4 +1,4 @@
-"""Why arguments were refused, in words that make the next try succeed."""
+"""Messages for invalid arguments, from which a model can correct its call."""
 
 from typing import Any, Literal
 
@@ -53,7 +53,7 @@ async def test_at_most_five_problems_are_shown() -> None:
     assert "; and 2 more." in message
 
 
-async def test_of_a_list_the_first_wrong_item_is_told() -> None:
+async def test_only_the_first_wrong_item_of_a_list_is_reported() -> None:
     @tool
     async def many(items: list[int]) -> None: ...
 
@@ -70,7 +70,7 @@ async def test_a_long_value_is_cut() -> None:
     assert "999...999" in message
 
 
-async def test_a_tool_that_takes_nothing_says_so() -> None:
+async def test_the_message_says_that_a_tool_has_no_parameters() -> None:
     @tool
     async def now() -> None: ...
 
@@ -78,7 +78,7 @@ async def test_a_tool_that_takes_nothing_says_so() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"to": "x"', "{'to': 'x'}", '{"to": "x",}', "to: x"])
-async def test_text_that_is_no_json_is_told_what_to_send(text: str) -> None:
+async def test_text_that_is_not_json_is_refused_with_advice(text: str) -> None:
     assert told(await send.run(text)).startswith("The arguments are not valid JSON (")
     assert told(await send.run(text)).endswith("Send one complete JSON object.")
 

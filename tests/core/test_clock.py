@@ -1,4 +1,4 @@
-"""Deadlines of one duration share a timer, and whatever a callback does, the others still run."""
+"""Deadlines of one duration share a timer, and no callback keeps the others from running."""
 
 import pytest
 

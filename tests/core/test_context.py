@@ -1,4 +1,4 @@
-"""What a handler may know of its call and do during it."""
+"""The context of a call."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from surehand.core.events import CallProgress
 
 
 @pytest.mark.parametrize(
-    ("update", "named", "told"),
+    ("update", "named", "reported"),
     [
         (("contacting the bank",), {}, {"message": "contacting the bank"}),
         ((0.4, "half way"), {}, {"fraction": 0.4, "message": "half way"}),
@@ -23,7 +23,7 @@ from surehand.core.events import CallProgress
 )
 @pytest.mark.parametrize("sync", [False, True], ids=["async", "thread"])
 async def test_progress_is_reported_in_many_forms(
-    update: tuple[Any, ...], named: dict[str, Any], told: dict[str, Any], sync: bool
+    update: tuple[Any, ...], named: dict[str, Any], reported: dict[str, Any], sync: bool
 ) -> None:
     @tool(name="work")
     async def in_the_loop(ctx: Context) -> None:
@@ -39,7 +39,7 @@ async def test_progress_is_reported_in_many_forms(
         assert (await runtime.call("work")).ok
 
     (event,) = heard
-    assert {"fraction": None, "message": None, "title": None, "data": {}} | told == {
+    assert {"fraction": None, "message": None, "title": None, "data": {}} | reported == {
         name: getattr(event, name) for name in ("fraction", "message", "title", "data")
     }
 
@@ -54,7 +54,7 @@ async def test_run_directly_a_handler_gets_a_context_of_no_runtime() -> None:
     assert await look.run() == Done([36, True, None, 1, False, {"n": 1}])
 
 
-async def test_each_direct_run_is_another_call() -> None:
+async def test_each_standalone_run_has_its_own_call_id() -> None:
     @tool
     async def look(ctx: Context) -> str:
         return ctx.call_id
@@ -62,7 +62,7 @@ async def test_each_direct_run_is_another_call() -> None:
     assert (await look.run()).data != (await look.run()).data
 
 
-async def test_an_optional_context_is_none_when_run_directly_and_there_in_a_runtime() -> None:
+async def test_an_optional_context_is_none_without_a_runtime_and_set_in_one() -> None:
     @tool
     async def look(ctx: Context | None) -> bool:
         return ctx is None

@@ -79,7 +79,7 @@ async def test_a_name_and_a_description_can_be_given() -> None:
     assert add.description == "Add up.\nCarefully."
 
 
-def test_a_function_that_says_nothing_is_described_by_its_name() -> None:
+def test_a_function_without_a_docstring_is_described_by_its_name() -> None:
     @tool
     async def fetch_the_post() -> None: ...
 
@@ -142,7 +142,7 @@ async def test_a_partial_function_is_a_tool_of_what_is_left() -> None:
     assert await more.run({"b": 2}) == Done(42)
 
 
-async def test_a_decorated_function_keeps_the_parameters_of_the_one_inside() -> None:
+async def test_a_decorated_function_keeps_the_parameters_of_the_wrapped_one() -> None:
     def loud(function: Any) -> Any:
         @functools.wraps(function)
         async def run(*args: Any, **kwargs: Any) -> str:
@@ -294,7 +294,7 @@ async def test_a_models_fields_can_be_taken_by_name() -> None:
     assert await pile.run({"title": "Emma"}) == Done({"title": "Emma", "pages": 10})
 
 
-async def test_a_models_aliases_are_shown_and_its_field_names_are_passed() -> None:
+async def test_the_schema_has_the_aliases_of_a_model_and_the_handler_gets_field_names() -> None:
     class Query(BaseModel):
         text: str = Field(alias="search-for")
 
@@ -431,7 +431,7 @@ async def test_an_annotated_default_is_used() -> None:
     assert await count.run() == Done(3)
 
 
-async def test_an_alias_is_what_a_model_is_shown() -> None:
+async def test_the_schema_has_the_alias() -> None:
     @tool
     async def fetch(
         kind: Annotated[str, Field(alias="type")], limit: int = Field(alias="max-items", default=2)
@@ -515,7 +515,7 @@ async def test_a_lazy_tool_is_made_once_when_the_runtime_starts() -> None:
 
 
 async def test_a_lazy_tool_whose_factory_gives_no_tool_is_a_mistake() -> None:
-    with pytest.raises(DefinitionError, match=r"test_define\.py:\d+: The factory of odd gave int\."):
+    with pytest.raises(DefinitionError, match=r"test_define\.py:\d+: The factory of odd returned int\."):
         await tool.lazy("odd", lambda: 3).resolve()
 
 
@@ -553,7 +553,7 @@ def test_a_missing_file_falls_back_to_the_docstring_with_a_warning(
     with caplog.at_level(logging.WARNING, "surehand"):
         assert _described(tmp_path / "missing.txt") == "From the docstring."
 
-    assert "description of work cannot be read" in caplog.text
+    assert "Cannot read the description of work" in caplog.text
 
 
 def _described(path: Path) -> str:
@@ -564,7 +564,7 @@ def _described(path: Path) -> str:
     return work.description
 
 
-def test_another_description_makes_another_tool() -> None:
+def test_with_description_returns_a_changed_copy() -> None:
     @tool
     async def work() -> None:
         """One."""
@@ -573,7 +573,7 @@ def test_another_description_makes_another_tool() -> None:
     assert work.description == "One."
 
 
-def test_a_tool_evolves_into_another_one() -> None:
+def test_evolve_returns_a_changed_copy() -> None:
     @tool
     async def work() -> None: ...
 
@@ -621,10 +621,10 @@ def test_undeclared_effects_count_as_reading_for_policy_alone() -> None:
         ({"audience": "robots"}, "Unknown audience 'robots'."),
         ({"intent": "please"}, "Unknown intent 'please'."),
         ({"hooks": {"on_lunch": print}}, "Unknown hooks: on_lunch."),
-        ({"retries": -1}, "retries=-1 is no number of retries."),
-        ({"timeout": 0}, "timeout=0 is no time limit."),
-        ({"timeout": "soon"}, "'soon' is no duration."),
-        ({"cache": "forever"}, "'forever' is no duration."),
+        ({"retries": -1}, "`retries` must not be negative, got -1."),
+        ({"timeout": 0}, "`timeout` must be above zero, got 0."),
+        ({"timeout": "soon"}, "'soon' is not a duration."),
+        ({"cache": "forever"}, "'forever' is not a duration."),
     ],
 )
 def test_a_facet_that_can_never_work_is_a_mistake(options: dict[str, Any], problem: str) -> None:
@@ -636,7 +636,7 @@ def test_a_facet_that_can_never_work_is_a_mistake(options: dict[str, Any], probl
     assert Path(__file__).name in caught.value.where
 
 
-def test_durations_are_taken_as_people_write_them() -> None:
+def test_durations_may_have_units() -> None:
     assert _with(timeout="30s").limits.timeout == 30.0
     assert _with(timeout=0.5).limits.timeout == 0.5
     assert _with(timeout=lambda args: args["t"]).limits.timeout({"t": 9}) == 9
@@ -645,7 +645,7 @@ def test_durations_are_taken_as_people_write_them() -> None:
     assert _with(cache=Cache(9, shared=True)).limits.cache == Cache(9, shared=True)
 
 
-def test_limits_and_looks_are_kept_on_the_tool() -> None:
+def test_limits_and_presentation_are_stored_on_the_tool() -> None:
     work = _with(
         retries=3, queue="bank", max_bytes=9, category="data", audience="user", aliases=["w", "do"], intent="action",
         display={"icon": "x"}, examples=[{"a": 1}], version="2", requires=["login"], provider_options={"openai": {}},
@@ -663,7 +663,7 @@ def test_limits_and_looks_are_kept_on_the_tool() -> None:
     assert work.presentation.provider_options == {"openai": {}}
 
 
-def test_what_surrounds_a_call_is_kept_on_the_tool() -> None:
+def test_middleware_lifespan_and_hooks_are_stored_on_the_tool() -> None:
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         yield
@@ -713,7 +713,7 @@ async def test_arguments_that_are_no_object_are_refused() -> None:
         assert (outcome.code, outcome.executed) == ("invalid_arguments", False)
 
 
-def test_one_word_stands_for_a_list_of_one() -> None:
+def test_one_string_stands_for_a_list_of_one() -> None:
     @tool(effects="read", aliases="look")
     async def peek() -> None: ...
 

@@ -1,4 +1,4 @@
-"""A mistake in a definition is told with its place and a fix, never when the tool is called."""
+"""A mistake in a definition is reported with its place and a fix, and never when the tool is called."""
 
 import dataclasses
 import re
@@ -40,13 +40,13 @@ class Stars:
         (lambda: tool(name="x")(star), r"`\*items` cannot be named", r"items: list\[str\]"),
         (lambda: tool(Stars()), r"`\*items` cannot be named", r"items: list\[str\]"),
         (lambda: tool(positional), "`a` is positional-only", "remove the `/`"),
-        (lambda: tool(lambda: None), "'<lambda>' is no name", "name='_lambda_'"),
-        (lambda: tool(name="my tool!")(lambda: None), "'my tool!' is no name", "name='my_tool_'"),
-        (lambda: tool.client("", "x"), "'' is no name", "letters, digits"),
-        (lambda: tool.client("a b", "x"), "'a b' is no name", "name='a_b'"),
+        (lambda: tool(lambda: None), "'<lambda>' is not a legal tool name", "name='_lambda_'"),
+        (lambda: tool(name="my tool!")(lambda: None), "'my tool!' is not a legal tool name", "name='my_tool_'"),
+        (lambda: tool.client("", "x"), "'' is not a legal tool name", "letters, digits"),
+        (lambda: tool.client("a b", "x"), "'a b' is not a legal tool name", "name='a_b'"),
         (lambda: tool.client("a", "x", reply="soon"), "Unknown reply 'soon'", "none, wait or later"),
-        (lambda: tool(classmethod(lambda cls: None)), "cannot be called", "@classmethod above @tool"),
-        (lambda: tool(5), "5 cannot be called", "decorate a function"),
+        (lambda: tool(classmethod(lambda cls: None)), "is not callable", "@classmethod above @tool"),
+        (lambda: tool(5), "5 is not callable", "decorate a function"),
         (lambda: tool(NotJson), "NotJson has neither __call__ nor run", "async def run"),
         (lambda: tool(Book), "Book has neither __call__ nor run", "async def run"),
         (lambda: tool(parameters=int)(_fine), "<class 'int'> does not describe parameters", "a pydantic model"),
@@ -54,7 +54,7 @@ class Stars:
         (lambda: tool.external("x", "x", parameters=[1]), "does not describe parameters", "a JSON Schema"),
     ],
 )
-def test_a_mistake_in_the_shape_is_told_at_definition(define: Callable[[], Any], problem: str, fix: str) -> None:
+def test_a_wrong_signature_is_reported_at_definition(define: Callable[[], Any], problem: str, fix: str) -> None:
     with pytest.raises(DefinitionError, match=f"{HERE}.*{problem}.* Fix: .*{fix}") as caught:
         define()
 
@@ -98,7 +98,7 @@ async def _nothing() -> None: ...
         (_fine, {"properties": {"a": {"maximum": float("inf")}}}, "not plain JSON", "a valid JSON Schema"),
     ],
 )
-def test_a_mistake_in_the_types_is_told_when_they_are_compiled(
+def test_wrong_types_are_reported_when_they_are_compiled(
     function: Callable[..., Any], parameters: Any, problem: str, fix: str
 ) -> None:
     made = tool(name="work", parameters=parameters)(function)
@@ -133,7 +133,7 @@ async def test_a_runtime_lists_all_mistakes_in_one_error() -> None:
     assert ["Nowhere" in lines[1], "NotJson" in lines[2], "Callable" in lines[3]] == [True] * 3
 
 
-async def test_a_single_mistake_is_told_by_itself() -> None:
+async def test_a_single_mistake_is_reported_without_a_list() -> None:
     with pytest.raises(DefinitionError, match=f"{HERE}.*Nowhere"):
         async with Runtime(tool(name="work")(_unknown_type)):
             pass
@@ -146,7 +146,7 @@ async def test_a_tool_added_later_is_checked_when_it_is_added() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ({"confrim": True}, "no option 'confrim'. Fix: did you mean 'confirm'?"),
         ({"efects": {"write"}}, "did you mean 'effects'?"),
@@ -154,13 +154,13 @@ async def test_a_tool_added_later_is_checked_when_it_is_added() -> None:
         ({"timeout": [1]}, "timeout=[1] cannot be used"),
         ({"retries": 2.5}, "retries=2.5 cannot be used"),
         ({"queue": 5}, "queue=5 cannot be used"),
-        ({"max_bytes": "many"}, "'many' is no size"),
+        ({"max_bytes": "many"}, "'many' is not a size"),
     ],
 )
-def test_an_option_that_is_misspelt_or_of_the_wrong_kind_is_told_at_once(options: dict[str, Any], told: str) -> None:
+def test_an_unknown_option_or_a_wrong_value_is_reported_at_definition(options: dict[str, Any], expected: str) -> None:
     async def work() -> None: ...
 
     with pytest.raises(DefinitionError) as raised:
         tool(**options)(work)
 
-    assert told in str(raised.value)
+    assert expected in str(raised.value)

@@ -67,7 +67,7 @@ def test_numpy_names_may_share_a_description_and_google_names_may_have_stars() -
 
 
 @pytest.mark.parametrize("text", [None, "", "   \n  "])
-def test_no_docstring_says_nothing(text: str | None) -> None:
+def test_no_docstring_gives_an_empty_description(text: str | None) -> None:
     assert parse_docstring(text) == ("", {})
 
 
@@ -82,5 +82,5 @@ def test_a_word_that_could_head_a_section_stays_in_the_text_unless_it_does() -> 
     assert parse_docstring("See\nExamples\nfor more.").description == "See\nExamples\nfor more."
 
 
-def test_sections_other_than_parameters_are_not_shown() -> None:
+def test_other_sections_are_not_part_of_the_description() -> None:
     assert parse_docstring("Do it.\n\nExample:\n    do_it()\n").description == "Do it."

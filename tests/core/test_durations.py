@@ -21,7 +21,7 @@ def test_a_duration_is_a_number_with_a_unit(written: Any, meant: float | None) -
 
 @pytest.mark.parametrize("written", ["", "soon", "5 parsecs", "-5s", "1,5s", "s", "5s5", "1e3", "5s\n6"])
 def test_anything_else_is_no_duration(written: str) -> None:
-    with pytest.raises(ValueError, match="is no duration"):
+    with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(written)
 
 
@@ -34,6 +34,6 @@ def test_a_rate_is_a_count_per_duration(written: str, meant: tuple[int, float]) 
 
 
 @pytest.mark.parametrize("written", ["30", "0/min", "x/min", "-1/s", "1.5/s", "30/", "30/0s", "5/off"])
-def test_anything_else_is_no_rate(written: str) -> None:
-    with pytest.raises(ValueError, match=r"is no (rate|duration)"):
+def test_any_other_text_is_not_a_rate(written: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a (rate|duration)"):
         parse_rate(written)

@@ -1,4 +1,4 @@
-"""What becomes of the values and errors of a handler."""
+"""How the return values and errors of a handler become outcomes."""
 
 import asyncio
 import logging
@@ -83,7 +83,7 @@ async def test_a_tool_error_is_for_the_model_to_read(error: ToolError, code: str
 @pytest.mark.parametrize(
     "error", [ValueError("bad\nsecond line"), SystemExit("bad"), ExceptionGroup("bad", [ValueError()]), KeyError("bad")]
 )
-async def test_anything_else_is_a_crash_of_which_the_model_sees_one_line(
+async def test_any_other_exception_is_a_crash_with_one_line_for_the_model(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     outcome = await raising(error).run()

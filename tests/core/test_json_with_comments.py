@@ -1,4 +1,4 @@
-"""JSON as editors write it."""
+"""JSON with comments and trailing commas."""
 
 import json
 import time
@@ -34,7 +34,7 @@ def test_comments_and_trailing_commas_go_and_lines_stay():
     }
 
 
-def test_a_key_that_is_there_twice_is_told_twice():
+def test_a_repeated_key_is_given_each_time():
     assert list(line_numbers('{"a": 1,\n"a": 2}')) == [(("a",), 1), (("a",), 2)]
 
 

@@ -1,4 +1,4 @@
-"""Names as people, models and other programs use them."""
+"""Names of tools for people, models and other programs."""
 
 import re
 
@@ -34,7 +34,7 @@ def test_sanitising_takes_off_the_wrappers_of_chat_templates() -> None:
     assert sanitize_name("<|tool|>read_file<|end|>") == "read_file"
 
 
-def test_a_name_of_which_nothing_is_left_gets_a_name() -> None:
+def test_a_name_without_legal_characters_gets_a_default_name() -> None:
     assert sanitize_name("") == sanitize_name("---") == "tool_call"
 
 
@@ -60,7 +60,7 @@ def test_names_that_differ_only_in_what_is_not_legal_stay_different() -> None:
     assert len({wire_name("a b"), wire_name("a.b"), wire_name("a_b")}) == 3
 
 
-def test_a_shorter_limit_is_kept() -> None:
+def test_a_shorter_limit_is_respected() -> None:
     assert len(wire_name("a" * 40, 32)) == 32
 
 

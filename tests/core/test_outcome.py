@@ -1,4 +1,4 @@
-"""Outcomes: what comes out of every call."""
+"""The three outcomes of a call."""
 
 import datetime as dt
 import json
@@ -61,7 +61,7 @@ def test_content_is_worked_out_from_the_data() -> None:
     assert Done({"a": 1}).content == (Json({"a": 1}, '{"a":1}'),)
 
 
-def test_blocks_of_its_own_are_what_a_model_is_shown() -> None:
+def test_content_blocks_of_the_handler_are_the_text_for_the_model() -> None:
     blocks = [
         Text("Look:"),
         Json({"a": 1}),
@@ -129,9 +129,9 @@ def test_a_failure_without_a_message_shows_its_code() -> None:
 
 def test_a_failure_has_a_known_code() -> None:
     assert "unknown_effect" in FAILURE_CODES
-    with pytest.raises(ValueError, match="'oops' is no failure code"):
+    with pytest.raises(ValueError, match="'oops' is not a failure code"):
         Failed("oops")  # type: ignore[arg-type]  # the point of the test
-    with pytest.raises(ValueError, match="'oops' is no failure code"):
+    with pytest.raises(ValueError, match="'oops' is not a failure code"):
         ToolError("x", code="oops")  # type: ignore[arg-type]  # the point of the test
 
 

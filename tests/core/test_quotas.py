@@ -1,4 +1,4 @@
-"""What each user may have of something."""
+"""Quotas of users."""
 
 from surehand.core.quotas import Quota, QuotaLimits
 
@@ -27,7 +27,7 @@ def test_what_is_given_back_makes_room_once():
     assert not quota.has_room("ann")
 
 
-def test_a_user_has_so_many_bytes_but_one_thing_may_have_any_size():
+def test_bytes_are_limited_per_user_but_a_single_item_may_have_any_size():
     quota: Quota[int] = Quota(QuotaLimits(bytes_per_user=10))
 
     assert quota.has_room("ann", 100)

@@ -1,4 +1,4 @@
-"""Text from outside is made safe to read, for people, models, logs and JSON."""
+"""Text from outside is made safe for people, models, logs and JSON."""
 
 import json
 
@@ -29,7 +29,7 @@ from surehand.core.sanitize import (
         *"\u202a\u202e\u2060\u2066\u2069\u2800\u3164\ufe0f\ufeff\uffa0\ud800\U000e0041\U000e0101\U000f0000",
     ],
 )
-def test_what_nobody_sees_is_written_out(hidden):
+def test_invisible_characters_are_escaped(hidden):
     code = ord(hidden)
 
     assert escape_unprintable(f"a{hidden}b") == f"a\\u{code:04x}b" if code <= 0xFFFF else f"a\\U{code:08x}b"
@@ -86,7 +86,7 @@ def test_a_long_line_is_cut_and_says_so(text, line):
     assert escape_line(text, 5) == line
 
 
-def test_what_is_escaped_as_json_is_the_same_json_and_hides_nothing():
+def test_text_escaped_as_json_is_the_same_json_without_invisible_characters():
     value = {"name": "Gr\u00fc\u00dfe\u200b \U000e0041\ufe0f\x7f\u00a0!", "emoji": "\U0001f468\u200d\U0001f469"}
     text = json.dumps(value, ensure_ascii=False)
     shown = escape_as_json(text)
@@ -111,7 +111,7 @@ def test_what_is_escaped_as_json_is_the_same_json_and_hides_nothing():
         ),
     ],
 )
-def test_output_of_a_command_steers_no_terminal_and_hides_nothing(printed, shown):
+def test_terminal_output_has_no_control_sequences_and_no_invisible_characters(printed, shown):
     assert escape_terminal_output(printed) == shown
 
 

@@ -1,4 +1,4 @@
-"""What a model is shown of a tool's parameters, and how strictly its arguments are read."""
+"""The JSON Schema of a tool's parameters, and the validation of arguments."""
 
 import json
 import socket
@@ -96,7 +96,7 @@ def test_a_tool_without_parameters_shows_an_empty_object() -> None:
     assert now.schema == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-def test_nested_models_are_shown_once_by_reference() -> None:
+def test_nested_models_are_described_once_by_reference() -> None:
     schema = echo(list[Item]).schema
 
     assert schema["properties"]["value"] == {"type": "array", "items": {"$ref": "#/$defs/Item"}}
@@ -283,17 +283,17 @@ async def test_a_bottomless_recursive_model_is_refused_in_few_words() -> None:
 
 
 @pytest.mark.parametrize("levels", [1, 50, 190])
-async def test_reasonable_depth_is_kept_exactly(levels: int) -> None:
+async def test_a_reasonable_depth_is_accepted_unchanged(levels: int) -> None:
     value = nested(levels)
 
     assert await echo(Any).run(json.dumps({"value": value})) == Done(value)
     assert await echo(Any).run({"value": value}) == Done(value)
 
 
-# What a model is told
+# Messages for the model
 
 
-async def test_an_unknown_name_is_told_with_the_nearest_one() -> None:
+async def test_an_unknown_name_is_reported_with_the_nearest_one() -> None:
     @tool
     async def search(pattern: str, limit: int = 3) -> None: ...
 
@@ -305,7 +305,7 @@ async def test_an_unknown_name_is_told_with_the_nearest_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "told"),
+    ("kind", "value", "expected_text"),
     [
         (int, "twelve", "'twelve'"),
         (int, 1.5, "1.5"),
@@ -315,14 +315,14 @@ async def test_an_unknown_name_is_told_with_the_nearest_one() -> None:
         (str, 5, "5"),
     ],
 )
-async def test_a_value_of_the_wrong_type_is_told_with_the_value(kind: Any, value: Any, told: str) -> None:
+async def test_a_value_of_the_wrong_type_is_reported_with_the_value(kind: Any, value: Any, expected_text: str) -> None:
     for sent in ({"value": value}, json.dumps({"value": value})):
         message = refused(await echo(kind).run(sent))
         assert message.startswith("invalid arguments: `value`: ")
-        assert told in message
+        assert expected_text in message
 
 
-async def test_a_wrong_value_inside_is_told_with_its_path() -> None:
+async def test_a_wrong_nested_value_is_reported_with_its_path() -> None:
     message = refused(await echo(list[Item]).run({"value": [{"name": "x"}, {"name": "y", "weight": "heavy"}]}))
 
     assert "`value.1.weight`" in message
@@ -342,7 +342,7 @@ async def test_what_models_often_confuse_is_converted_gently(kind: Any, value: A
 # Raw schemas
 
 
-def test_a_raw_schema_is_kept_as_it_is() -> None:
+def test_a_raw_schema_is_unchanged() -> None:
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Weather",
@@ -547,7 +547,7 @@ def test_a_field_may_forbid_and_describe() -> None:
     assert "description" not in cut.schema
 
 
-async def test_a_model_is_told_the_shape_of_what_is_inside_and_the_nearest_name_there() -> None:
+async def test_the_message_outlines_nested_objects_and_suggests_their_names() -> None:
     class Mail(BaseModel):
         to: str
         body: str = ""

@@ -1,4 +1,4 @@
-"""Which parameters a model fills and which the runtime does; annotations are strings in this file."""
+"""Which parameters a model fills and which the runtime fills; annotations are strings in this file."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_what_is_used_is_never_in_the_schema() -> None:
         assert await each.run({"a": 1}) == Done(True)
 
 
-async def test_nobody_can_send_what_the_runtime_fills_in() -> None:
+async def test_a_caller_cannot_send_parameters_that_the_runtime_fills() -> None:
     @tool
     async def closed(ctx: Context, sandbox: Sandbox = use(Sandbox)) -> None: ...
 
@@ -128,7 +128,7 @@ async def test_each_scope_fills_in_its_own_value() -> None:
         assert await runtime.scope(other).call("which") == Done(id(other))
 
 
-async def test_what_nobody_offers_makes_the_tool_unavailable_before_it_runs() -> None:
+async def test_a_missing_use_value_makes_the_tool_unavailable_before_it_runs() -> None:
     ran = []
 
     @tool
@@ -164,7 +164,7 @@ async def test_a_parameter_without_an_annotation_may_be_anything() -> None:
     assert await echo.run({"value": {"a": [1]}}) == Done([{"a": [1]}, 2])
 
 
-def test_a_default_that_json_cannot_hold_is_not_shown() -> None:
+def test_a_default_that_json_cannot_hold_is_not_in_the_schema() -> None:
     @tool
     async def work(marker: Any = object()) -> None: ...  # noqa: B008  # made once on purpose
 

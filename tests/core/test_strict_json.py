@@ -1,4 +1,4 @@
-"""JSON that is taken exactly or refused with a reason."""
+"""Strict parsing of JSON."""
 
 import json
 from typing import Any

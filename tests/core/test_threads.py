@@ -1,4 +1,4 @@
-"""Sync handlers run in daemon threads that can be left behind."""
+"""Sync handlers run in daemon threads that can be abandoned."""
 
 import asyncio
 import contextvars
@@ -57,7 +57,7 @@ async def test_a_plain_function_runs_in_a_daemon_thread_of_its_own() -> None:
     assert await where.run() == Done([False, True, "surehand"])
 
 
-async def test_the_loop_goes_on_while_a_plain_function_works() -> None:
+async def test_the_event_loop_runs_while_a_sync_function_works() -> None:
     stuck = Stuck()
     blocked = tool(name="blocked")(stuck)
 
@@ -203,7 +203,7 @@ async def test_many_short_calls_all_come_back() -> None:
         assert await asyncio.gather(*(pool.run(lambda n=n: n) for n in range(500))) == list(range(500))
 
 
-def test_a_thread_that_outlives_its_loop_harms_nobody() -> None:
+def test_a_thread_may_outlive_its_event_loop() -> None:
     stuck = Stuck()
     with threads() as pool:
 

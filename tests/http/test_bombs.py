@@ -1,4 +1,4 @@
-"""Answers that are meant to use up memory or time."""
+"""Responses that are meant to exhaust memory or time."""
 
 import asyncio
 import gzip
@@ -59,7 +59,7 @@ class Peak:
     ],
 )
 @pytest.mark.parametrize("size", [0, 1, 1000, 65_536, 65_537, 300_000])
-async def test_packed_answers_are_unpacked(encoding, pack, size):
+async def test_compressed_responses_are_unpacked(encoding, pack, size):
     body = (b"The quick brown fox. " * (size // 20 + 1))[:size]
 
     async with online(lambda asked: reply(pack(body), content_encoding=encoding)) as (_, client):
@@ -69,7 +69,7 @@ async def test_packed_answers_are_unpacked(encoding, pack, size):
 
 
 @pytest.mark.parametrize("step", [1, 2, 7])
-async def test_packed_answers_may_come_byte_by_byte(step):
+async def test_compressed_responses_may_arrive_byte_by_byte(step):
     body = b"The quick brown fox. " * 20
     for encoding, pack in [("gzip", gzip.compress), ("deflate", raw_deflate), ("deflate", zlib.compress)]:
         packed = pack(body)
@@ -78,7 +78,7 @@ async def test_packed_answers_may_come_byte_by_byte(step):
             assert (await client.request("GET", "http://site.test/")).body == body
 
 
-async def test_files_of_gzip_one_after_another_are_one_answer():
+async def test_several_gzip_members_are_one_response():
     packed = gzip.compress(b"one ") + gzip.compress(b"two ") + gzip.compress(b"three") + b"\0" * 20
     async with online(lambda asked: reply(packed, content_encoding="gzip")) as (_, client):
         assert (await client.request("GET", "http://site.test/")).body == b"one two three"
@@ -93,7 +93,7 @@ async def test_encodings_that_were_not_offered_are_refused(encoding):
     assert len(str(refused.value)) < 200
 
 
-async def test_an_answer_to_head_is_not_unpacked():
+async def test_a_response_to_head_is_not_unpacked():
     async with online(lambda asked: reply(content_encoding="gzip", content_length=1234)) as (_, client):
         assert (await client.request("HEAD", "http://site.test/")).body == b""
 
@@ -101,13 +101,13 @@ async def test_an_answer_to_head_is_not_unpacked():
 @pytest.mark.parametrize(
     "body", [b"not gzip at all", gzip.compress(b"x" * 1000)[:-20] + b"garbage" * 5], ids=["plain", "spoilt"]
 )
-async def test_what_only_claims_to_be_packed_is_refused(body):
+async def test_a_body_with_a_false_content_encoding_is_refused(body):
     async with online(lambda asked: reply(body, content_encoding="gzip")) as (_, client):
         with pytest.raises(ToolError):
             await client.request("GET", "http://site.test/")
 
 
-async def test_an_answer_that_breaks_off_does_not_look_whole():
+async def test_a_response_that_breaks_off_is_an_error():
     packed = gzip.compress(bytes(range(256)) * 100)[:-30]
     async with online(lambda asked: reply(packed, content_encoding="gzip")) as (_, client):
         with pytest.raises(Unavailable, match="broke off"):
@@ -137,7 +137,7 @@ async def test_a_bomb_inside_a_bomb_stays_packed():
     assert len(response.body) < 60_000
 
 
-async def test_packed_and_chunked_bombs_are_cut():
+async def test_compressed_and_chunked_bombs_are_cut():
     packed = bomb(100 * MIB)
     pieces = [packed[start : start + 100] for start in range(0, len(packed), 100)]
 
@@ -150,7 +150,7 @@ async def test_packed_and_chunked_bombs_are_cut():
 
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("chunk", [b"x" * 65_536, b"x"])
-async def test_an_endless_answer_is_cut(cut, chunk):
+async def test_an_endless_response_is_cut(cut, chunk):
     wire = b"%x\r\n%b\r\n" % (len(chunk), chunk)
 
     async def endless(asked):
@@ -162,7 +162,7 @@ async def test_an_endless_answer_is_cut(cut, chunk):
     async with online(endless, max_bytes=most) as (_, client):
         with Peak() as peak:
             if cut:
-                response = await client.request("GET", "http://site.test/", cut=True)
+                response = await client.request("GET", "http://site.test/", truncate=True)
                 assert (len(response.body), response.truncated) == (most, True)
             else:
                 with pytest.raises(ToolError) as refused:
@@ -172,7 +172,7 @@ async def test_an_endless_answer_is_cut(cut, chunk):
     assert peak.bytes < 16 * MIB
 
 
-async def test_an_answer_that_announces_too_much_is_not_even_begun():
+async def test_a_response_with_a_large_content_length_is_not_read():
     async with online(lambda asked: reply("x", content_length=10**12)) as (_, client):
         with pytest.raises(ToolError) as refused:
             await client.request("GET", "http://site.test/")
@@ -180,7 +180,7 @@ async def test_an_answer_that_announces_too_much_is_not_even_begun():
     assert refused.value.code == "too_large"
 
 
-async def test_an_endless_answer_that_unpacks_to_nothing_is_cut():
+async def test_an_endless_response_that_unpacks_to_nothing_is_cut():
     async def endless(asked):
         yield reply(content_length=None, transfer_encoding="chunked", content_encoding="gzip")
         empty = gzip.compress(b"") * 500
@@ -195,7 +195,7 @@ async def test_an_endless_answer_that_unpacks_to_nothing_is_cut():
 
 
 @pytest.mark.parametrize("what", ["body", "headers", "continue", "chunk header"])
-async def test_a_trickle_ends_at_the_time_limit(what):
+async def test_a_slow_response_ends_at_the_timeout(what):
     async def trickle(asked):
         if what == "body":
             yield reply(content_length=1_000_000)
@@ -220,7 +220,7 @@ async def test_a_trickle_ends_at_the_time_limit(what):
     "headers",
     [b"X-A: " + b"a" * 70_000 + b"\r\n", b"".join(b"X-%d: a\r\n" % n for n in range(8000)), b"X-A: a" + b"b" * 500_000],
 )
-async def test_headers_without_measure_are_refused(headers):
+async def test_headers_that_are_too_large_are_refused(headers):
     async def heavy(asked):
         yield b"HTTP/1.1 200 OK\r\n" + headers + b"\r\n"
         yield None
@@ -241,7 +241,7 @@ async def test_endless_headers_are_cut():
             await client.request("GET", "http://site.test/")
 
 
-async def test_others_get_their_turn_while_tiny_chunks_come_in():
+async def test_other_tasks_run_while_tiny_chunks_arrive():
     turns = []
 
     async def other():
@@ -258,7 +258,7 @@ async def test_others_get_their_turn_while_tiny_chunks_come_in():
     assert len(turns) > 250  # one for every few chunks, and not one for every packet
 
 
-def test_a_bomb_leaves_the_memory_of_a_process_as_it_was():
+def test_a_bomb_does_not_grow_the_memory_of_the_process():
     code = """
         import asyncio, resource
         from tests.http.server import reply

@@ -1,4 +1,4 @@
-"""The outgoing client, against a real server on loopback."""
+"""`HttpClient`, against a real server on loopback."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from surehand.http.settings import HttpSettings
 from tests.http.server import PUBLIC, Dials, Names, chunked, internet, online, port_of_nobody, reply, serving
 
 
-async def test_an_answer_is_a_value():
+async def test_a_response_has_status_headers_and_body():
     async with online(lambda asked: reply("hello", 201, "Made", content_type="text/plain", x="ä")) as (server, client):
         response = await client.request("get", "http://site.test/a?b=c#d", headers={"X-Mine": "1"})
 
@@ -55,7 +55,7 @@ async def test_a_url_that_encoding_makes_too_long_is_refused():
     assert dials.dialled == []
 
 
-async def test_private_addresses_are_reached_by_permission_alone():
+async def test_private_addresses_need_permission():
     async with serving(lambda asked: reply("inside")) as server:
         url = f"http://127.0.0.1:{server.port}/"
         ports = [server.port]
@@ -79,7 +79,7 @@ async def test_a_host_may_be_permitted_by_its_name_with_the_systems_own_resolver
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "0.0.0.0"])
-async def test_permission_for_ones_own_addresses_does_not_open_the_clouds_credentials(address):
+async def test_allow_private_does_not_permit_cloud_metadata_addresses(address):
     dials = Dials()
 
     async with HttpClient(allow_private=True, resolver=Names(cloud_test=address), dialer=dials) as client:
@@ -92,7 +92,7 @@ async def test_permission_for_ones_own_addresses_does_not_open_the_clouds_creden
     assert dials.dialled == [(address, 80)]
 
 
-async def test_a_refusal_does_not_tell_what_is_inside():
+async def test_a_refusal_does_not_reveal_the_internal_network():
     secret = "10.20.30.40"
     async with HttpClient(resolver=Names(intranet_test=[PUBLIC, secret]), dialer=Dials()) as client:
         with pytest.raises(Denied) as refused:
@@ -103,7 +103,7 @@ async def test_a_refusal_does_not_tell_what_is_inside():
         assert hidden not in str(refused.value)
 
 
-async def test_a_private_address_that_is_permitted_may_be_reached_on_any_port_and_a_public_one_may_not():
+async def test_any_port_of_a_permitted_private_address_may_be_reached_but_not_of_a_public_one():
     async with serving(lambda asked: reply("inside")) as server, HttpClient(allow_private=["127.0.0.1"]) as client:
         assert (await client.request("GET", f"http://127.0.0.1:{server.port}/")).body == b"inside"
 
@@ -154,7 +154,7 @@ async def test_a_second_address_is_tried_when_the_first_does_not_answer():
     assert dials.dialled == [("1.1.1.1", 80), (PUBLIC, 80)]
 
 
-async def test_a_host_with_addresses_without_number_is_refused():
+async def test_a_host_with_too_many_addresses_is_refused():
     many = [f"1.1.{n // 256}.{n % 256}" for n in range(5000)]
     async with HttpClient(resolver=Names(many_test=many), dialer=(dials := Dials())) as client:
         with pytest.raises(Denied, match="5000 addresses"):
@@ -166,7 +166,7 @@ async def test_a_host_with_addresses_without_number_is_refused():
 @pytest.mark.parametrize(
     ("name", "value"), {"allow_hosts": "site.test", "deny_hosts": "evil.test", "allow_private": "10.0.0.0/8"}.items()
 )
-async def test_settings_that_can_be_read_only_once_still_hold(name, value):
+async def test_settings_given_as_iterators_still_apply(name, value):
     names, dials = Names(evil_test=PUBLIC, site_test="10.0.0.1"), Dials()
 
     async with HttpClient(resolver=names, dialer=dials, **{name: iter([value])}) as client:
@@ -178,7 +178,7 @@ async def test_settings_that_can_be_read_only_once_still_hold(name, value):
     assert dials.dialled == ([(PUBLIC, 80), ("10.0.0.1", 80)] if name == "allow_private" else [])
 
 
-async def test_a_mapped_address_is_dialled_as_what_it_is():
+async def test_an_ipv4_mapped_address_is_dialled_as_ipv4():
     async with HttpClient(resolver=Names(site_test="::ffff:1.2.3.4"), dialer=(dials := Dials())) as client:
         with pytest.raises(NotStarted):
             await client.request("GET", "http://site.test/")
@@ -186,7 +186,7 @@ async def test_a_mapped_address_is_dialled_as_what_it_is():
     assert dials.dialled == [("1.2.3.4", 80)]
 
 
-async def test_connections_are_kept_for_the_same_host_only():
+async def test_connections_are_reused_for_the_same_host_only():
     async with online(lambda asked: reply("x")) as (server, client):
         await client.request("GET", "http://site.test/1")
         await client.request("GET", "http://site.test/2")
@@ -198,7 +198,7 @@ async def test_connections_are_kept_for_the_same_host_only():
 
 
 @pytest.mark.parametrize("split", [False, True])
-async def test_more_than_was_asked_for_is_not_the_answer_to_the_next_request(split):
+async def test_surplus_bytes_are_not_the_response_to_the_next_request(split):
     async def answer(asked):
         if asked.path != "/1":
             yield reply("honest")
@@ -224,7 +224,7 @@ async def test_no_cookie_is_kept_between_requests():
     assert all("cookie" not in asked.headers for asked in server.asked)
 
 
-async def test_the_environment_has_no_say(monkeypatch):
+async def test_proxy_variables_of_the_environment_are_ignored(monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9/")
 
@@ -233,7 +233,7 @@ async def test_the_environment_has_no_say(monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-async def test_an_idempotency_key_goes_along_with_what_changes_something(method):
+async def test_an_idempotency_key_is_sent_with_unsafe_methods(method):
     async with online(lambda asked: reply("x")) as (server, client):
         await client.request(method, "http://site.test/", idempotency_key="call-1")
         await client.request(method, "http://site.test/", idempotency_key="x", headers={"idempotency-key": "mine"})
@@ -242,7 +242,7 @@ async def test_an_idempotency_key_goes_along_with_what_changes_something(method)
 
 
 @pytest.mark.parametrize("key", ["a\r\nX-Injected: 1", "snow \u2603", " ", "x" * 300, "\ud800"])
-async def test_a_key_that_cannot_be_a_header_is_still_one_key(key):
+async def test_a_key_that_cannot_be_a_header_is_hashed(key):
     async with online(lambda asked: reply("x")) as (server, client):
         for _ in range(2):
             await client.request("POST", "http://site.test/", idempotency_key=key)
@@ -254,7 +254,7 @@ async def test_a_key_that_cannot_be_a_header_is_still_one_key(key):
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
-async def test_an_idempotency_key_is_not_sent_with_what_changes_nothing(method):
+async def test_an_idempotency_key_is_not_sent_with_safe_methods(method):
     async with online(lambda asked: reply()) as (server, client):
         await client.request(method, "http://site.test/", idempotency_key="call-1")
 
@@ -307,7 +307,7 @@ async def test_headers_that_could_mislead_a_server_are_refused(name, value):
     assert len(str(refused.value)) < 200
 
 
-async def test_what_is_accepted_is_not_the_callers_to_say():
+async def test_callers_cannot_set_accept_encoding():
     async with online(lambda asked: reply("x")) as (server, client):
         await client.request("GET", "http://site.test/", headers={"Accept-Encoding": "br, zstd", "X-A": "\xe4"})
 
@@ -350,7 +350,7 @@ async def test_answers_without_a_body_are_read():
         assert (await client.request("POST", "http://site.test/")).status == 204
 
 
-async def test_an_unknown_host_is_told_as_such(monkeypatch):
+async def test_an_unknown_host_is_reported(monkeypatch):
     def nobody(*args, **more):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -363,7 +363,7 @@ async def test_an_unknown_host_is_told_as_such(monkeypatch):
             await client.request("GET", "http://nowhere.test/")
 
 
-async def test_a_resolver_that_is_down_may_be_asked_again_later(monkeypatch):
+async def test_a_failed_lookup_can_be_retried(monkeypatch):
     def down(*args, **more):
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
@@ -442,7 +442,7 @@ async def test_a_name_that_is_never_found_ends_at_the_time_limit_of_the_connecti
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello",
     ],
 )
-async def test_what_is_not_http_is_told_without_what_it_said(answer):
+async def test_a_response_that_is_not_http_is_reported_without_its_content(answer):
     async def say(asked):
         yield answer
         yield None
@@ -454,7 +454,7 @@ async def test_what_is_not_http_is_told_without_what_it_said(answer):
     assert "SSH" not in str(failed.value)
 
 
-async def test_an_upgrade_nobody_asked_for_is_refused():
+async def test_an_unrequested_upgrade_is_refused():
     async with online(lambda asked: reply(status=101, reason="Switching Protocols", content_length=None)) as (
         _,
         client,
@@ -464,7 +464,7 @@ async def test_an_upgrade_nobody_asked_for_is_refused():
 
 
 @pytest.mark.parametrize("name", ["allow_hosts", "deny_hosts", "allow_private", "ports", "verify"])
-async def test_what_may_be_reached_is_not_a_matter_of_one_request(name):
+async def test_one_request_cannot_change_what_may_be_reached(name):
     async with HttpClient(dialer=(dials := Dials())) as client:
         with pytest.raises(TypeError, match=name):
             await client.request("GET", "http://1.1.1.1/", **{name: ()})
@@ -472,7 +472,7 @@ async def test_what_may_be_reached_is_not_a_matter_of_one_request(name):
     assert dials.dialled == []
 
 
-async def test_a_closed_client_says_so():
+async def test_a_closed_client_refuses_requests():
     client = HttpClient()
     await client.aclose()
     await client.aclose()
@@ -507,7 +507,7 @@ async def test_socket_files_are_never_reached():
         {"ports": 80},
     ],
 )
-def test_settings_that_cannot_be_meant_are_a_mistake_of_the_developer(wrong):
+def test_invalid_settings_are_definition_errors(wrong):
     with pytest.raises(DefinitionError):
         HttpClient(**wrong)
 
@@ -529,7 +529,7 @@ async def test_a_client_that_is_cancelled_leaves_no_connection():
         assert not client._transport._pool.connections
 
 
-async def test_many_at_once_share_the_connections_there_are():
+async def test_parallel_requests_share_the_connections():
     async with online(lambda asked: reply(asked.path), max_connections=4) as (server, client):
         found = await asyncio.gather(*(client.request("GET", f"http://site.test/{n}") for n in range(100)))
 
@@ -547,7 +547,7 @@ async def test_nothing_secret_is_logged(caplog):
     assert "canary" not in caplog.text
 
 
-def test_the_backend_has_what_httpcore_asks_of_one():
+def test_the_connector_has_the_methods_of_a_network_backend():
     from surehand.http.connector import Connector
 
     for name in vars(httpcore2.AsyncNetworkBackend):

@@ -98,7 +98,7 @@ FORMS = {
 }
 
 
-def test_there_are_forms_enough():
+def test_enough_forms_of_addresses_are_tested():
     assert len(FORMS) >= 75
 
 
@@ -142,7 +142,7 @@ async def test_a_name_that_is_rebound_is_not_followed_to_a_denied_address(addres
 
 
 @pytest.mark.parametrize("address", sorted(set(FORMS.values())))
-async def test_one_denied_address_among_good_ones_refuses_them_all(address):
+async def test_one_denied_address_refuses_the_whole_host(address):
     dials = Dials()
     names = Names(first_test=[address, PUBLIC], last_test=[PUBLIC, "1.1.1.1", address])
 
@@ -155,7 +155,7 @@ async def test_one_denied_address_among_good_ones_refuses_them_all(address):
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "93.184.216.34", "2606:4700::1111", "2001:4860:4860::8888"])
-def test_public_addresses_are_none_of_these(address):
+def test_public_addresses_have_no_special_kind(address):
     assert special_address_kind(parse_address(address)) is None
 
 
@@ -205,11 +205,11 @@ def test_an_address_is_of_its_narrowest_kind(address, kind):
 @pytest.mark.parametrize(
     "edge", ["9.255.255.255", "11.0.0.0", "126.255.255.255", "128.0.0.0", "172.15.255.255", "172.32.0.0"]
 )
-def test_what_lies_beside_a_denied_network_is_not_denied(edge):
+def test_addresses_beside_a_denied_network_are_not_denied(edge):
     assert special_address_kind(parse_address(edge)) is None
 
 
-def test_a_zone_changes_nothing():
+def test_a_zone_is_ignored():
     assert special_address_kind(parse_address("fe80::1%eth0")) == "link-local"
 
 

@@ -10,7 +10,8 @@ import httpcore2
 import pytest
 import trustme
 
-from surehand.http.low_latency import MAX_JOINED_BYTES, MAX_UNREAD_BYTES, connect_with_keepalive
+from surehand.http.connector import connect_with_keepalive
+from surehand.http.low_latency import MAX_JOINED_BYTES, MAX_UNREAD_BYTES
 from tests.http.server import port_of_nobody
 
 pytestmark = pytest.mark.timeout(30, func_only=True)
@@ -26,7 +27,7 @@ async def exchanged(stream):
     return clock() - began
 
 
-async def test_a_request_goes_out_in_one_piece_and_what_the_server_s_kernel_keeps_back_is_called_for():
+async def test_a_request_is_sent_in_one_packet_and_each_packet_is_acknowledged_at_once():
     """That kernel sends the second piece of an answer when ours has confirmed the first."""
     come, left = [], asyncio.Event()
 
@@ -182,7 +183,7 @@ async def test_no_more_is_received_than_fits_until_it_is_read():
         assert size == total
 
 
-async def test_closing_ends_a_read_that_waits():
+async def test_closing_ends_a_waiting_read():
     async with connected(until_closed) as stream:
         waiting = asyncio.create_task(stream.read(100, 20.0))
         await asyncio.sleep(0)
@@ -191,7 +192,7 @@ async def test_closing_ends_a_read_that_waits():
             await waiting
 
 
-async def test_a_port_at_which_no_server_listens_is_a_connect_error():
+async def test_a_closed_port_is_a_connect_error():
     with port_of_nobody() as port, pytest.raises(httpcore2.ConnectError):
         await connect_with_keepalive("127.0.0.1", port, 20.0)
 

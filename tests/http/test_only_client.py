@@ -16,14 +16,14 @@ OTHERS = re.compile(
 )
 
 
-def test_there_is_something_to_look_at():
+def test_the_package_has_modules_to_check():
     assert len(FILES) > 100
     assert OTHERS.search("import urllib.request")
     assert OTHERS.search("    from requests import get")
     assert OTHERS.search("client = httpx2.AsyncClient()")
 
 
-def test_no_other_client_is_used():
+def test_no_module_uses_another_http_client():
     found = {path.name: match[0] for path in FILES if (match := OTHERS.search(path.read_text()))}
 
     assert found == {}

@@ -1,4 +1,4 @@
-"""Redirects: each hop is judged like the first, and credentials stay where they belong."""
+"""Redirects: the guard checks every hop, and credentials stay with their origin."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def leading(**places):
         ("http:\\\\127.0.0.1\\", "site.test", "/%5C%5C127.0.0.1%5C"),
     ],
 )
-async def test_a_redirect_leads_where_it_says(location, host, path):
+async def test_a_redirect_is_followed_to_its_location(location, host, path):
     seen = []
 
     def answer(asked):
@@ -80,7 +80,7 @@ async def test_a_redirect_leads_where_it_says(location, host, path):
         "http://%6cocalhost/",
     ],
 )
-async def test_a_redirect_to_what_may_not_be_reached_is_refused(location):
+async def test_a_redirect_to_a_denied_target_is_refused(location):
     async with serving(leading(start=location)) as server:
         dials = internet(server, a_1_1_1_1=server)
         names = Names(site_test=PUBLIC, other_test=OTHER, inside_test="10.0.0.1", localhost="127.0.0.1")
@@ -146,7 +146,7 @@ async def test_credentials_stay_with_their_origin(location):
 
 @pytest.mark.parametrize("location", ["http://other.test/end", "http://site.test:8080/end"])
 @pytest.mark.parametrize("status", [307, 308])
-async def test_what_was_meant_for_one_origin_is_not_sent_to_another(location, status):
+async def test_a_body_is_not_sent_to_another_origin(location, status):
     async with online(leading(start=(status, location))) as (server, client):
         with pytest.raises(Denied, match="Send it there by itself"):
             await client.request("POST", "http://site.test/start", body=b"the body")
@@ -154,7 +154,7 @@ async def test_what_was_meant_for_one_origin_is_not_sent_to_another(location, st
     assert len(server.asked) == 1
 
 
-async def test_what_describes_the_body_stays_with_it():
+async def test_body_headers_are_dropped_with_the_body():
     async with online(leading(start=(303, "http://other.test/end"))) as (server, client):
         headers = {"Content-Type": "application/json", "Accept": "text/x"}
         await client.request("POST", "http://site.test/start", headers=headers, body=b"{}")
@@ -170,7 +170,7 @@ async def test_credentials_that_were_dropped_do_not_come_back():
     assert [("authorization" in asked.headers) for asked in server.asked] == [True, False, False]
 
 
-async def test_a_circle_is_found():
+async def test_a_redirect_loop_is_an_error():
     async with online(leading(a="/b", b="/c", c="/a"), max_redirects=50) as (server, client):
         with pytest.raises(ToolError, match="circle"):
             await client.request("GET", "http://site.test/a")
@@ -178,7 +178,7 @@ async def test_a_circle_is_found():
     assert [asked.path for asked in server.asked] == ["/a", "/b", "/c"]
 
 
-async def test_redirects_without_an_end_are_cut():
+async def test_too_many_redirects_are_an_error():
     def onwards(asked):
         return redirect(f"/{int(asked.path.strip('/')) + 1}")
 
@@ -189,7 +189,7 @@ async def test_redirects_without_an_end_are_cut():
     assert len(server.asked) == 6
 
 
-async def test_redirects_that_are_not_to_be_followed_are_answers():
+async def test_redirects_that_are_not_followed_are_returned():
     async with online(leading(start="/end")) as (server, client):
         response = await client.request("GET", "http://site.test/start", max_redirects=0)
 
@@ -206,12 +206,12 @@ async def test_a_redirect_that_is_not_to_be_followed_may_lead_anywhere(location)
 
 
 @pytest.mark.parametrize("status", [300, 304, 305, 306, 399])
-async def test_other_statuses_are_answers_even_with_a_location(status):
+async def test_other_statuses_with_a_location_are_returned(status):
     async with online(lambda asked: redirect("http://127.0.0.1/", status)) as (_, client):
         assert (await client.request("GET", "http://site.test/start")).status == status
 
 
-async def test_a_redirect_without_a_location_is_an_answer():
+async def test_a_redirect_without_a_location_is_returned():
     async with online(lambda asked: reply("nowhere", 302, "Found")) as (_, client):
         assert (await client.request("GET", "http://site.test/start")).body == b"nowhere"
 
@@ -224,7 +224,7 @@ async def test_a_page_that_refreshes_itself_is_not_followed():
     assert len(server.asked) == 1
 
 
-async def test_each_hop_is_looked_up_again():
+async def test_each_hop_is_resolved_again():
     async with serving(leading(start="/end")) as server:
         names = Names(site_test=[[PUBLIC], ["127.0.0.1"]])
         dials = internet(server)

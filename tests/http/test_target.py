@@ -1,4 +1,4 @@
-"""A URL is read in one way only, and what could be read in two is refused."""
+"""A URL is parsed in one way only; a URL that parsers could read differently is refused."""
 
 from urllib.parse import urlsplit
 
@@ -33,7 +33,7 @@ from surehand.http.target import normalize_host, parse_target
         "http://example.com//x//y": "http://example.com//x//y",
     }.items(),
 )
-def test_a_url_has_one_plain_form(url, plain):
+def test_a_url_is_normalised(url, plain):
     assert parse_target(url).url == plain
 
 
@@ -92,7 +92,7 @@ def test_a_url_has_one_plain_form(url, plain):
         "http://example.com/" + "x" * 9000,
     ],
 )
-def test_what_cannot_be_read_plainly_is_refused(url):
+def test_an_ambiguous_url_is_refused(url):
     with pytest.raises(InvalidArguments) as refused:
         parse_target(url)
 
@@ -161,7 +161,7 @@ PARTS += [
 
 
 @given(st.lists(st.sampled_from(PARTS), min_size=1, max_size=8).map("".join), st.sampled_from(["", "http://", "//"]))
-def test_everybody_reads_the_same_host_into_what_is_accepted(text, before):
+def test_every_url_parser_finds_the_same_host_in_an_accepted_url(text, before):
     start = parse_target("https://base.test/a/b?c")
     for read in (parse_target, start.join):
         try:
@@ -185,7 +185,7 @@ def test_a_refusal_does_not_repeat_the_password(userinfo):
     assert "abc" not in str(refused.value)
 
 
-def test_a_host_of_another_script_that_reads_like_an_address_is_one():
+def test_full_width_digits_are_read_as_an_address():
     assert normalize_host("①②⑦。⓪.⓪.①") == "127.0.0.1"
 
 
@@ -202,5 +202,5 @@ def test_a_host_of_another_script_that_reads_like_an_address_is_one():
         "": "https://example.com/a/b",
     }.items(),
 )
-def test_a_redirect_is_read_from_where_it_came(location, plain):
+def test_a_location_is_relative_to_the_redirecting_url(location, plain):
     assert parse_target("https://example.com/a/b").join(location).url == plain

@@ -1,4 +1,4 @@
-"""HTTPS: the address is pinned, and the name is what the certificate has to bear."""
+"""HTTPS: connections go to the checked address, and the certificate must be for the host name."""
 
 import ssl
 
@@ -38,7 +38,7 @@ def served(certified, **settings):
     ("host", "name"),
     {"site.test": "site.test", "SITE.test.": "site.test", "bücher.test": "xn--bcher-kva.test"}.items(),
 )
-async def test_the_name_goes_along_while_the_address_is_pinned(certified, host, name):
+async def test_the_host_name_is_sent_while_the_address_is_pinned(certified, host, name):
     certified.named.clear()
     async with served(certified) as (server, client):
         response = await client.request("GET", f"https://{host}/")
@@ -60,7 +60,7 @@ async def test_a_certificate_for_another_name_is_refused(certified):
     assert "canary" not in str(refused.value)
 
 
-async def test_an_authority_that_nobody_knows_is_refused(certified):
+async def test_an_unknown_certificate_authority_is_refused(certified):
     stranger = Certified("site.test")
     stranger.client = certified.client
     async with served(stranger) as (server, client):
@@ -79,13 +79,13 @@ async def test_the_systems_authorities_are_trusted_by_default(certified):
     assert server.asked == []
 
 
-async def test_a_server_that_speaks_no_tls_is_told_as_such(certified):
+async def test_a_server_without_tls_is_reported(certified):
     async with online(lambda asked: reply("plain"), verify=certified.client) as (_, client):
         with pytest.raises(ToolError, match=r"No secure connection|could not be reached"):
             await client.request("GET", "https://site.test/")
 
 
-async def test_a_redirect_to_plain_http_is_followed_by_permission_alone(certified):
+async def test_a_redirect_to_http_needs_permission(certified):
     async with serving(lambda asked: reply("plain")) as plain:
         dials = internet()
         dials.leads["1.1.1.1"] = plain

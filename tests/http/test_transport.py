@@ -1,4 +1,4 @@
-"""The same guard for libraries that bring a client of httpx2."""
+"""`GuardedClient`: the same guard for code that needs an httpx2 client."""
 
 import gzip
 import ssl
@@ -24,7 +24,7 @@ def using(answer, options=None, **settings):
     return online(answer, make=make, **settings)
 
 
-async def test_a_library_is_given_answers_as_usual():
+async def test_httpx2_users_get_responses_as_usual():
     def answer(asked):
         return reply(gzip.compress(b'{"a": 1}'), content_encoding="gzip", x="1")
 
@@ -76,7 +76,7 @@ async def test_no_redirect_leads_from_https_to_http():
     assert len(server.asked) == 1
 
 
-async def test_keys_stay_with_their_origin():
+async def test_credentials_are_not_sent_to_another_origin():
     def answer(asked):
         return redirect("http://other.test/end", 307) if asked.path == "/start" else reply("end")
 
@@ -92,12 +92,12 @@ async def test_keys_stay_with_their_origin():
 
 
 @pytest.mark.parametrize("option", ["proxy", "mounts", "transport", "cookies", "trust_env", "verify"])
-def test_no_option_leads_past_the_guard(option):
+def test_no_option_bypasses_the_guard(option):
     with pytest.raises(DefinitionError, match=option):
         GuardedClient(**{option: None})
 
 
-async def test_more_than_was_asked_for_is_not_the_answer_to_the_next_request():
+async def test_surplus_bytes_are_not_the_response_to_the_next_request():
     def answer(asked):
         return reply("first") + reply("forged") if asked.path == "/1" else reply("honest")
 
@@ -114,7 +114,7 @@ async def test_no_cookie_is_kept():
     assert all("cookie" not in asked.headers for asked in server.asked)
 
 
-async def test_the_environment_has_no_say(monkeypatch):
+async def test_proxy_variables_of_the_environment_are_ignored(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9/")
     async with using(lambda asked: reply("direct")) as (_, client):
         assert (await client.get("http://site.test/")).text == "direct"
@@ -130,7 +130,7 @@ async def test_bombs_are_cut():
 EVENTS = {"Accept": "application/json, text/event-stream"}
 
 
-async def test_a_stream_of_events_has_no_end():
+async def test_an_event_stream_has_no_size_limit():
     body = b"data: x\n\n" * 1000
     events = reply(body, content_type="text/event-stream; charset=utf-8")
     async with using(lambda asked: events, {"headers": EVENTS}, max_bytes=100) as (_, client):
@@ -142,7 +142,7 @@ async def test_a_stream_of_events_has_no_end():
     [("GET", 200, {}), ("POST", 307, EVENTS), ("GET", 404, EVENTS), ("DELETE", 200, EVENTS)],
     ids=["nobody asked for events", "a redirect", "an error", "the end of a session"],
 )
-async def test_what_only_claims_to_be_a_stream_of_events_has_an_end(method, status, headers):
+async def test_only_a_requested_event_stream_has_no_size_limit(method, status, headers):
     """Whoever reads these reads the whole body into memory."""
     events = reply(b"data: x\n\n" * 10_000, status, location="/", content_type="text/event-stream")
     async with using(lambda asked: events, max_bytes=100) as (_, client):
@@ -170,7 +170,7 @@ async def test_a_denied_host_is_denied_in_every_spelling(url):
     assert dials.dialled == names.asked == []
 
 
-async def test_an_answer_in_an_encoding_that_was_not_offered_is_refused():
+async def test_a_response_in_an_encoding_that_was_not_offered_is_refused():
     async with using(lambda asked: reply("x", content_encoding="br")) as (_, client):
         with pytest.raises(httpx2.ConnectError, match="was not asked for"):
             await client.get("http://site.test/")

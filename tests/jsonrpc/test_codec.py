@@ -19,7 +19,7 @@ from surehand.jsonrpc.limits import CLIENT_MESSAGE_LIMITS, SERVER_MESSAGE_LIMITS
         (b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}', JSONRPCError),
     ],
 )
-def test_each_kind_of_message_is_read_and_written_the_same(frame, kind):
+def test_each_kind_of_message_survives_a_round_trip(frame, kind):
     message = codec.decode(frame, CLIENT_MESSAGE_LIMITS)
 
     assert type(message) is kind
@@ -43,7 +43,7 @@ def test_each_kind_of_message_is_read_and_written_the_same(frame, kind):
         ),
     ],
 )
-def test_what_is_not_a_message_says_why_and_which_request_it_is_about(frame, problem, request_id):
+def test_a_malformed_message_has_a_reason_and_the_request_id(frame, problem, request_id):
     refused = codec.decode(frame, CLIENT_MESSAGE_LIMITS)
 
     assert isinstance(refused, MalformedMessage)
@@ -51,7 +51,7 @@ def test_what_is_not_a_message_says_why_and_which_request_it_is_about(frame, pro
     assert refused.as_error().error.message == refused.description
 
 
-def test_a_malformed_response_is_known_as_one():
+def test_a_malformed_response_is_recognized():
     refused = codec.decode(b'{"jsonrpc":"2.0","id":3,"result":7}', SERVER_MESSAGE_LIMITS)
 
     assert isinstance(refused, MalformedMessage)
@@ -90,7 +90,7 @@ def test_a_message_that_is_too_long_is_answered_under_its_id():
     assert "100 bytes" in refused.description
 
 
-def test_initialize_is_bounded_because_it_is_kept():
+def test_the_size_of_initialize_is_limited():
     limits = MessageLimits(max_values=1000, max_initialize_bytes=100)
     frame = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"text":"%b"}}' % (b"x" * 100)
 

@@ -12,11 +12,11 @@ ESCAPES = json.dumps(['\\"' * 40_000] * 2).encode()
 
 
 @pytest.mark.parametrize(("data", "too_many"), [(MANY, True), (TEXT, False), (ESCAPES, False), (b"[" * 60_000, True)])
-def test_values_count_and_what_stands_in_strings_does_not(data, too_many):
+def test_values_are_counted_outside_strings_only(data, too_many):
     assert has_too_many_values(data, 50_000) is too_many
 
 
-def test_the_limit_is_met_almost_exactly():
+def test_the_limit_is_almost_exact():
     assert not has_too_many_values(b"[" + b"1," * 49_998 + b"1]", 50_000)
     assert has_too_many_values(b"[" + b"1," * 50_002 + b"1]", 50_000)
 
@@ -32,7 +32,7 @@ def test_memory_is_the_text_and_its_values():
 
 
 @pytest.mark.parametrize("size", [100, 7_000])
-def test_each_event_of_a_stream_is_counted_for_itself(size):
+def test_each_event_of_a_stream_is_counted_separately(size):
     event = b"data: " + b"[0," * 20_000 + b"\n\n"
     limit = EventStreamLimit(50_000)
 

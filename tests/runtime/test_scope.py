@@ -560,7 +560,7 @@ async def test_a_lazy_tool_may_be_added_while_running() -> None:
 
 
 async def test_a_lazy_factory_that_makes_no_tool_is_a_definition_error() -> None:
-    with pytest.raises(DefinitionError, match="The factory of late gave int"):
+    with pytest.raises(DefinitionError, match="The factory of late returned int"):
         async with Runtime(tool.lazy("late", lambda: 7)):
             pass
 

@@ -51,7 +51,7 @@ async def test_every_failure_code_can_be_injected_into_a_provider_too(code: Fail
 
 
 def test_a_code_that_does_not_exist_is_a_mistake_at_once() -> None:
-    with pytest.raises(ValueError, match="'broken' is no failure code"):
+    with pytest.raises(ValueError, match="'broken' is not a failure code"):
         error("broken")
 
 

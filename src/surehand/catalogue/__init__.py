@@ -1,1 +1,1 @@
-"""What tools there are, under which names, and how they are found and described."""
+"""The catalogue of tools: their names, how they are found, searched and described to models."""

@@ -1,4 +1,4 @@
-"""Catalogue: every tool there is, by name, alias and wire name; tools may come and go at any time."""
+"""The catalogue: all tools of a runtime by name, alias and wire name. Tools can be added and removed at any time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ log = logging.getLogger("surehand")
 
 
 class Catalogue:
-    """The tools of a runtime. A change is told to `on_change` once it is complete."""
+    """The tools of a runtime. `on_change` gets an event after every complete change.
+
+    `check` is called with each tool before it is added, and may raise.
+    """
 
     def __init__(
         self,
@@ -41,13 +44,15 @@ class Catalogue:
     ) -> None:
         self._listings: dict[str, Listing] = {}
         self._aliases: dict[str, str] = {}
-        """The aliases."""
+        """The full name of a tool by alias."""
         self._wire_names: dict[str, str] = {}
-        """The names that model APIs are shown, where they are not the tool's own."""
+        """The full name of a tool by wire name, where the two differ."""
         self._toolsets: dict[str, tuple[str, ...]] = {}
+        """The glob patterns of a toolset by its name."""
         self._search_index: ToolIndex | None = None
         self._descriptions: dict[Any, ToolDescriptions] = {}
-        self._on_change, self._check = on_change, check
+        self._on_change = on_change
+        self._check = check
         self._watchers: dict[object, Callable[[], None]] = {}
         if tools:
             self.add(*tools)
@@ -61,7 +66,7 @@ class Catalogue:
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.find(name) is not None
 
-    # Coming and going
+    # Adding and removing
 
     def add(
         self,
@@ -70,7 +75,7 @@ class Catalogue:
         provider: Provider | None = None,
         on_conflict: OnConflict = "error",
     ) -> list[Listing]:
-        """Add tools, all or none: a name that is taken is an error unless `on_conflict` says replace or rename."""
+        """Add tools, all or none: a name that is taken is an error unless `on_conflict` is replace or rename."""
         added = self._build_listings(tools, namespace, provider, on_conflict)
         replaced = [name for name in added if name in self._listings]
         for name in replaced:
@@ -81,7 +86,7 @@ class Catalogue:
         return list(added.values())
 
     def replace_tools(self, provider: Provider, *tools: Tool[..., Any]) -> None:
-        """Let a provider have these tools and no others; those that are what they were stay as they are."""
+        """Replace all tools of a provider. A tool whose definition is unchanged keeps its listing."""
         before = {listing.name: listing for listing in self if listing.provider is provider}
         for name in before:
             self._delete(name)
@@ -91,36 +96,38 @@ class Catalogue:
             after = before
             raise
         finally:
-            kept = {name: _keep_unchanged(before.get(name), listing) for name, listing in after.items()}
-            for listing in kept.values():
+            # Also after an error: then `after` is `before`, and the old tools are put back.
+            current = {name: _keep_unchanged(before.get(name), listing) for name, listing in after.items()}
+            for listing in current.values():
                 self._insert(listing)
         self._notify_changed(
-            added=tuple(name for name, listing in kept.items() if before.get(name) is not listing),
-            removed=tuple(name for name, listing in before.items() if kept.get(name) is not listing),
+            added=tuple(name for name, listing in current.items() if before.get(name) is not listing),
+            removed=tuple(name for name, listing in before.items() if current.get(name) is not listing),
         )
 
     def _build_listings(
         self, tools: Iterable[Tool[..., Any]], namespace: str, provider: Provider | None, on_conflict: OnConflict
     ) -> dict[str, Listing]:
         added: dict[str, Listing] = {}
-        cut: set[str] = set()
+        changed_wire_names: set[str] = set()
         for tool in tools:
             if self._check:
                 self._check(tool)
             name = self._free_name(qualified_name(namespace, tool.name), tool, added, on_conflict)
-            wire = self._free_wire_name(name, added, cut)
-            added[name] = Listing(name, tool, provider, namespace, wire)
-            if wire != name:
-                cut.add(wire)
+            tool_wire_name = self._free_wire_name(name, added, changed_wire_names)
+            added[name] = Listing(name, tool, provider, namespace, tool_wire_name)
+            if tool_wire_name != name:
+                changed_wire_names.add(tool_wire_name)
         return added
 
     def remove(self, *names: str) -> None:
-        """Take tools out, with their aliases; a name that is not there is no error."""
-        found = [listing.name for name in names if (listing := self.find(name))]
-        for name in dict.fromkeys(found):
+        """Remove tools and their aliases; unknown names are ignored."""
+        listings = (self.find(name) for name in names)
+        removed = tuple(dict.fromkeys(listing.name for listing in listings if listing is not None))
+        for name in removed:
             self._delete(name)
-        if found:
-            self._notify_changed(removed=tuple(dict.fromkeys(found)))
+        if removed:
+            self._notify_changed(removed=removed)
 
     def _free_name(self, name: str, tool: Tool[..., Any], added: dict[str, Listing], on_conflict: OnConflict) -> str:
         if name not in added and (name not in self._listings or on_conflict == "replace"):
@@ -132,30 +139,33 @@ class Catalogue:
                 where=tool.where,
             )
         number = 2
-        while (free := f"{name}_{number}") in self._listings or free in added:
+        while f"{name}_{number}" in self._listings or f"{name}_{number}" in added:
             number += 1
-        return free
+        return f"{name}_{number}"
 
-    def _free_wire_name(self, name: str, added: dict[str, Listing], cut: set[str]) -> str:
-        wire, salt = wire_name(name), 0
-        while wire in cut or self._is_wire_name_taken(wire, name, added):
+    def _free_wire_name(self, name: str, added: dict[str, Listing], changed_wire_names: set[str]) -> str:
+        candidate = wire_name(name)
+        salt = 0
+        while candidate in changed_wire_names or self._is_wire_name_taken(candidate, name, added):
             salt += 1
-            wire = wire_name(f"{name}#{salt}")
-        return wire
+            candidate = wire_name(f"{name}#{salt}")
+        return candidate
 
-    def _is_wire_name_taken(self, wire: str, name: str, added: dict[str, Listing]) -> bool:
-        """Whether another tool is called so, or shown so; an alias gives way to a tool's own name."""
-        others = (known for known in (self._listings.get(wire), added.get(wire)) if known and known.name != name)
-        return any(others) or self._wire_names.get(wire, name) != name
+    def _is_wire_name_taken(self, candidate: str, name: str, added: dict[str, Listing]) -> bool:
+        """Whether it is the name or the wire name of another tool. Aliases do not count: a tool's own name wins."""
+        same_name = (self._listings.get(candidate), added.get(candidate))
+        if any(listing is not None and listing.name != name for listing in same_name):
+            return True
+        return self._wire_names.get(candidate, name) != name
 
     def _insert(self, listing: Listing) -> None:
         self._listings[listing.name] = listing
         if listing.wire_name != listing.name:
             self._wire_names[listing.wire_name] = listing.name
         for alias in listing.tool.presentation.aliases:
-            holder = alias if alias in self._listings else self._aliases.setdefault(alias, listing.name)
-            if holder != listing.name:
-                log.warning("The alias %r of %s is taken by %s.", alias, listing.name, holder)
+            owner = alias if alias in self._listings else self._aliases.setdefault(alias, listing.name)
+            if owner != listing.name:
+                log.warning("The alias %r of %s is taken by %s.", alias, listing.name, owner)
 
     def _delete(self, name: str) -> None:
         listing = self._listings.pop(name)
@@ -177,7 +187,7 @@ class Catalogue:
             watcher()
 
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Be told when tools came or went, or a toolset was defined. Gives what ends that; calls cost nothing more."""
+        """Call the watcher after every change of tools and toolsets. Returns a function that ends this."""
         key = object()
         self._watchers[key] = watcher
         return lambda: self._watchers.pop(key, None) and None
@@ -190,25 +200,27 @@ class Catalogue:
         return self._listings.get(owner)
 
     def resolve(self, name: str) -> Listing | None:
-        """`find`, and the small mistakes that models make: wrapped names, or the namespace left out."""
-        if found := next((listing for spelling in possible_names(name) if (listing := self.find(spelling))), None):
-            return found
-        short = sanitize_name(name)
-        if NAMESPACE_SEPARATOR in short:
+        """`find`, and the tool that a model meant if it left out the namespace or added special tokens to the name."""
+        for possible_name in possible_names(name):
+            if listing := self.find(possible_name):
+                return listing
+        short_name = sanitize_name(name)
+        if NAMESPACE_SEPARATOR in short_name:
             return None
-        matches = [known for full, known in self._listings.items() if full.endswith(f"{NAMESPACE_SEPARATOR}{short}")]
+        suffix = f"{NAMESPACE_SEPARATOR}{short_name}"
+        matches = [listing for full_name, listing in self._listings.items() if full_name.endswith(suffix)]
         if len(matches) != 1:
             return None
-        log.info("%r was called without its namespace; %s is meant.", name[:100], matches[0].name)
+        log.info("%r was called without its namespace; calling %s.", name[:100], matches[0].name)
         return matches[0]
 
     def suggest(self, name: str) -> list[str]:
-        """The names that were most likely meant."""
+        """Known names that are similar to an unknown one."""
         return nearest_names(name, [*self._listings, *self._aliases])
 
     def search(self, query: str, limit: int = 10) -> list[Listing]:
-        """Tools whose name, description or parameters fit the words best, best first."""
-        from surehand.catalogue.search import ToolIndex  # loaded by those alone who search
+        """The tools whose name, description or parameters match the words of the query best, best first."""
+        from surehand.catalogue.search import ToolIndex  # imported on first use: it takes 1.3 ms
 
         if self._search_index is None:
             self._search_index = ToolIndex(self._listings.values())
@@ -219,25 +231,25 @@ class Catalogue:
         return [listing for listing in self if any(fnmatchcase(listing.name, pattern) for pattern in patterns)]
 
     def toolset(self, name: str, *patterns: str) -> list[Listing]:
-        """The tools of a named selection; with patterns, that selection is defined first.
+        """The tools of a toolset; with patterns, the toolset is defined first.
 
-        A tool belongs to it by its name, or because it says so itself (`toolsets=`).
+        A tool belongs to it if a pattern matches its name, or if its definition names the toolset (`toolsets=`).
         """
         if patterns:
             self._toolsets[name] = patterns
             self._descriptions.clear()
             self._notify_watchers()
-        chosen = [listing for listing in self if self._is_in_toolset(listing, name)]
-        if not chosen and name not in self._toolsets:
+        listings = [listing for listing in self if self._is_in_toolset(listing, name)]
+        if not listings and name not in self._toolsets:
             near = nearest_names(name, self._toolset_names())
-            raise KeyError(f"There is no toolset {name!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
-        return chosen
+            suggestion = f" Did you mean {near[0]!r}?" if near else ""
+            raise KeyError(f"There is no toolset {name!r}.{suggestion}")
+        return listings
 
     def _is_in_toolset(self, listing: Listing, toolset: str) -> bool:
-        patterns = self._toolsets.get(toolset, ())
-        return toolset in listing.tool.presentation.toolsets or any(
-            fnmatchcase(listing.name, glob) for glob in patterns
-        )
+        if toolset in listing.tool.presentation.toolsets:
+            return True
+        return any(fnmatchcase(listing.name, pattern) for pattern in self._toolsets.get(toolset, ()))
 
     def _toolset_names(self) -> set[str]:
         return {*self._toolsets, *(name for listing in self for name in listing.tool.presentation.toolsets)}
@@ -247,15 +259,15 @@ class Catalogue:
         return [listing for listing in self if listing.tool.category == name]
 
     def categories(self) -> dict[str, int]:
-        """How many tools each category has; the common ones are there even when empty."""
+        """The number of tools in each category; the common categories are listed even if they are empty."""
         return dict.fromkeys(CATEGORIES, 0) | Counter(listing.tool.category for listing in self)
 
     def enabled(self, permissions: Iterable[str]) -> list[Listing]:
-        """The tools that need nothing beyond the given permissions."""
+        """The tools whose effects are all among the given permissions."""
         granted = frozenset(permissions)
         return [listing for listing in self if listing.policy_effects <= granted]
 
-    # Telling models
+    # Describing
 
     def describe(
         self,
@@ -265,19 +277,19 @@ class Catalogue:
         workspace: str | None = None,
         hide: frozenset[str] = frozenset(),
     ) -> ToolDescriptions:
-        """What a model API wants to be shown; worked out once per change."""
-        from surehand.catalogue.describe import describe_listings  # loaded by those alone who describe
+        """The tools in the format of a model API. Descriptions are cached until the catalogue changes."""
+        from surehand.catalogue.describe import describe_listings  # imported on first use: it takes 3.6 ms
 
         key = (format, toolset, workspace, hide)
         if key not in self._descriptions:
-            chosen: Iterable[Listing] = self.toolset(toolset) if toolset else self
-            shown = [listing for listing in chosen if listing.is_shown_to_model and listing.name not in hide]
-            self._descriptions[key] = describe_listings(shown, format, workspace=workspace)
+            candidates: Iterable[Listing] = self.toolset(toolset) if toolset else self
+            listings = [each for each in candidates if each.is_shown_to_model and each.name not in hide]
+            self._descriptions[key] = describe_listings(listings, format, workspace=workspace)
         return self._descriptions[key].copy()
 
 
 def _keep_unchanged(before: Listing | None, now: Listing) -> Listing:
-    """The listing that was there, where it says the same: calls and approvals go on as if nothing had happened."""
+    """The old listing if the definition is unchanged, so that pending approvals and cached results stay valid."""
     if before is None or before.wire_name != now.wire_name or before.tool.presentation != now.tool.presentation:
         return now
     same = before.tool.definition_digest == now.tool.definition_digest and before.tool.safety == now.tool.safety

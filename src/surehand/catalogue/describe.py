@@ -1,4 +1,4 @@
-"""Describing: the catalogue in the words of each model API. A tool that an API would refuse is left out."""
+"""Descriptions of tools in the formats of model APIs and of MCP. A tool that an API would refuse is left out."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from surehand.core.tool import Tool
 log = logging.getLogger("surehand")
 
 MAX_OPENAI_DESCRIPTION_CHARS = 1024
-"""Chat Completions refuses the whole request for a longer one."""
+"""OpenAI's Chat Completions API refuses the whole request if one description is longer."""
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 _GEMINI_TOOL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}\Z")
 
 
 class ToolDescriptions(list[dict[str, Any]]):
-    """Tools as a model API wants them; `left_out` says which are missing, and why."""
+    """The entries of tools in one format; `left_out` maps the names of tools without an entry to the reason."""
 
     def __init__(self, entries: Iterable[dict[str, Any]] = (), left_out: dict[str, str] | None = None) -> None:
         super().__init__(entries)
         self.left_out = dict(left_out or {})
 
     def copy(self) -> ToolDescriptions:
-        """A copy whose entries may be added to, as one marks the last for a prompt cache; schemas are shared."""
+        """A copy whose entries may be changed, for example to mark the last for a prompt cache. Schemas are shared."""
         return ToolDescriptions([_copy_two_levels(entry) for entry in self], self.left_out)
 
 
@@ -46,31 +46,32 @@ def _copy_two_levels(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe_listings(listings: Iterable[Listing], format: str, *, workspace: str | None = None) -> ToolDescriptions:
-    """Every listing in one format: openai, responses, anthropic, gemini or mcp."""
-    provider, entry = _find_format(format)
-    described = ToolDescriptions()
+    """The listings in one format: openai, responses, anthropic, gemini or mcp."""
+    provider, build = _find_format(format)
+    descriptions = ToolDescriptions()
     for listing in listings:
         try:
-            described.append(_build_entry(listing, provider, entry, workspace))
-        except UndescribableTool as reason:
-            described.left_out[listing.name] = str(reason)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with one tool, the others are still shown
-            described.left_out[listing.name] = f"it cannot be described ({type(error).__name__}: {error})"
-    for name, why in described.left_out.items():
-        log.warning("%s is left out of the tools for %s: %s.", name, format, why.rstrip("."))
-    return described
+            descriptions.append(_build_entry(listing, provider, build, workspace))
+        except UndescribableTool as error:
+            descriptions.left_out[listing.name] = str(error)
+        except Exception as error:  # noqa: BLE001 - one broken tool must not hide the others
+            descriptions.left_out[listing.name] = f"it cannot be described ({type(error).__name__}: {error})"
+    for name, reason in descriptions.left_out.items():
+        log.warning("%s is left out of the tools for %s: %s.", name, format, reason.rstrip("."))
+    return descriptions
 
 
 EntryBuilder: TypeAlias = Callable[[str, str, Tool[..., Any]], dict[str, Any]]
-"""From the name on the wire, the description and the tool to what the API is shown."""
+"""Builds an entry from the wire name, the description and the tool."""
 
 
 def _build_entry(listing: Listing, provider: str, build: EntryBuilder, workspace: str | None) -> dict[str, Any]:
-    tool, options = listing.tool, listing.tool.presentation.provider_options.get(provider)
+    tool = listing.tool
+    options = tool.presentation.provider_options.get(provider)
     if tool.kind == "hosted":
         return _hosted_entry(options, provider)
-    shown = build(listing.wire_name, tool.description_source.render(workspace), tool)
-    return _merge_provider_options(shown, copy_json(options)) if options else shown
+    entry = build(listing.wire_name, tool.description_source.render(workspace), tool)
+    return _merge_provider_options(entry, copy_json(options)) if options else entry
 
 
 def _hosted_entry(options: Any, provider: str) -> dict[str, Any]:
@@ -80,12 +81,12 @@ def _hosted_entry(options: Any, provider: str) -> dict[str, Any]:
 
 
 def _merge_provider_options(entry: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """A tool's own options for a provider, beside its name; never the name, which is how its calls are found."""
+    """Add the tool's options for this provider. They cannot change the name, by which calls of the tool are found."""
     options.pop("name", None)
     if "function" not in entry:
         return entry | options
-    top = {key: options.pop(key) for key in list(options) if key == "type"}
-    return entry | top | {"function": entry["function"] | options}
+    top_level = {"type": options.pop("type")} if "type" in options else {}
+    return entry | top_level | {"function": entry["function"] | options}
 
 
 def _openai_entry(name: str, text: str, tool: Tool[..., Any]) -> dict[str, Any]:
@@ -98,16 +99,18 @@ def _openai_entry(name: str, text: str, tool: Tool[..., Any]) -> dict[str, Any]:
 
 
 def _responses_entry(name: str, text: str, tool: Tool[..., Any]) -> dict[str, Any]:
-    shown = {"name": _validate_name(name), "description": text, "parameters": to_openai_schema(tool.schema)}
-    # Left unsaid, `strict` is on, and refuses optional parameters.
-    return {"type": "function", **shown, "strict": False}
+    fields = {"name": _validate_name(name), "description": text, "parameters": to_openai_schema(tool.schema)}
+    # The Responses API defaults to `strict`, which does not allow optional parameters.
+    return {"type": "function", **fields, "strict": False}
 
 
 def _anthropic_entry(name: str, text: str, tool: Tool[..., Any]) -> dict[str, Any]:
     schema = to_anthropic_schema(tool.schema, is_raw=isinstance(tool.parameters, RawParameters))
-    shown = {"name": _validate_name(name), "description": text, "input_schema": schema}
+    entry = {"name": _validate_name(name), "description": text, "input_schema": schema}
     examples = _valid_examples(tool, schema) if tool.presentation.examples else []
-    return shown | ({"input_examples": examples} if examples else {})
+    if examples:
+        entry["input_examples"] = examples
+    return entry
 
 
 def _gemini_entry(name: str, text: str, tool: Tool[..., Any]) -> dict[str, Any]:
@@ -119,12 +122,13 @@ def _gemini_entry(name: str, text: str, tool: Tool[..., Any]) -> dict[str, Any]:
 
 
 def _mcp_entry(name: str, text: str, tool: Tool[..., Any]) -> dict[str, Any]:
-    shown = {"name": name, "description": text, "inputSchema": to_object_schema(tool.schema)}
-    if isinstance(title := tool.presentation.display.get("title"), str):
-        shown["title"] = title
+    entry = {"name": name, "description": text, "inputSchema": to_object_schema(tool.schema)}
+    title = tool.presentation.display.get("title")
+    if isinstance(title, str):
+        entry["title"] = title
     if tool.effects:
-        shown["annotations"] = _mcp_annotations(tool)
-    return shown
+        entry["annotations"] = _mcp_annotations(tool)
+    return entry
 
 
 def _mcp_annotations(tool: Tool[..., Any]) -> dict[str, bool]:
@@ -138,11 +142,12 @@ def _mcp_annotations(tool: Tool[..., Any]) -> dict[str, bool]:
 
 
 def _valid_examples(tool: Tool[..., Any], schema: dict[str, JSON]) -> list[JSON]:
-    """The examples that are arguments; one that does not fit would have the whole request refused."""
-    import jsonschema_rs as js
+    """The examples that are valid arguments: the API refuses the whole request for one that is not."""
+    import jsonschema_rs as js  # imported on first use: few tools have examples
 
-    fits = js.validator_for(schema).is_valid
-    return [example for example in copy_json(tool.presentation.examples) if isinstance(example, dict) and fits(example)]
+    is_valid = js.validator_for(schema).is_valid
+    examples = copy_json(tool.presentation.examples)
+    return [example for example in examples if isinstance(example, dict) and is_valid(example)]
 
 
 def _validate_name(name: str, pattern: re.Pattern[str] = _TOOL_NAME) -> str:
@@ -162,12 +167,12 @@ _FORMATS: dict[str, tuple[str, EntryBuilder]] = {
     "gemini": ("gemini", _gemini_entry),
     "mcp": ("mcp", _mcp_entry),
 }
-"""Whose options count, and how a tool is written."""
+"""The provider whose options apply, and the builder of entries, by the name of a format."""
 
 
 def _find_format(name: str) -> tuple[str, EntryBuilder]:
     if name not in _FORMATS:
         near = nearest_names(name, _FORMATS, 1)
-        meant = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"There is no format {name!r}.{meant} Known are: {', '.join(_FORMATS)}.")
+        suggestion = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"There is no format {name!r}.{suggestion} Known formats: {', '.join(_FORMATS)}.")
     return _FORMATS[name]

@@ -1,4 +1,4 @@
-"""Listing: a tool as the catalogue knows it, with its full name and the provider that stands behind it."""
+"""A listing: a tool in the catalogue, with its full name, its wire name and its provider."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from surehand.core.tool import Tool
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Listing:
-    """A tool and where it comes from."""
+    """A tool in the catalogue."""
 
     name: str
-    """`namespace__tool`, or the tool's own name where there is no namespace."""
+    """The full name: `namespace__tool`, or the tool's own name if it has no namespace."""
     tool: Tool[..., Any]
     provider: Provider | None
     namespace: str
     wire_name: str
-    """The name that model APIs are shown: at most 64 characters."""
+    """The name for model APIs, of at most 64 characters."""
 
     @property
     def kind(self) -> str:
-        """What does the work."""
+        """The kind of the provider, or of the tool if it has no provider."""
         return self.provider.kind if self.provider else self.tool.kind
 
     @property
     def policy_effects(self) -> frozenset[str]:
-        """What policy looks at. A remote tool that declares nothing may do anything that a remote tool can."""
+        """The effects that the policy looks at: `write` and `network` for a remote tool that declares none."""
         if self.tool.effects or self.kind not in ("mcp", "rest"):
             return self.tool.safety.policy_effects
         return frozenset({"write", "network"})
 
     @property
     def is_shown_to_model(self) -> bool:
-        """Whether a model is told of it."""
+        """Whether the tool is described to models."""
         return self.tool.presentation.audience != "user" and self.tool.presentation.listed

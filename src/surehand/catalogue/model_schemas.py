@@ -1,6 +1,6 @@
-"""Projections: a tool's JSON Schema as the model APIs take it.
+"""Conversion of a tool's JSON Schema to what the model APIs accept.
 
-A projection may be looser than the schema, never narrower: a call is checked against the schema itself in any case.
+A converted schema may accept more than the original, never less: arguments are always validated against the original.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _SCHEMA_MAP_KEYWORDS = ("properties", "patternProperties", "$defs", "definitions
 
 
 class UndescribableTool(Exception):
-    """A tool that a model API cannot be shown; the message says why."""
+    """A tool cannot be described in the format of a model API; the message says why."""
 
 
 def copy_json(value: Any) -> Any:
-    """The same JSON in new lists and dicts, so that nobody's changes reach the tool."""
+    """A copy with new lists and dictionaries, so that changes to it do not reach the tool."""
     if isinstance(value, Mapping):
         return {key: copy_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -41,7 +41,7 @@ def copy_json(value: Any) -> Any:
 
 
 def to_object_schema(schema: Mapping[str, JSON]) -> dict[str, JSON]:
-    """A copy that says outright that it is an object, as MCP asks for."""
+    """A copy with `type: object`, which MCP requires."""
     _require_object(schema)
     return {**copy_json(schema), "type": "object"}
 
@@ -52,25 +52,25 @@ def _require_object(schema: Mapping[str, JSON]) -> None:
 
 
 def to_openai_schema(schema: Mapping[str, JSON]) -> dict[str, JSON]:
-    """An object with no choice at the top, and no array without `items`."""
+    """A schema without combinators at the top level and without arrays that lack `items`."""
     return _add_missing_items(flatten_top_level(schema))
 
 
 def to_anthropic_schema(schema: Mapping[str, JSON], *, is_raw: bool) -> dict[str, JSON]:
-    """An object with no choice at the top, valid by draft 2020-12; `foreign` schemas are not known to be that."""
-    shown = _add_missing_items(flatten_top_level(schema))
-    for name in shown["properties"]:
+    """The same, valid by draft 2020-12. Only a raw schema has to be checked for that; pydantic's are valid."""
+    converted = _add_missing_items(flatten_top_level(schema))
+    for name in converted["properties"]:
         if not _PROPERTY_NAME.match(name):
             raise UndescribableTool(
                 f"its parameter {name!r} has characters other than letters, digits, `_`, `.` and `-`"
             )
     if is_raw:
-        _require_draft_2020_12(shown)
-    return shown
+        _require_draft_2020_12(converted)
+    return converted
 
 
 def _require_draft_2020_12(schema: dict[str, JSON]) -> None:
-    import jsonschema_rs as js
+    import jsonschema_rs as js  # imported on first use: only raw schemas are checked
 
     schema.pop("$schema", None)
     if not js.meta.is_valid(schema):
@@ -78,45 +78,49 @@ def _require_draft_2020_12(schema: dict[str, JSON]) -> None:
 
 
 def flatten_top_level(schema: Mapping[str, JSON]) -> dict[str, JSON]:
-    """An object schema whose top has no `$ref` and none of the words that combine schemas."""
-    shown = _merge_combinators(dict(schema), schema, ())
-    _require_object(shown)
-    for word in ("enum", "const"):
-        if word in shown:
-            raise UndescribableTool(f"its parameters are a fixed value (`{word}`), not an object with properties")
-    shown.pop("not", None)
-    return copy_json({"type": "object", "properties": {}} | shown | {"type": "object"})  # type: ignore[no-any-return]
+    """An object schema without `$ref` and without combinators (`allOf`, `anyOf`, `oneOf`) at the top level."""
+    merged = _merge_combinators(dict(schema), schema, ())
+    _require_object(merged)
+    for keyword in ("enum", "const"):
+        if keyword in merged:
+            raise UndescribableTool(f"its parameters are a fixed value (`{keyword}`), not an object with properties")
+    merged.pop("not", None)
+    return copy_json({"type": "object", "properties": {}} | merged | {"type": "object"})  # type: ignore[no-any-return]
 
 
 def _schema_types(schema: Mapping[str, JSON]) -> list[Any]:
-    kind = schema.get("type", "object")
-    return kind if isinstance(kind, list) else [kind]
+    given_type = schema.get("type", "object")
+    return given_type if isinstance(given_type, list) else [given_type]
 
 
 def _merge_combinators(schema: dict[str, JSON], root: Mapping[str, JSON], refs: tuple[str, ...]) -> dict[str, JSON]:
     schema, refs = dereference(schema, root, refs)
     for part in schema.pop("allOf", ()):
         schema = combine_schemas(schema, _merge_combinators(dict(part), root, refs))
-    for word in ("anyOf", "oneOf"):
-        if branches := schema.pop(word, None):
-            schema = combine_schemas(
-                schema, _union_of_objects([_merge_combinators(dict(branch), root, refs) for branch in branches])
-            )
+    for keyword in ("anyOf", "oneOf"):
+        branches = schema.pop(keyword, None)
+        if branches:
+            merged_branches = [_merge_combinators(dict(branch), root, refs) for branch in branches]
+            schema = combine_schemas(schema, _union_of_objects(merged_branches))
     return schema
 
 
 def _union_of_objects(branches: list[dict[str, JSON]]) -> dict[str, JSON]:
-    """One object that every branch fits: all their properties, and required what all of them require."""
+    """One object schema that accepts the values of every branch. Required is what every branch requires."""
     properties: dict[str, JSON] = {}
     for branch in branches:
         if "object" not in _schema_types(branch):
             raise UndescribableTool("its parameters may be something other than an object")
         for name, field in branch.get("properties", {}).items():
-            known = properties.setdefault(name, field)
-            properties[name] = field if known == field else {"anyOf": [*_any_of_choices(known), field]}
-    needed = [branch.get("required", ()) for branch in branches]
-    required = [name for name in needed[0] if all(name in names for names in needed)]
-    return {"properties": properties} | ({"required": required} if required else {})
+            earlier = properties.setdefault(name, field)
+            if earlier != field:
+                properties[name] = {"anyOf": [*_any_of_choices(earlier), field]}
+    required_lists = [branch.get("required", ()) for branch in branches]
+    required = [name for name in required_lists[0] if all(name in names for names in required_lists)]
+    union: dict[str, JSON] = {"properties": properties}
+    if required:
+        union["required"] = required
+    return union
 
 
 def _any_of_choices(field: JSON) -> list[JSON]:
@@ -124,7 +128,7 @@ def _any_of_choices(field: JSON) -> list[JSON]:
 
 
 def combine_schemas(one: Mapping[str, JSON], other: Mapping[str, JSON]) -> dict[str, JSON]:
-    """What fits both: all properties, all that is required; otherwise the second has the say."""
+    """Both schemas in one: the properties and required names of both; of other keywords, those of the second win."""
     both = {**one, **other}
     if "properties" in one and "properties" in other:
         both["properties"] = {**one["properties"], **other["properties"]}
@@ -136,30 +140,33 @@ def combine_schemas(one: Mapping[str, JSON], other: Mapping[str, JSON]) -> dict[
 def dereference(
     schema: dict[str, JSON], root: Mapping[str, JSON], refs: tuple[str, ...]
 ) -> tuple[dict[str, JSON], tuple[str, ...]]:
-    """The schema with its `$ref` replaced by what it names, and the references followed so far."""
+    """The schema with its `$ref` replaced by the target, and all references followed so far."""
     while (ref := schema.get("$ref")) is not None:
         if ref in refs:
             raise UndescribableTool(f"its parameters refer to themselves ({ref})")
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
-        schema, refs = combine_schemas(resolve_ref(ref, root), beside), (*refs, ref)
+        other_keywords = {key: value for key, value in schema.items() if key != "$ref"}
+        schema = combine_schemas(resolve_ref(ref, root), other_keywords)
+        refs = (*refs, ref)
     return schema, refs
 
 
 def resolve_ref(ref: Any, root: Mapping[str, JSON]) -> dict[str, JSON]:
-    """What a local reference names."""
-    from urllib.parse import unquote  # loaded on first use: most schemas refer to nothing
+    """The target of a reference within the schema."""
+    from urllib.parse import unquote  # imported on first use: most schemas have no references
 
-    found: Any = root
-    path = unquote(ref[1:]).split("/")[1:] if isinstance(ref, str) and ref.startswith("#") else [""]
+    is_local = isinstance(ref, str) and ref.startswith("#")
+    path = unquote(ref[1:]).split("/")[1:] if is_local else [""]
+    target: Any = root
     for step in path:
-        found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
-    if not isinstance(found, Mapping):
+        key = step.replace("~1", "/").replace("~0", "~")  # the escapes of a JSON Pointer
+        target = target.get(key) if isinstance(target, Mapping) else None
+    if not isinstance(target, Mapping):
         raise UndescribableTool(f"its parameters refer to {ref}, which is not there")
-    return dict(found)
+    return dict(target)
 
 
 def _add_missing_items(schema: dict[str, JSON]) -> dict[str, JSON]:
-    """Arrays as draft 2020-12 has them, each with `items`; changes the copy that it is given."""
+    """Give every array `items`, and write tuples as draft 2020-12 does. Changes the given schema in place."""
     if isinstance(schema.get("items"), list):
         schema["prefixItems"] = schema.pop("items")
         schema["items"] = schema.pop("additionalItems", {})
@@ -171,14 +178,14 @@ def _add_missing_items(schema: dict[str, JSON]) -> dict[str, JSON]:
 
 
 def _inner_schemas(schema: dict[str, JSON]) -> Iterator[dict[str, JSON]]:
-    """The schemas directly inside a schema; not the values that merely look like one, such as a default."""
-    for word, value in schema.items():
-        if word in _SCHEMA_KEYWORDS:
-            found: Any = (value,)
-        elif word in _SCHEMA_LIST_KEYWORDS:
-            found = value
-        elif word in _SCHEMA_MAP_KEYWORDS and isinstance(value, dict):
-            found = value.values()
+    """The schemas directly inside a schema. Data that only looks like a schema, such as a default, is skipped."""
+    for keyword, value in schema.items():
+        if keyword in _SCHEMA_KEYWORDS:
+            candidates: Any = (value,)
+        elif keyword in _SCHEMA_LIST_KEYWORDS:
+            candidates = value
+        elif keyword in _SCHEMA_MAP_KEYWORDS and isinstance(value, dict):
+            candidates = value.values()
         else:
             continue
-        yield from (item for item in found if isinstance(item, dict))
+        yield from (candidate for candidate in candidates if isinstance(candidate, dict))

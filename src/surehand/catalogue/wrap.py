@@ -1,4 +1,4 @@
-"""Wrapping: tools under other names, or only some of them, whether they are a list or come from a provider."""
+"""`prefixed`, `filtered` and `renamed`: a provider or a list of tools, with some left out or under other names."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ ToolFilter: TypeAlias = str | Iterable[str] | Callable[[AnyTool], bool]
 
 @dataclass(eq=False)
 class WrappedProvider(Provider):
-    """Another provider, with its tools reshaped; everything else is the other's."""
+    """A provider whose tools are those of another one, changed by `reshape`; it delegates everything else."""
 
     inner: Provider
     reshape: ReshapeTools
     original_name: Callable[[str], str]
-    """From a tool's name here to its name there."""
+    """Maps the name of a tool to its name in the inner provider."""
 
     def __post_init__(self) -> None:
         for name in _COPIED_SETTINGS:
             setattr(self, name, getattr(self.inner, name))
 
     def __getattr__(self, name: str) -> Any:
-        if name == "inner":  # asked for before it is set, as when copying
+        if name == "inner":  # not set yet, as while the object is being copied
             raise AttributeError(name)
         return getattr(self.inner, name)
 
@@ -46,7 +46,7 @@ class WrappedProvider(Provider):
         await self.inner.stop()
 
     async def tools(self) -> list[AnyTool]:
-        """The other's tools, reshaped."""
+        """The tools of the inner provider, reshaped."""
         return self.reshape(await self.inner.tools())
 
     async def invoke(self, call: Call, context: Context) -> Any:
@@ -106,9 +106,11 @@ def prefixed(source: Provider, prefix: str) -> Provider: ...
 @overload
 def prefixed(source: Iterable[AnyTool], prefix: str) -> list[AnyTool]: ...
 def prefixed(source: Provider | Iterable[AnyTool], prefix: str) -> Provider | list[AnyTool]:
-    """The same tools as `prefix_name`, and their aliases likewise."""
+    """The same tools, with `prefix_` before their names and aliases."""
     if not is_legal_name(prefix):
-        raise DefinitionError(f"{prefix!r} cannot begin a tool's name.", fix="use letters, digits, `_` and `-`.")
+        raise DefinitionError(
+            f"{prefix!r} is not a legal prefix of tool names.", fix="use letters, digits, `_` and `-`."
+        )
     start = f"{prefix}_"
 
     def reshape(tools: Sequence[AnyTool]) -> list[AnyTool]:
@@ -125,10 +127,14 @@ def filtered(source: Iterable[AnyTool], allow: ToolFilter = "*", deny: str | Ite
 def filtered(
     source: Provider | Iterable[AnyTool], allow: ToolFilter = ("*",), deny: str | Iterable[str] = ()
 ) -> Provider | list[AnyTool]:
-    """Only the tools whose names match a glob in `allow`, or for which it is true, and none in `deny`."""
-    wanted = allow if callable(allow) else _name_matcher(allow)
-    unwanted = _name_matcher(deny)
-    return _wrap_source(source, lambda tools: [t for t in tools if wanted(t) and not unwanted(t)], lambda name: name)
+    """The tools whose names match a glob of `allow`, or for which it is true, and no glob of `deny`."""
+    is_allowed = allow if callable(allow) else _name_matcher(allow)
+    is_denied = _name_matcher(deny)
+
+    def reshape(tools: Sequence[AnyTool]) -> list[AnyTool]:
+        return [tool for tool in tools if is_allowed(tool) and not is_denied(tool)]
+
+    return _wrap_source(source, reshape, lambda name: name)
 
 
 @overload
@@ -137,8 +143,8 @@ def renamed(source: Provider, names: Mapping[str, str]) -> Provider: ...
 def renamed(source: Iterable[AnyTool], names: Mapping[str, str]) -> list[AnyTool]: ...
 def renamed(source: Provider | Iterable[AnyTool], names: Mapping[str, str]) -> Provider | list[AnyTool]:
     """The same tools, some under another name: `{"old": "new"}`."""
-    old = {new: name for name, new in names.items()}
-    return _wrap_source(source, lambda tools: _rename_tools(tools, names), lambda name: old.get(name, name))
+    old_names = {new: old for old, new in names.items()}
+    return _wrap_source(source, lambda tools: _rename_tools(tools, names), lambda name: old_names.get(name, name))
 
 
 def _wrap_source(
@@ -148,8 +154,8 @@ def _wrap_source(
 
 
 def _name_matcher(patterns: str | Iterable[str]) -> Callable[[AnyTool], bool]:
-    listed = [patterns] if isinstance(patterns, str) else patterns
-    globs = ["*" if pattern.lower() == "any" else pattern.lower() for pattern in listed]
+    pattern_list = [patterns] if isinstance(patterns, str) else patterns
+    globs = ["*" if pattern.lower() == "any" else pattern.lower() for pattern in pattern_list]
     return lambda tool: any(fnmatchcase(tool.name.lower(), glob) for glob in globs)
 
 
@@ -158,17 +164,18 @@ def _rename_tools(tools: Sequence[AnyTool], names: Mapping[str, str]) -> list[An
     return [_with_renamed_requirements(tool, names).evolve(name=names.get(tool.name, tool.name)) for tool in tools]
 
 
-def _validate_renames(known: list[str], names: Mapping[str, str]) -> None:
+def _validate_renames(tool_names: list[str], names: Mapping[str, str]) -> None:
     for old, new in names.items():
-        if old not in known:
-            near = nearest_names(old, known, 1)
-            fix = f"write {near[0]!r}." if near else f"rename one of {', '.join(known) or 'none'}."
+        if old not in tool_names:
+            near = nearest_names(old, tool_names, 1)
+            fix = f"write {near[0]!r}." if near else f"rename one of {', '.join(tool_names) or 'none'}."
             raise DefinitionError(f"There is no tool {old!r} to rename.", fix=fix)
         if not is_legal_name(new):
-            raise DefinitionError(f"{new!r} is no name for a tool.", fix="use letters, digits, `_` and `-`.")
-    after = Counter(names.get(name, name) for name in known)
-    if twice := [name for name, count in after.items() if count > 1]:
-        raise DefinitionError(f"Two tools would be called {twice[0]!r}.", fix="give one of them another name.")
+            raise DefinitionError(f"{new!r} is not a legal tool name.", fix="use letters, digits, `_` and `-`.")
+    new_names = Counter(names.get(name, name) for name in tool_names)
+    duplicates = [name for name, count in new_names.items() if count > 1]
+    if duplicates:
+        raise DefinitionError(f"Two tools would be called {duplicates[0]!r}.", fix="give one of them another name.")
 
 
 def _with_renamed_requirements(tool: AnyTool, names: Mapping[str, str]) -> AnyTool:

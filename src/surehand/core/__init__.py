@@ -1,1 +1,1 @@
-"""What a tool, a call and an outcome are. No I/O happens here."""
+"""Tools, calls, outcomes and events: the values and protocols that every other package builds on. It does no I/O."""

@@ -1,4 +1,8 @@
-"""Why arguments were refused, told to a model so that its next try succeeds."""
+"""Error messages for invalid arguments, written for a model so that its next call succeeds.
+
+The parameters of a tool (`schema.py`, `raw_schema.py`) use it: it turns the errors of pydantic and jsonschema-rs into
+one `InvalidArguments`, adds an outline of the expected arguments, and coerces strings to numbers and booleans.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,15 @@ from surehand.core.errors import InvalidArguments
 from surehand.core.strict_json import MalformedJson
 
 MAX_NESTED_FIELDS = 8
-"""Fields named of an object inside another."""
+"""Fields of a nested object, or alternatives of a field, that the outline of a schema lists."""
+MAX_PROBLEMS_SHOWN = 5
+MAX_PROBLEMS_COLLECTED = 10_000
+"""Above this number no problem is shown: pydantic would have to build all of them to give the first."""
+_REQUIRED_SUFFIX = " is a required property"  # how jsonschema-rs words a missing property
 
 
 def describe_expected_arguments(schema: dict[str, Any]) -> str:
-    """One sentence on what a tool takes."""
+    """One sentence that lists the parameters of a tool with their types."""
     required = set(schema.get("required", ()))
     fields = [
         f"{name} ({describe_field_type(field, schema)}{'' if name in required else ', optional'})"
@@ -26,31 +34,28 @@ def describe_expected_arguments(schema: dict[str, Any]) -> str:
 
 
 def describe_field_type(field: Any, schema: dict[str, Any], *, depth: int = 0) -> str:
-    """What one field may be: `integer`, `string or null`, `one of 'a', 'b'`, `object: to, subject`."""
+    """The type of one field: `integer`, `string or null`, `one of 'a', 'b'`, `object: to, subject`."""
     field = _resolve_ref(field, schema)
     if not isinstance(field, dict) or depth > 3:
         return "any"
     if "enum" in field or "const" in field:
-        return "one of " + ", ".join(map(repr, field.get("enum", [field.get("const")])[:10]))
-    for choice in ("anyOf", "oneOf"):
-        if isinstance(field.get(choice), list):
-            return " or ".join(
-                dict.fromkeys(
-                    describe_field_type(one, schema, depth=depth + 1) for one in field[choice][:MAX_NESTED_FIELDS]
-                )
-            )
-    kind = field.get("type", "any")
-    if kind == "array":
-        return (
-            f"array of {describe_field_type(field['items'], schema, depth=depth + 1)}" if "items" in field else "array"
-        )
-    if kind == "object" and depth < 2 and field.get("properties"):
+        values = field.get("enum", [field.get("const")])
+        return "one of " + ", ".join(map(repr, values[:10]))
+    for keyword in ("anyOf", "oneOf"):
+        if isinstance(field.get(keyword), list):
+            choices = field[keyword][:MAX_NESTED_FIELDS]
+            types = [describe_field_type(choice, schema, depth=depth + 1) for choice in choices]
+            return " or ".join(dict.fromkeys(types))
+    json_type = field.get("type", "any")
+    if json_type == "array" and "items" in field:
+        return f"array of {describe_field_type(field['items'], schema, depth=depth + 1)}"
+    if json_type == "object" and depth < 2 and field.get("properties"):
         return "object: " + ", ".join(islice(field["properties"], MAX_NESTED_FIELDS))
-    return kind if isinstance(kind, str) else " or ".join(map(str, kind))
+    return json_type if isinstance(json_type, str) else " or ".join(map(str, json_type))
 
 
 def property_names_at(schema: dict[str, Any], path: Iterable[Any]) -> list[str]:
-    """The names that are known at a place in the arguments."""
+    """The property names that the schema knows at a path in the arguments."""
     field: Any = schema
     for step in path:
         field = _object_schema(field, schema)
@@ -60,37 +65,36 @@ def property_names_at(schema: dict[str, Any], path: Iterable[Any]) -> list[str]:
 
 
 def _object_schema(field: Any, schema: dict[str, Any]) -> dict[str, Any]:
-    """The field itself, or the first of its choices that has fields or items."""
+    """The first of the field's choices that has properties or items, else the field itself."""
     field = _resolve_ref(field, schema)
     if not isinstance(field, dict):
         return {}
-    choices = [_resolve_ref(one, schema) for one in field.get("anyOf") or field.get("oneOf") or ()]
-    return next((one for one in choices if isinstance(one, dict) and ("properties" in one or "items" in one)), field)
+    choices = [_resolve_ref(choice, schema) for choice in field.get("anyOf") or field.get("oneOf") or ()]
+    for choice in choices:
+        if isinstance(choice, dict) and ("properties" in choice or "items" in choice):
+            return choice
+    return field
 
 
 def _resolve_ref(field: Any, schema: dict[str, Any]) -> Any:
     ref = field.get("$ref") if isinstance(field, dict) else None
     if not isinstance(ref, str):
         return field
-    return schema.get("$defs", schema.get("definitions", {})).get(ref.rpartition("/")[2], {})
-
-
-MAX_PROBLEMS_SHOWN = 5
-MAX_PROBLEMS_COLLECTED = 10_000
-"""Mistakes that can be told of one by one: to look at the first, all have to be written down."""
+    definitions = schema.get("$defs", schema.get("definitions", {}))
+    return definitions.get(ref.rpartition("/")[2], {})
 
 
 def explain_validation_error(error: Any, schema: dict[str, Any]) -> InvalidArguments:
-    """A pydantic ValidationError in words."""
-    if (count := error.error_count()) > MAX_PROBLEMS_COLLECTED:
-        return InvalidArguments(
-            f"invalid arguments: {count} mistakes, too many to list. {describe_expected_arguments(schema)}"
-        )
+    """The message for a pydantic `ValidationError`."""
+    count = error.error_count()
+    if count > MAX_PROBLEMS_COLLECTED:
+        expected = describe_expected_arguments(schema)
+        return InvalidArguments(f"invalid arguments: {count} mistakes, too many to list. {expected}")
     problems = error.errors(include_url=False, include_context=False)
     if problems[0]["type"] == "json_invalid":
         return _malformed_json(problems[0]["msg"])
-    shown = [_describe_problem(problem, schema) for problem in problems[:MAX_PROBLEMS_SHOWN]]
-    return _invalid_arguments(shown, len(problems), schema)
+    descriptions = [_describe_problem(problem, schema) for problem in problems[:MAX_PROBLEMS_SHOWN]]
+    return _invalid_arguments(descriptions, len(problems), schema)
 
 
 def _malformed_json(message: str) -> InvalidArguments:
@@ -101,38 +105,39 @@ def _malformed_json(message: str) -> InvalidArguments:
 
 
 def _describe_problem(problem: dict[str, Any], schema: dict[str, Any]) -> str:
-    where = _format_path(problem["loc"])
+    path = _format_path(problem["loc"])
     if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return f"`{where}` is not a parameter{_did_you_mean(problem['loc'], schema)}"
+        return f"`{path}` is not a parameter{_did_you_mean(problem['loc'], schema)}"
     if problem["type"] == "missing":
-        return f"`{where}` is required"
-    return f"`{where}`: {problem['msg']}, not {short_repr(problem['input'])}"
+        return f"`{path}` is required"
+    return f"`{path}`: {problem['msg']}, not {short_repr(problem['input'])}"
 
 
 def _did_you_mean(path: tuple[Any, ...], schema: dict[str, Any]) -> str:
-    """The nearest name that is known in that place."""
-    *before, last = path
-    known = {name.lower(): name for name in property_names_at(schema, before)}
-    near = get_close_matches(str(last).lower(), known, 1)
-    return f" (did you mean `{_format_path([*before, known[near[0]]])}`?)" if near else ""
+    """A suggestion: the known name at that path that is most like the given one."""
+    *parents, given_name = path
+    known_names = {name.lower(): name for name in property_names_at(schema, parents)}
+    matches = get_close_matches(str(given_name).lower(), known_names, 1)
+    if not matches:
+        return ""
+    return f" (did you mean `{_format_path([*parents, known_names[matches[0]]])}`?)"
 
 
 def explain_schema_errors(errors: Iterable[Any], values: Any, schema: dict[str, Any]) -> InvalidArguments:
-    """Errors of a JSON Schema validator in words."""
-    found = list(islice(errors, MAX_PROBLEMS_SHOWN + 1))
-    shown = [_describe_schema_error(e) for e in found[:MAX_PROBLEMS_SHOWN]]
-    return _invalid_arguments(shown, len(found), schema)
+    """The message for the errors of a jsonschema-rs validator."""
+    first_errors = list(islice(errors, MAX_PROBLEMS_SHOWN + 1))
+    descriptions = [_describe_schema_error(error) for error in first_errors[:MAX_PROBLEMS_SHOWN]]
+    return _invalid_arguments(descriptions, len(first_errors), schema)
 
 
 def _describe_schema_error(error: Any) -> str:
-    """In the words that are used of a Python function, where something is missing."""
-    path, message = list(error.instance_path), str(error.message)
+    """A missing property reads as it does for a Python function (`_describe_problem`)."""
+    path = list(error.instance_path)
+    message = str(error.message)
     if message.endswith(_REQUIRED_SUFFIX):
-        return f"`{_format_path([*path, message.removesuffix(_REQUIRED_SUFFIX)[1:-1]])}` is required"
+        name = message.removesuffix(_REQUIRED_SUFFIX)[1:-1]
+        return f"`{_format_path([*path, name])}` is required"
     return f"`{_format_path(path)}`: {_shorten(message)}"
-
-
-_REQUIRED_SUFFIX = " is a required property"
 
 
 def _format_path(path: Iterable[Any]) -> str:
@@ -145,7 +150,7 @@ def _invalid_arguments(problems: list[str], count: int, schema: dict[str, Any]) 
 
 
 def short_repr(value: Any, max_chars: int = 120) -> str:
-    """A value on one line, cut where it is long or deep: it may be without end."""
+    """The repr of a value on one line, cut where it is long or deep; a value that contains itself is safe."""
     short = _ShortRepr()
     short.maxstring = short.maxother = short.maxlong = max_chars
     short.maxdict = short.maxlist = short.maxtuple = short.maxset = 8
@@ -156,7 +161,7 @@ class _ShortRepr(Repr):
     def repr_instance(self, x: Any, level: int) -> str:
         try:
             return _shorten(repr(x), self.maxother)
-        except Exception:  # noqa: BLE001 - a value whose repr fails must not hide the real mistake
+        except Exception:  # noqa: BLE001 - a value whose repr raises must not hide the error in the arguments
             return f"<{type(x).__name__}>"
 
 
@@ -165,23 +170,25 @@ def _shorten(text: str, max_chars: int = 240) -> str:
 
 
 def coerce_arguments(values: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """The gentle conversions that models need most: numbers and booleans that came as strings."""
+    """Convert the numbers and booleans that models often send as strings; all other values stay."""
     fields = schema.get("properties", {})
     return {name: _coerce_value(value, fields.get(name)) for name, value in values.items()}
 
 
 def _coerce_value(value: Any, field: Any) -> Any:
-    kind = field.get("type") if isinstance(field, dict) else None
-    if kind == "integer" and isinstance(value, float) and value.is_integer():
+    json_type = field.get("type") if isinstance(field, dict) else None
+    if json_type == "integer" and isinstance(value, float) and value.is_integer():
         return int(value)
     if not isinstance(value, str):
         return value
     try:
-        match kind:
+        match json_type:
             case "integer":
                 return int(value)
             case "number":
-                return float(value) if float(value) - float(value) == 0 else value
+                number = float(value)
+                is_finite = number - number == 0  # inf - inf and nan - nan are nan
+                return number if is_finite else value
             case "boolean":
                 return {"true": True, "false": False}.get(value.lower(), value)
     except ValueError:

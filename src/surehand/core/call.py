@@ -1,4 +1,4 @@
-"""Call: which tool, with what, for whom."""
+"""Values that describe a call: the tool, its arguments, and the user, agent and session on whose behalf it runs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 Arguments: TypeAlias = Mapping[str, Any] | str | bytes | None
-"""What a caller may send: an object, its JSON as models write it, or nothing."""
+"""Arguments as a caller may send them: an object, its JSON text as models write it, or nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """For whom and where a call is made. A scope sets these once for all its calls."""
+    """The user, agent, session and space of a call. A scope sets these once for all its calls."""
 
     agent: str | None = None
     session: str | None = None
@@ -30,7 +30,7 @@ class Call:
     tool: str
     arguments: Arguments = None
     id: str | None = field(default=None, kw_only=True)
-    """Given by the caller, it makes the call recallable: the same id never runs twice."""
+    """An id from the caller makes the call idempotent: a second call with the same id gets the stored outcome."""
     agent: str | None = field(default=None, kw_only=True)
     session: str | None = field(default=None, kw_only=True)
     message: str | None = field(default=None, kw_only=True)
@@ -40,4 +40,4 @@ class Call:
     turn: str | None = field(default=None, kw_only=True)
     parent: str | None = field(default=None, kw_only=True)
     model_id: str | None = field(default=None, kw_only=True)
-    """The id that the model gave the call, to send back with the result."""
+    """The id that the model gave the call; the result is sent back to the model under it."""

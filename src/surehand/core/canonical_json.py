@@ -1,4 +1,7 @@
-"""One spelling for equal values, so that digests can be compared."""
+"""Canonical JSON and its SHA-256 digest: equal values have equal text, so digests of them can be compared.
+
+The cache keys, the ledger's comparison of arguments and the digest of a tool's definition use it.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from typing import Any
 
 
 def canonical_json(value: Any) -> str:
-    """JSON with sorted keys and no spaces; models, dates and the like as pydantic writes them."""
+    """JSON with sorted keys and no spaces. pydantic converts models, dates and other types that JSON does not have."""
     try:
         return _encode_canonical(value)
-    except TypeError:  # keys of several kinds, which cannot be put in order as they are
+    except TypeError:  # keys of several types cannot be sorted; pydantic converts all keys to strings
         return _encode_canonical(_to_jsonable(value))
 
 

@@ -1,4 +1,4 @@
-"""Client tools: a browser, a person or a webhook does the work, so the handler answers Pending."""
+"""Handler of client tools: a browser, a person or a webhook does the work, so the handler returns a Pending outcome."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from surehand.core.handler import StartHandler
 from surehand.core.outcome import Done, Pending
 
 ReplyMode: TypeAlias = Literal["none", "wait", "later"]
+"""`none`: the tool returns its default at once. `wait`: the caller waits for the answer. `later`: it does not wait."""
 
 
 class ClientHandler:
-    """Answers at once with a default (`none`), keeps the caller waiting (`wait`), or lets it go on (`later`)."""
+    """Returns the default value, or a Pending outcome that the client's answer settles."""
 
     can_suspend = False
 
     def __init__(
         self, name: str, reply: ReplyMode, *, default: Any = None, timeout: float = 30.0, request: Any = None
     ) -> None:
-        self._name, self._reply, self._request = name, reply, request
+        self._name = name
+        self._reply = reply
+        self._request = request
         self._default = f"[{name} rendered on client]" if default is None else default
         self._reply_timeout = timeout if reply == "wait" else None
 

@@ -1,4 +1,4 @@
-"""Content blocks: the parts of an outcome that a model or a person is shown."""
+"""Content blocks: the parts of an outcome that models and people read, and their text form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """A JSON value, and the text it is shown as when that is not simply the value itself."""
+    """A JSON value. `text` is the text form, where it differs from the serialized value."""
 
     type: ClassVar[str] = "json"
     data: Any
@@ -37,7 +37,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """A sound: base64 `data` or a `url`."""
+    """An audio recording: base64 `data` or a `url`."""
 
     type: ClassVar[str] = "audio"
     data: str = ""
@@ -47,7 +47,7 @@ class Audio:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file: base64 `data` or a `url`, with the name it should be saved under."""
+    """A file: base64 `data` or a `url`, with the file name to save it under."""
 
     type: ClassVar[str] = "file"
     data: str = ""
@@ -58,7 +58,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Something that can be read elsewhere, by its address."""
+    """A resource that can be read at its URI."""
 
     type: ClassVar[str] = "resource"
     uri: str
@@ -72,7 +72,7 @@ BLOCK_TYPES = (Text, Json, Image, Audio, File, Resource)
 
 
 def block_text(block: Block) -> str:
-    """What a model that reads only text is shown of a block."""
+    """The text of a block, for models that read only text."""
     match block:
         case Text(text):
             return text
@@ -81,24 +81,26 @@ def block_text(block: Block) -> str:
         case Resource(uri=uri, text=text):
             return text or f"[resource: {uri}]"
         case Image() | Audio() | File():
-            size = f"{len(block.data) * 3 // 4 - block.data.count('=')} bytes" if block.data else block.url
+            # Four base64 characters hold three bytes; each `=` of the padding stands for one byte less.
+            byte_count = len(block.data) * 3 // 4 - block.data.count("=")
+            size = f"{byte_count} bytes" if block.data else block.url
             return f"[{block.type}: {block.mime_type}, {size}]"
 
 
 def to_text(value: Any) -> str:
-    """A plain value as text: a string as it is, anything else as JSON."""
+    """A value as text: a string unchanged, any other value as JSON."""
     if isinstance(value, str):
-        return str.__str__(value)  # an enum of strings would show its name
+        return str.__str__(value)  # `str()` of a string enum gives the member's name, not its value
     return to_json(value).decode()
 
 
 def to_json(value: Any) -> bytes:
-    """Serialise what a handler may return: plain values, dataclasses, pydantic models, dates, paths, bytes."""
+    """Serialize a value that a handler may return: plain values, dataclasses, pydantic models, dates, paths, bytes."""
     return _load_serializer()(value, bytes_mode="base64", inf_nan_mode="strings")
 
 
 @cache
 def _load_serializer() -> Callable[..., bytes]:
-    from pydantic_core import to_json  # loaded on first use: plain calls never need it
+    from pydantic_core import to_json  # imported on first use: calls that return numbers or strings never need it
 
     return to_json

@@ -1,4 +1,4 @@
-"""Context: what a handler may know of its call and do during it."""
+"""The context of a call: what a handler can read about its call, and what it can do while it runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class RunningCall(Protocol):
-    """The call behind a context. The runtime's is an Invocation; a tool that is run directly has its own."""
+    """The call behind a context: an `Invocation` in a runtime, a `StandaloneCall` in `Tool.run`."""
 
     arguments: dict[str, Any]
     attempt: int
@@ -34,7 +34,7 @@ class RunningCall(Protocol):
     def threads(self) -> Any: ...
     @property
     def is_standalone(self) -> bool:
-        """Whether the tool is run by itself, with no runtime around it."""
+        """Whether the tool runs without a runtime."""
         ...
 
     def report(self, update: Mapping[str, Any]) -> None: ...
@@ -58,12 +58,12 @@ class Context:
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt of one call: send it along, and the other side can tell a repetition."""
+        """A key that is the same for every attempt of the call: a service that receives it can recognise a retry."""
         return self._call.id
 
     @property
     def agent(self) -> str | None:
-        """Who is calling."""
+        """The agent that makes the call."""
         return self._call.principal.agent
 
     @property
@@ -83,7 +83,7 @@ class Context:
 
     @property
     def user(self) -> str | None:
-        """For whom the call is made."""
+        """The user on whose behalf the call is made."""
         return self._call.principal.user
 
     @property
@@ -98,17 +98,17 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """True once nobody waits for the result any more; a sync handler should look at it now and then."""
+        """True once the call is cancelled or timed out. A sync handler that takes long should check it regularly."""
         return self._call.cancelled
 
     @property
     def state(self) -> dict[str, Any]:
-        """A place for values that later calls of the same session see."""
+        """A dictionary that all calls of the session share."""
         return self._call.state
 
     @property
     def workspace(self) -> str:
-        """The folder that file paths are meant in."""
+        """The folder that relative file paths refer to."""
         return self._call.workspace
 
     @property
@@ -117,20 +117,24 @@ class Context:
         return logging.getLogger(f"surehand.tool.{self._call.tool_name}")
 
     def report(self, *update: str | float | Mapping[str, Any], title: str | None = None, **data: Any) -> None:
-        """Tell of progress: a message, a fraction from 0 to 1, a title, or any further values."""
-        self._call.report({**_progress_update(update), **({"title": title} if title is not None else {}), **data})
+        """Report progress: a message, a fraction from 0 to 1, a title, or any further values."""
+        fields = _progress_update(update)
+        if title is not None:
+            fields["title"] = title
+        self._call.report({**fields, **data})
 
     async def call(self, tool: str, arguments: Arguments = None, *, timeout: float | None = None) -> Outcome:
         """Call another tool as part of this call."""
         return await self._call.call_tool(tool, arguments, timeout)
 
     async def store(self) -> Any:
-        """What the runtime remembers: its `Store`, or one in memory where it was given none."""
+        """The runtime's `Store`; a runtime without one opens a store in memory."""
         return await self._call.open_store()
 
     def use(self, value_type: type[T]) -> T:
-        """The nearest value of that type that a scope offers."""
-        if (value := self._call.find_value(value_type)) is None:
+        """The value of that type that the nearest scope offers."""
+        value = self._call.find_value(value_type)
+        if value is None:
             raise missing_value_error(value_type)
         return value
 
@@ -154,7 +158,7 @@ def _progress_update(update: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def missing_value_error(value_type: type) -> Unavailable:
-    """What a tool says that needs something nobody offers."""
+    """The error of a tool that needs a value of a type that no scope offers."""
     return Unavailable(
         f"the tool needs a {value_type.__name__}, and no scope offers one. "
         f"Its developer offers it with runtime.scope(<{value_type.__name__}>)."

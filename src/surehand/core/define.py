@@ -1,4 +1,7 @@
-"""Defining tools: the decorator `tool`, and its relatives for work that is done elsewhere."""
+"""Definition of tools: the decorator `tool`, and its methods for tools whose work is not a Python function.
+
+Names and signatures are checked here, when the tool is defined. Types are compiled later, when the runtime starts.
+"""
 
 from __future__ import annotations
 
@@ -27,33 +30,35 @@ from surehand.core.tool_options import ToolOptions, build_facets
 P = ParamSpec("P")
 R = TypeVar("R")
 DescriptionLike: TypeAlias = str | PathLike[str]
-"""A description, or the text file beside the tool that holds it."""
+"""A description, or the path of a text file that holds it, relative to the module of the tool."""
 ParametersLike: TypeAlias = type | Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
 class LazyTool:
-    """A tool whose definition is made when the runtime starts."""
+    """A tool whose factory the runtime calls when it starts."""
 
     name: str
     factory: Callable[[], Any | Awaitable[Any]]
 
     async def resolve(self) -> Tool[..., Any]:
-        """Make the tool, once."""
-        made = self.factory()
-        made = await made if inspect.isawaitable(made) else made
-        found = made if isinstance(made, Tool) else tool(name=self.name)(made) if callable(made) else None
-        if found is None:
-            raise DefinitionError(
-                f"The factory of {self.name} gave {type(made).__name__}.",
-                fix="return a tool or a function.",
-                where=source_location(self.factory),
-            )
-        return found if found.name == self.name else found.evolve(name=self.name)
+        """Call the factory and return its tool under the name of this one."""
+        product = self.factory()
+        if inspect.isawaitable(product):
+            product = await product
+        if isinstance(product, Tool):
+            return product if product.name == self.name else product.evolve(name=self.name)
+        if callable(product):
+            return tool(name=self.name)(product)
+        raise DefinitionError(
+            f"The factory of {self.name} returned {type(product).__name__}.",
+            fix="return a tool or a function.",
+            where=source_location(self.factory),
+        )
 
 
 class _ToolDecorator:
-    """`tool`, the decorator; see its methods for tools without a function."""
+    """The type of the decorator `tool`. Its methods define tools without a function."""
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> Tool[P, R]: ...
@@ -78,17 +83,16 @@ class _ToolDecorator:
         parameters: ParametersLike = None,
         **options: Unpack[ToolOptions],
     ) -> Any:
-        """Make a function a tool; name, description and parameters come from the function unless given."""
-        namespace = _local_namespace(function)
-        make = partial(
+        """Turn a function into a tool. Name, description and parameters are those of the function unless given."""
+        build = partial(
             _tool_from_function,
             name=name,
             description=description,
             parameters=parameters,
             options=options,
-            namespace=namespace,
+            namespace=_local_namespace(),
         )
-        return make if function is None else make(function)
+        return build if function is None else build(function)
 
     def client(
         self,
@@ -100,13 +104,15 @@ class _ToolDecorator:
         default: Any = None,
         **options: Unpack[ToolOptions],
     ) -> Tool[..., Any]:
-        """A tool that runs in a browser or with a person: `reply` says whether and how the answer is waited for."""
+        """A tool that a browser or a person runs: `reply` says whether the call waits for the answer."""
         if reply not in ("none", "wait", "later"):
             raise DefinitionError(f"Unknown reply {reply!r}.", fix="use none, wait or later.", where=_caller_location())
         options.setdefault("intent", "render")
-        limit = options.get("timeout", 30.0)
-        patience = (parse_duration(limit) or inf) if isinstance(limit, (int, float, str)) else 30.0
-        handler = ClientHandler(name, reply, default=default, timeout=patience, request=options.get("display"))
+        timeout = options.get("timeout", 30.0)
+        reply_timeout = 30.0
+        if isinstance(timeout, (int, float, str)):
+            reply_timeout = parse_duration(timeout) or inf  # "off": wait without a limit
+        handler = ClientHandler(name, reply, default=default, timeout=reply_timeout, request=options.get("display"))
         return _tool_without_function("client", name, description, parameters, options, handler)
 
     def external(
@@ -117,7 +123,7 @@ class _ToolDecorator:
         parameters: ParametersLike = None,
         **options: Unpack[ToolOptions],
     ) -> Tool[..., Any]:
-        """A tool that another service works on; the result arrives later."""
+        """A tool whose result another service sends later."""
         return _tool_without_function("external", name, description, parameters, options, ClientHandler(name, "later"))
 
     def hosted(
@@ -129,7 +135,7 @@ class _ToolDecorator:
         parameters: ParametersLike = None,
         **facets: Unpack[ToolOptions],
     ) -> Tool[..., Any]:
-        """A tool that the model's own provider runs; `options` says for each provider how to ask for it."""
+        """A tool that the model's own provider runs; `options` maps a provider to the entry that its API expects."""
         facets["provider_options"] = options
         return _tool_without_function("hosted", name, description or name, parameters, facets, None)
 
@@ -141,25 +147,26 @@ class _ToolDecorator:
         parameters: ParametersLike = None,
         **options: Unpack[ToolOptions],
     ) -> Tool[..., Any]:
-        """A tool whose work a `Provider` does: for what a provider's `tools()` returns."""
+        """A tool that a `Provider` invokes; a provider's `tools()` returns these."""
         return _tool_without_function("provided", name, description or name, parameters, options, None)
 
     def lazy(self, name: str, factory: Callable[[], Any | Awaitable[Any]]) -> LazyTool:
-        """A tool whose definition, sync or async, is made once, when the runtime starts."""
+        """A tool whose sync or async factory the runtime calls once, when it starts."""
         return LazyTool(name, factory)
 
 
 tool = _ToolDecorator()
 
 
-def _local_namespace(function: Callable[..., Any] | None) -> dict[str, Any] | None:
-    """What a function inside another one sees there, so that string annotations can name local types."""
-    frame, names = _calling_frame(), dict[str, Any]()
+def _local_namespace() -> dict[str, Any] | None:
+    """The local variables where a tool is defined, so that its string annotations can name local types."""
+    frame = _calling_frame()
+    names: dict[str, Any] = {}
     while frame is not None and frame.f_locals is not frame.f_globals:
         names = {**frame.f_locals, **names}
-        if frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        if frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a function; the bodies of classes do not have this flag
             break
-        frame = frame.f_back  # the body of a class: its methods see what is around it
+        frame = frame.f_back  # annotations in a class body can also name types of the function around the class
     return names or None
 
 
@@ -185,35 +192,45 @@ def _tool_from_function(
     options: ToolOptions,
     namespace: dict[str, Any] | None,
 ) -> Tool[..., Any]:
-    place = _caller_location() if isinstance(function, type) else source_location(function)
+    where = _caller_location() if isinstance(function, type) else source_location(function)
     if not callable(function):
         raise DefinitionError(
-            f"{function!r} cannot be called.",
+            f"{function!r} is not callable.",
             fix="decorate a function, or a class that can be called; put @staticmethod and @classmethod above @tool.",
-            where=place or _caller_location(),
+            where=where or _caller_location(),
         )
     if isinstance(function, type):
-        return _tool_from_class(function, name=name, description=description, options=options, where=place)
-    title = name or str(getattr(function, "__name__", type(function).__name__))
-    _validate_name(title, place)
+        return _tool_from_class(function, name=name, description=description, options=options, where=where)
+    tool_name = name or str(getattr(function, "__name__", type(function).__name__))
+    _validate_name(tool_name, where)
     if not any(isinstance(hint, str) for hint in getattr(function, "__annotations__", {}).values()):
-        namespace = None  # only string annotations need it, and it keeps a whole frame's values alive
+        namespace = None  # only string annotations need it, and it keeps all local values of the frame alive
     signature = Signature(function, namespace=namespace, used_types=options.get("use"))
     if parameters is None:
-        taken: Parameters = TypedParameters(signature.build_typed_dict, where=place)
+        tool_parameters: Parameters = TypedParameters(signature.build_typed_dict, where=where)
         handler: Any = FunctionHandler(function, signature)
     else:
-        taken = build_parameters(parameters, place)
-        handler = _SeparateParametersHandler(function, signature, taken)
+        tool_parameters = build_parameters(parameters, where)
+        handler = _SeparateParametersHandler(function, signature, tool_parameters)
+    rebind = partial(
+        _tool_from_function,
+        name=name,
+        description=description,
+        parameters=parameters,
+        options=options,
+        namespace=namespace,
+    )
+    source = DescriptionSource(description, function, tool_name)
     return _build_tool(
-        "function", title, DescriptionSource(description, function, title), taken, handler, options, place, function,
-        partial(_tool_from_function, name=name, description=description, parameters=parameters, options=options,
-                namespace=namespace),
-    )  # fmt: skip
+        "function", tool_name, source, tool_parameters, handler, options, where, function=function, rebind=rebind
+    )
 
 
 class _SeparateParametersHandler(FunctionHandler):
-    """A function whose parameters are given separately; whether it takes them whole is known once both compile."""
+    """Handler of a function whose parameters are given apart from its signature.
+
+    The function takes them by name, or all of them as one argument; both have to be compiled to know which.
+    """
 
     def __init__(self, function: Callable[..., Any], signature: Signature, parameters: Parameters) -> None:
         super().__init__(function, signature)
@@ -222,36 +239,34 @@ class _SeparateParametersHandler(FunctionHandler):
     def compile(self) -> Any:
         self._parameters.compile()
         self._single_argument = takes_single_argument(self.signature, self._parameters.argument_names)
-        if (
-            isinstance(self._parameters, RawParameters)
-            and not self._single_argument
-            and not self.signature.has_var_keyword
-        ):
-            self._parameters.restrict_names(
-                self.signature.required_names, {p.name for p in self.signature.model_parameters}
-            )
+        takes_names = not self._single_argument and not self.signature.has_var_keyword
+        if takes_names and isinstance(self._parameters, RawParameters):
+            known_names = {parameter.name for parameter in self.signature.model_parameters}
+            self._parameters.restrict_names(self.signature.required_names, known_names)
         return super().compile()
 
 
 def _tool_from_class(
     cls: type, *, name: str | None, description: DescriptionLike | None, options: ToolOptions, where: str
 ) -> Tool[..., Any]:
-    """A class whose fields are the parameters and whose `__call__` (or `run`) is the work."""
-    method = next((m for m in ("__call__", "run") if callable(cls.__dict__.get(m))), None)
-    if method is None:
+    """A tool from a class: its fields are the parameters, and its method `__call__` or `run` is the handler."""
+    method_name = next((method for method in ("__call__", "run") if callable(cls.__dict__.get(method))), None)
+    if method_name is None:
         raise DefinitionError(
             f"{cls.__name__} has neither __call__ nor run.", fix="add `async def run(self): ...`.", where=where
         )
-    work = cls.__dict__[method]
-    title = name or cls.__name__
-    _validate_name(title, where)
-    signature = Signature(work, used_types=options.get("use"))
-    handler = FunctionHandler(work, signature, single_argument=True)
-    doc = inspect.cleandoc(cls.__doc__ or "")
-    doc = "" if doc.startswith(f"{cls.__name__}(") else doc  # what a dataclass without a docstring is given
-    told = DescriptionSource(description or doc or None, None, title)
+    method = cls.__dict__[method_name]
+    tool_name = name or cls.__name__
+    _validate_name(tool_name, where)
+    signature = Signature(method, used_types=options.get("use"))
+    handler = FunctionHandler(method, signature, single_argument=True)
+    docstring = inspect.cleandoc(cls.__doc__ or "")
+    if docstring.startswith(f"{cls.__name__}("):  # Python generates this one for a dataclass without a docstring
+        docstring = ""
+    source = DescriptionSource(description or docstring or None, None, tool_name)
+    parameters = build_parameters(cls, where)
     return _build_tool(
-        "function", title, told, build_parameters(cls, where), handler, options, source_location(work), cls, None
+        "function", tool_name, source, parameters, handler, options, source_location(method), function=cls
     )
 
 
@@ -263,12 +278,11 @@ def _tool_without_function(
     options: ToolOptions,
     handler: Any,
 ) -> Tool[..., Any]:
-    place = _caller_location()
-    _validate_name(name, place)
-    taken = build_parameters({} if parameters is None else parameters, place)
-    return _build_tool(
-        kind, name, DescriptionSource(description, None, name), taken, handler, options, place, None, None
-    )
+    where = _caller_location()
+    _validate_name(name, where)
+    tool_parameters = build_parameters({} if parameters is None else parameters, where)
+    source = DescriptionSource(description, None, name)
+    return _build_tool(kind, name, source, tool_parameters, handler, options, where)
 
 
 def build_parameters(source: ParametersLike, where: str = "") -> Parameters:
@@ -289,7 +303,7 @@ def build_parameters(source: ParametersLike, where: str = "") -> Parameters:
 def _validate_name(name: str, where: str) -> None:
     if not is_legal_name(str(name)):
         raise DefinitionError(
-            f"{name!r} is no name for a tool.",
+            f"{name!r} is not a legal tool name.",
             fix=f"use letters, digits, `_` and `-`, for example name={sanitize_name(str(name))!r}.",
             where=where,
         )
@@ -303,8 +317,9 @@ def _build_tool(
     handler: Any,
     options: ToolOptions,
     where: str,
-    function: Callable[..., Any] | None,
-    rebind: Callable[..., Tool[..., Any]] | None,
+    *,
+    function: Callable[..., Any] | None = None,
+    rebind: Callable[..., Tool[..., Any]] | None = None,
 ) -> Tool[..., Any]:
     facets = build_facets(options, kind, where)
     return Tool(name, description, parameters, handler, kind, function, *facets, where, rebind)

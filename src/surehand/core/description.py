@@ -1,4 +1,7 @@
-"""Description: what a model reads about a tool, from a string, a docstring or a text file beside the tool."""
+"""Descriptions of tools and of their parameters, from a string, a docstring or a text file beside the tool.
+
+The docstring parser knows the styles of Google, NumPy and Sphinx.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
+log = logging.getLogger("surehand")
+
 _SECTION_HEADER = re.compile(
     r"^(args|arguments|parameters|params|other parameters|returns?|yields?|raises|examples?|notes?|see also"
     r"|attributes|warnings?|references):?\s*$",
@@ -26,47 +31,51 @@ _SPHINX_PARAMETER = re.compile(r"^:param\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)$"
 
 
 class Docstring(NamedTuple):
-    """A docstring, taken apart."""
+    """The parts of a docstring: the description of the function, and those of its parameters by name."""
 
     description: str
     parameters: dict[str, str]
 
 
 def parse_docstring(text: str | None) -> Docstring:
-    """Split a docstring into the description and its parameters' descriptions."""
+    """Split a docstring into its description and the descriptions of the parameters."""
     lines = cleandoc(text or "").splitlines()
-    start = next((i for i in range(len(lines)) if _is_section_header(lines, i) or lines[i].startswith(":")), len(lines))
-    return Docstring("\n".join(lines[:start]).strip(), _parse_parameters(lines[start:]))
+    section_starts = (i for i in range(len(lines)) if _is_section_header(lines, i) or lines[i].startswith(":"))
+    end = next(section_starts, len(lines))
+    return Docstring("\n".join(lines[:end]).strip(), _parse_parameters(lines[end:]))
 
 
 def _is_section_header(lines: list[str], index: int) -> bool:
     if not _SECTION_HEADER.match(lines[index]):
         return False
-    underlined = index + 1 < len(lines) and set(lines[index + 1].strip()) in ({"-"}, {"="})
-    return underlined or lines[index].rstrip().endswith(":")
+    is_underlined = index + 1 < len(lines) and set(lines[index + 1].strip()) in ({"-"}, {"="})
+    return is_underlined or lines[index].rstrip().endswith(":")
 
 
 def _parse_parameters(lines: list[str]) -> dict[str, str]:
-    found: dict[str, list[str]] = {}
-    section, numpy, names = "", False, [""]
+    texts: dict[str, list[str]] = {}
+    section = ""
+    is_numpy = False
+    current_names: list[str] = []
     for index, line in enumerate(lines):
         stripped = line.strip()
         if _is_section_header(lines, index):
             section = stripped.rstrip(":").lower()
-            numpy = not stripped.endswith(":")
-            names = [""]
+            is_numpy = not stripped.endswith(":")
+            current_names = []
         elif match := _SPHINX_PARAMETER.match(stripped):
-            names = [match[1]]
-            found[match[1]] = [match[2]]
-        elif stripped.startswith(":"):
-            names = [""]
-        elif section in _PARAMETER_SECTIONS and (match := _match_parameter(line, is_numpy=numpy)):
-            names = re.split(r"\s*,\s*", match[1])
-            found.update({name: [match[2] if match.lastindex == 2 else ""] for name in names})
-        elif names[0] and stripped and set(stripped) != {"-"}:
-            for name in names:
-                found[name].append(stripped)
-    return {name: " ".join(filter(None, parts)) for name, parts in found.items()}
+            current_names = [match[1]]
+            texts[match[1]] = [match[2]]
+        elif stripped.startswith(":"):  # another field of Sphinx, such as `:returns:`
+            current_names = []
+        elif section in _PARAMETER_SECTIONS and (match := _match_parameter(line, is_numpy=is_numpy)):
+            current_names = re.split(r"\s*,\s*", match[1])
+            first_text = match[2] if match.lastindex == 2 else ""
+            texts.update({name: [first_text] for name in current_names})
+        elif stripped and set(stripped) != {"-"}:  # a further line of the parameters above
+            for name in current_names:
+                texts[name].append(stripped)
+    return {name: " ".join(filter(None, parts)) for name, parts in texts.items()}
 
 
 def _match_parameter(line: str, *, is_numpy: bool) -> re.Match[str] | None:
@@ -76,18 +85,17 @@ def _match_parameter(line: str, *, is_numpy: bool) -> re.Match[str] | None:
     return _GOOGLE_PARAMETER.match(line.strip()) if 0 < indent <= 4 else None
 
 
-log = logging.getLogger("surehand")
-
-
 class DescriptionSource:
-    """Read when first needed: ten thousand docstrings need not be taken apart at import."""
+    """The source of a tool's description. It is read when first needed: parsing a docstring at import takes time."""
 
     def __init__(self, source: str | os.PathLike[str] | None, function: Callable[..., Any] | None, name: str) -> None:
-        self._source, self._function, self._name = source, function, name
+        self._source = source
+        self._function = function
+        self._name = name
         self._loaded_text: str | None = None
 
     def render(self, workspace: str | None = None) -> str:
-        """The description, with `${workspace}`, `${directory}` and `${cwd}` filled in where it came from a file."""
+        """The description. In one from a file, `${workspace}`, `${directory}` and `${cwd}` are replaced."""
         if self._loaded_text is None:
             self._loaded_text = self._load()
         if not isinstance(self._source, os.PathLike):
@@ -102,12 +110,12 @@ class DescriptionSource:
             try:
                 return self._resolve_path(self._source).read_text(encoding="utf-8").strip()
             except (OSError, UnicodeError) as error:
-                log.warning("The description of %s cannot be read (%s); its docstring is used.", self._name, error)
-        doc = getattr(self._function, "__doc__", None) if self._function else None
-        return parse_docstring(doc).description or self._name.replace("_", " ").strip().capitalize() + "."
+                log.warning("Cannot read the description of %s (%s); using its docstring.", self._name, error)
+        docstring = getattr(self._function, "__doc__", None) if self._function else None
+        return parse_docstring(docstring).description or self._name.replace("_", " ").strip().capitalize() + "."
 
     def _resolve_path(self, path: os.PathLike[str]) -> Path:
-        from pathlib import Path  # loaded by those alone who use it
+        from pathlib import Path  # imported on first use: few tools have their description in a file
 
         code = getattr(inspect.unwrap(self._function), "__code__", None) if self._function else None
         return Path(code.co_filename).parent / path if code else Path(path)

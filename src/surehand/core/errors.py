@@ -1,4 +1,7 @@
-"""Errors, each with its reader: `ToolError` is for the model, `DefinitionError` for the developer."""
+"""Errors of the package: `ToolError` and its subclasses are written for the model, `DefinitionError` for developers.
+
+A handler raises a `ToolError`; the runtime turns it into a `Failed` outcome with the same failure code.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,11 @@ FAILURE_CODES: frozenset[str] = frozenset(get_args(FailureCode))
 
 
 class ToolError(Exception):
-    """Raised by a handler to tell the model what happened, with the value, and what to do next."""
+    """An error for the model. The message says what happened, with the value, and what to do next."""
 
     code: FailureCode = "failed"
     executed = True
-    """Whether the handler may have run when this was raised."""
+    """Whether the handler may have had an effect before the error was raised."""
 
     def __init__(
         self, message: str = "", *, code: FailureCode | None = None, data: Any = None, retry_after: float | None = None
@@ -39,15 +42,15 @@ class ToolError(Exception):
         super().__init__(message)
         if code is not None:
             if code not in FAILURE_CODES:
-                raise ValueError(f"{code!r} is no failure code. Use one of: {', '.join(sorted(FAILURE_CODES))}.")
+                raise ValueError(f"{code!r} is not a failure code. Use one of: {', '.join(sorted(FAILURE_CODES))}.")
             self.code = code
         self.data = data
         self.retry_after = retry_after
-        """Seconds to wait before another attempt, where the other side said so."""
+        """Seconds to wait before another attempt, if the service sent them."""
 
 
 class NotFound(ToolError):
-    """What was asked for does not exist."""
+    """The requested thing does not exist."""
 
     code = "not_found"
 
@@ -65,31 +68,31 @@ class Denied(ToolError):
 
 
 class TimedOut(ToolError):
-    """The work took longer than it may."""
+    """The work took longer than its time limit."""
 
     code = "timed_out"
 
 
 class Unavailable(ToolError):
-    """The other side cannot be reached now; a repeatable tool is tried again."""
+    """A service that the tool needs cannot be reached. The runtime retries a repeatable tool."""
 
     code = "unavailable"
 
 
 class NotStarted(Unavailable):
-    """What the handler needs to run is not there now."""
+    """The handler could not start, because something that it needs is not available. It had no effect."""
 
     executed = False
 
 
 class RateLimited(ToolError):
-    """The other side asks to slow down; `retry_after` says for how long."""
+    """The service refuses further requests for now; `retry_after` says for how long."""
 
     code = "rate_limited"
 
 
 class StillPending(ToolError):
-    """`unwrap()` was asked for a value that a person, a browser or a webhook has yet to give."""
+    """`unwrap()` was called on a Pending outcome, which has no value yet."""
 
     code = "interrupted"
 
@@ -106,20 +109,22 @@ _CLASS_BY_CODE = {cls.code: cls for cls in _CLASSES_WITH_CODE}
 
 
 def error_class_for(code: FailureCode) -> type[ToolError]:
-    """The class to raise and to catch for a code; most codes have none of their own."""
+    """The error class of a failure code; `ToolError` for codes that have no class of their own."""
     return _CLASS_BY_CODE.get(code, ToolError)
 
 
 class DefinitionError(Exception):
-    """A tool is defined wrongly: says where, what, and how to mend it."""
+    """A mistake in a definition or in an option, for the developer: the place, the problem and how to fix it."""
 
     def __init__(self, problem: str, *, fix: str = "", where: str = "") -> None:
-        self.problem, self.fix, self.where = problem, fix, where
+        self.problem = problem
+        self.fix = fix
+        self.where = where
         super().__init__(f"{where + ': ' if where else ''}{problem}{' Fix: ' + fix if fix else ''}")
 
     @classmethod
     def combine(cls, errors: list[DefinitionError]) -> DefinitionError:
-        """One error that lists every mistake, so that none hides behind the first."""
+        """One error that lists all the given errors, so that a developer sees every mistake at once."""
         if len(errors) == 1:
             return errors[0]
         return cls(f"{len(errors)} tools cannot be used:\n" + "\n".join(f"  - {error}" for error in errors))

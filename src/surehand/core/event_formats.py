@@ -1,4 +1,4 @@
-"""Wire: our events in the words of the event streams that other programs read.
+"""Events in the formats of other programs' event streams, called families. Programs that bridge event streams use it.
 
 | our event        | spaces (000)       | agent (001)   | bus (002)               | session (003)              |
 |------------------|--------------------|---------------|-------------------------|----------------------------|
@@ -12,8 +12,8 @@
 | ended, Failed    | tool-call.error    | tool_finished | TOOL_CALL_FAILED 420    | tool_result                |
 | ended, Pending   |                    |               |                         |                            |
 
-Progress is of the input, as a model writes it, where its data has `input_delta`. Times are milliseconds since the
-epoch. Where a field is empty, and for all other events, `wire` gives None.
+"progress, input" is a `CallProgress` whose data has `input_delta`: arguments that the model is still writing.
+Times are milliseconds since the epoch. `format_event` returns None where the table is empty, and for all other events.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from surehand.core.outcome import Done, Failed, Outcome, Pending
 
 FormattedEvent: TypeAlias = dict[str, Any]
 
-SPACES_FAMILY, AGENT_FAMILY, BUS_FAMILY, SESSION_FAMILY = "spaces", "agent", "bus", "session"
+SPACES_FAMILY = "spaces"
+AGENT_FAMILY = "agent"
+BUS_FAMILY = "bus"
+SESSION_FAMILY = "session"
 FAMILY_BY_NUMBER: Mapping[str, str] = {
     "000": SPACES_FAMILY,
     "001": AGENT_FAMILY,
@@ -37,16 +40,24 @@ FAMILY_BY_NUMBER: Mapping[str, str] = {
 
 
 def format_event(event: Event, family: str, *, task: str | None = None) -> FormattedEvent | None:
-    """The event as a family of readers knows it, or None; `task` is what the bus shows as its `taskId`."""
-    known = FAMILY_BY_NUMBER.get(family, family)
-    if known not in _FORMATTERS:
+    """The event in the format of a family, or None if the family has no such event.
+
+    Args:
+        family: the name or the number of a family.
+        task: the `taskId` of an event of the bus.
+    """
+    family_name = FAMILY_BY_NUMBER.get(family, family)
+    if family_name not in _FORMATTERS:
         names = [*_FORMATTERS, *FAMILY_BY_NUMBER]
-        meant = f" Did you mean {near[0]!r}?" if (near := nearest_names(family, names, 1)) else ""
-        raise ValueError(f"There is no event family {family!r}.{meant} Known are: {', '.join(names)}.")
+        near = nearest_names(family, names, 1)
+        suggestion = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"Unknown event family {family!r}.{suggestion} Known families: {', '.join(names)}.")
     if isinstance(event, CallEnded) and isinstance(event.outcome, Pending):
         return None
-    wired = _FORMATTERS[known](event)
-    return wired if wired is None or task is None or known != BUS_FAMILY else {**wired, "taskId": task}
+    formatted = _FORMATTERS[family_name](event)
+    if formatted is not None and task is not None and family_name == BUS_FAMILY:
+        return {**formatted, "taskId": task}
+    return formatted
 
 
 def _format_for_spaces(event: Event) -> FormattedEvent | None:
@@ -66,7 +77,7 @@ def _format_for_spaces(event: Event) -> FormattedEvent | None:
 
 
 def _spaces_event(type: str, event: CallStarted | CallProgress | CallEnded, **fields: Any) -> FormattedEvent:
-    # The stream's id is how a reader tells that a stored message is the one it saw streaming.
+    # By the stream's id a reader recognises a stored message as the one that it has already shown while it streamed.
     ids = {"streamId": event.call_id, "toolCallId": event.call_id, "toolName": event.tool}
     return {"type": type, **ids, "timestamp": _milliseconds(event.at), **fields}
 
@@ -107,16 +118,21 @@ def _format_for_bus(event: Event) -> FormattedEvent | None:
         case CallStarted():
             return _bus_event("TOOL_CALL_REQUESTED", 400, event, params=_to_json_value(event.arguments))
         case CallEnded(outcome=Done() as done):
-            took = round(done.meta.latency_ms)
-            return _bus_event("TOOL_CALL_COMPLETED", 410, event, result=_to_json_value(done.data), durationMs=took)
+            duration = round(done.meta.latency_ms)
+            return _bus_event("TOOL_CALL_COMPLETED", 410, event, result=_to_json_value(done.data), durationMs=duration)
         case CallEnded(outcome=Failed() as failed):
             return _bus_event("TOOL_CALL_FAILED", 420, event, error=failed.message)
     return None
 
 
 def _bus_event(type: str, code: int, event: CallStarted | CallEnded, **payload: Any) -> FormattedEvent:
-    told = {"toolName": event.tool, **payload}
-    return {"type": type, "code": code, "payload": told, "timestamp": _milliseconds(event.at), "callId": event.call_id}
+    return {
+        "type": type,
+        "code": code,
+        "payload": {"toolName": event.tool, **payload},
+        "timestamp": _milliseconds(event.at),
+        "callId": event.call_id,
+    }
 
 
 def _format_for_session(event: Event) -> FormattedEvent | None:
@@ -128,12 +144,12 @@ def _format_for_session(event: Event) -> FormattedEvent | None:
             return _session_event("tool_call_delta", event, delta=_to_json_value(delta))
         case CallPending(waiting_for="approval"):
             metadata = {} if event.request is None else {"metadata": _to_json_value(event.request)}
-            told = {"input": _to_json_value(event.arguments), "message": event.message}
-            return _session_event("tool_confirmation_required", event, **told, **metadata)
+            question = {"input": _to_json_value(event.arguments), "message": event.message}
+            return _session_event("tool_confirmation_required", event, **question, **metadata)
         case CallSettled(waiting_for="approval", verdict=verdict):
             reason = {"reason": event.reason} if event.reason else {}
-            told = {"confirmed": verdict in ("approve", "approved"), "always": event.always}
-            return {"type": "tool_confirmation_result", "callId": event.call_id, **told, **reason}
+            decision = {"confirmed": verdict in ("approve", "approved"), "always": event.always}
+            return {"type": "tool_confirmation_result", "callId": event.call_id, **decision, **reason}
         case CallResumed():
             return _session_event("tool_result_start", event)
         case CallEnded(outcome=outcome):
@@ -143,10 +159,10 @@ def _format_for_session(event: Event) -> FormattedEvent | None:
 
 def _session_result(outcome: Outcome, at: float) -> FormattedEvent:
     meta = outcome.meta
-    by = {"client": "client", "external": "client", "hosted": "provider"}.get(meta.kind, "engine")
+    executed_by = {"client": "client", "external": "client", "hosted": "provider"}.get(meta.kind, "engine")
     times = {"startedAt": _milliseconds(meta.started_at or at), "completedAt": _milliseconds(at)}
     result = _to_json_value(outcome.data) if isinstance(outcome, Done) else outcome.text
-    return {"result": result, "isError": not outcome.ok, "executedBy": by, **times}
+    return {"result": result, "isError": not outcome.ok, "executedBy": executed_by, **times}
 
 
 def _session_event(
@@ -164,18 +180,18 @@ _FORMATTERS: Mapping[str, Callable[[Event], FormattedEvent | None]] = {
 
 
 def _progress_output(event: CallProgress) -> FormattedEvent:
-    named = {"text": event.message, "fraction": event.fraction, "title": event.title}
-    told = {name: value for name, value in named.items() if value is not None}
-    return told | {name: _to_json_value(value) for name, value in event.data.items()}
+    fields = {"text": event.message, "fraction": event.fraction, "title": event.title}
+    given_fields = {name: value for name, value in fields.items() if value is not None}
+    return given_fields | {name: _to_json_value(value) for name, value in event.data.items()}
 
 
 def _to_json_value(value: Any) -> Any:
-    """A value as JSON can hold it; what it cannot is written out as text."""
-    from pydantic_core import from_json, to_json
+    """The value as plain JSON; parts that JSON cannot hold become strings."""
+    from pydantic_core import from_json, to_json  # imported on first use, as everywhere in core
 
     try:
         return from_json(to_json(value, bytes_mode="base64", inf_nan_mode="strings", fallback=str))
-    except ValueError:  # a lone surrogate, or a value that holds itself
+    except ValueError:  # a lone surrogate, or a value that contains itself
         return str(value).encode(errors="replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Facets: everything about a tool beside its name, description, parameters and handler, in small groups."""
+"""Facets of a tool, in small groups: all that a definition says beside name, description, parameters and handler."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ HOOK_NAMES = ("on_start", "on_tick_start", "on_tick_end", "on_complete", "on_err
 
 @dataclass(frozen=True, slots=True)
 class Safety:
-    """What a call may do to the world, and whether a person is asked first."""
+    """The effects of a tool, and whether a person has to approve its calls."""
 
     effects: frozenset[str] = frozenset()
     optional_effects: frozenset[str] = frozenset()
     repeatable: bool = False
-    """Whether running it twice does no harm."""
+    """Whether a call may run twice without harm."""
     confirm: bool | FacetFunction = False
     confirm_message: str | FacetFunction | None = None
     preview: Any | FacetFunction | None = None
     verify: Callable[..., Any] | None = None
-    """Finds out, after a crash, whether the effect has happened."""
+    """A function that finds out, after a crash, whether the effect has happened."""
 
     @property
     def policy_effects(self) -> frozenset[str]:
-        """What policy looks at: a tool that declares nothing counts as reading."""
+        """The effects that the policy looks at: a tool that declares none counts as `read`."""
         return self.effects or frozenset({"read"})
 
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """Keep a result for `ttl` seconds; per user unless `shared`."""
+    """Keep a result for `ttl` seconds: one per user, or one for all users if `shared`."""
 
     ttl: float
     shared: bool = False
@@ -57,10 +57,10 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """How long, how often, how many at once, how large."""
+    """The time limit, retries, cache, queue and output size of a tool's calls."""
 
     timeout: float | Callable[[dict[str, Any]], float | None] | None = None
-    """Seconds per attempt, or a function of the arguments; None takes the provider's or the default."""
+    """Seconds per attempt, or a function of the arguments; None takes the limit of the provider or of the runtime."""
     retries: int = 0
     cache: Cache | None = None
     queue: str | None = None
@@ -69,14 +69,14 @@ class CallLimits:
 
 @dataclass(frozen=True, slots=True)
 class Presentation:
-    """How a tool is shown, and to whom."""
+    """How a tool is described, and who may see it."""
 
     category: str = "custom"
     audience: Audience = "model"
     listed: bool = True
-    """Whether models are told of it; one that is not listed is still found and called by its name."""
+    """Whether the tool is described to models. One that is not listed can still be called by its name."""
     toolsets: tuple[str, ...] = ()
-    """Named selections that it belongs to."""
+    """Named selections that the tool belongs to."""
     aliases: tuple[str, ...] = ()
     visible: bool = True
     intent: Intent = "compute"
@@ -84,7 +84,7 @@ class Presentation:
     examples: tuple[Any, ...] = ()
     version: str = ""
     requires: tuple[str, ...] = ()
-    """Tools that must be there for this one to be of use."""
+    """Names of tools that this one needs."""
     provider_options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -93,18 +93,18 @@ Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """What surrounds a tool's calls."""
+    """Code that runs around a tool: its middleware, its lifespan and its hooks."""
 
     middleware: tuple[Callable[..., Any], ...] = ()
     lifespan: Lifespan | None = None
-    """Entered when the runtime starts and left when it closes; its value is offered to `use`."""
+    """A context manager that the runtime enters when it starts and exits when it closes; `use` finds its value."""
     hooks: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
 
 def validate_facets(
     safety: Safety, limits: CallLimits, presentation: Presentation, lifecycle: Lifecycle, *, where: str
 ) -> None:
-    """Refuse what can never work, at definition."""
+    """Raise `DefinitionError` for facets that can never work."""
     for problem, fix in _find_problems(safety, limits, presentation, lifecycle):
         raise DefinitionError(problem, fix=fix, where=where)
 
@@ -112,41 +112,48 @@ def validate_facets(
 def _find_problems(
     safety: Safety, limits: CallLimits, presentation: Presentation, lifecycle: Lifecycle
 ) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    problems: list[tuple[str, str]] = []
     if unknown := (safety.effects | safety.optional_effects) - EFFECTS:
-        found.append((f"Unknown effects: {', '.join(sorted(unknown))}.", f"use some of {', '.join(sorted(EFFECTS))}."))
+        known = ", ".join(sorted(EFFECTS))
+        problems.append((f"Unknown effects: {', '.join(sorted(unknown))}.", f"use some of {known}."))
     if limits.cache and limits.cache.ttl > 0 and safety.effects - {"read"}:
-        more = ", ".join(sorted(safety.effects - {"read"}))
-        found.append((f"A tool that declares {more} cannot be cached.", "drop `cache`, or declare only `read`."))
-    found += _find_type_problems(safety, limits)
+        effects = ", ".join(sorted(safety.effects - {"read"}))
+        problems.append((f"A tool that declares {effects} cannot be cached.", "drop `cache`, or declare only `read`."))
+    problems += _find_type_problems(safety, limits)
     if isinstance(limits.timeout, (int, float)) and limits.timeout <= 0:
-        found.append((f"timeout={limits.timeout} is no time limit.", "give seconds above zero."))
+        problems.append((f"`timeout` must be above zero, got {limits.timeout}.", "give seconds, '30s' or 'off'."))
     if _is_instance_not_bool(limits.retries, int) and limits.retries < 0:
-        found.append((f"retries={limits.retries} is no number of retries.", "give zero or more."))
+        problems.append((f"`retries` must not be negative, got {limits.retries}.", "give zero or more."))
     if presentation.audience not in ("model", "user", "all"):
-        found.append((f"Unknown audience {presentation.audience!r}.", "use model, user or all."))
+        problems.append((f"Unknown audience {presentation.audience!r}.", "use model, user or all."))
     if presentation.intent not in ("render", "action", "compute"):
-        found.append((f"Unknown intent {presentation.intent!r}.", "use render, action or compute."))
-    if strange := set(lifecycle.hooks) - set(HOOK_NAMES):
-        found.append((f"Unknown hooks: {', '.join(sorted(strange))}.", f"use some of {', '.join(HOOK_NAMES)}."))
-    return found
+        problems.append((f"Unknown intent {presentation.intent!r}.", "use render, action or compute."))
+    if unknown_hooks := set(lifecycle.hooks) - set(HOOK_NAMES):
+        known = ", ".join(HOOK_NAMES)
+        problems.append((f"Unknown hooks: {', '.join(sorted(unknown_hooks))}.", f"use some of {known}."))
+    return problems
 
 
 def _find_type_problems(safety: Safety, limits: CallLimits) -> list[tuple[str, str]]:
-    """Values that would only be found out at a call."""
-    confirm, timeout, queue, most = safety.confirm, limits.timeout, limits.queue, limits.max_bytes
-    good = {
-        ("confirm", "True, or a function"): callable(confirm) or isinstance(confirm, bool),
-        ("timeout", "seconds, '30s', or a function"): timeout is None
-        or callable(timeout)
-        or _is_instance_not_bool(timeout, int, float),
-        ("retries", "a whole number"): _is_instance_not_bool(limits.retries, int),
-        ("queue", "the name of a queue"): queue is None or isinstance(queue, str),
-        ("max_bytes", "a number of bytes, or '100kB'"): most is None or _is_instance_not_bool(most, int),
-    }
-    given = {"confirm": confirm, "timeout": timeout, "retries": limits.retries, "queue": queue, "max_bytes": most}
-    wrong = [(name, fix) for (name, fix), is_good in good.items() if not is_good]
-    return [(f"{name}={given[name]!r} cannot be used.", f"give {fix}.") for name, fix in wrong]
+    """Values of a wrong type, which would otherwise fail at the first call."""
+    problems: list[tuple[str, str]] = []
+
+    def expect(name: str, value: Any, expected: str, is_valid: bool) -> None:
+        if not is_valid:
+            problems.append((f"{name}={value!r} cannot be used.", f"give {expected}."))
+
+    confirm = safety.confirm
+    expect("confirm", confirm, "True, or a function", callable(confirm) or isinstance(confirm, bool))
+    timeout = limits.timeout
+    is_timeout = timeout is None or callable(timeout) or _is_instance_not_bool(timeout, int, float)
+    expect("timeout", timeout, "seconds, '30s', or a function", is_timeout)
+    expect("retries", limits.retries, "a whole number", _is_instance_not_bool(limits.retries, int))
+    queue = limits.queue
+    expect("queue", queue, "the name of a queue", queue is None or isinstance(queue, str))
+    max_bytes = limits.max_bytes
+    is_size = max_bytes is None or _is_instance_not_bool(max_bytes, int)
+    expect("max_bytes", max_bytes, "a number of bytes, or '100kB'", is_size)
+    return problems
 
 
 def _is_instance_not_bool(value: Any, *types: type) -> bool:

@@ -1,4 +1,7 @@
-"""Handlers: how a tool does its work. A function tool invokes itself."""
+"""Handlers of tools. A handler is compiled once, into a function that starts the work for one call.
+
+This is the only place that decides how a function runs: a coroutine in the caller's task, a sync function in a thread.
+"""
 
 from __future__ import annotations
 
@@ -14,82 +17,97 @@ from surehand.core.errors import DefinitionError, NotStarted
 from surehand.core.signature import Signature
 
 StartHandler: TypeAlias = Callable[[RunningCall], Awaitable[Any]]
-"""Begins the work for one call; what it gives is awaited."""
+"""Starts the work for one call; the runtime awaits what it returns."""
 StartWithArguments: TypeAlias = Callable[[RunningCall, dict[str, Any]], Awaitable[Any]]
+"""The same, with the arguments of the function already bound."""
 
 _SEND_OPCODE = dis.opmap["SEND"]
 
 
 class Handler(Protocol):
-    """How a tool does its work."""
+    """The part of a tool that does the work."""
 
     @property
     def can_suspend(self) -> bool:
-        """False if the work can never be interrupted, and so needs no deadline."""
+        """False if the handler never gives control back to the event loop, so that a deadline could not stop it."""
         ...
 
     def compile(self) -> StartHandler:
-        """Make ready, once, when the runtime starts."""
+        """Prepare the handler, once, when the runtime starts."""
         ...
 
 
 class FunctionHandler:
-    """A Python function: coroutine, async generator, or plain function in a thread."""
+    """Handler of a Python function: a coroutine function, a generator, or a sync function that runs in a thread."""
 
     def __init__(self, function: Callable[..., Any], signature: Signature, *, single_argument: bool = False) -> None:
-        self.function, self.signature, self._single_argument = function, signature, single_argument
+        self.function = function
+        self.signature = signature
+        self._single_argument = single_argument
 
     @property
     def can_suspend(self) -> bool:
-        """A coroutine without a single await runs to its end in one go: nothing could stop it in between."""
+        """False for a coroutine function without an `await`."""
         code = getattr(self.function, "__code__", None)
-        return not (code and inspect.iscoroutinefunction(self.function) and _SEND_OPCODE not in code.co_code[::2])
+        if not code or not inspect.iscoroutinefunction(self.function):
+            return True
+        # Every `await`, `async for` and `async with` compiles to SEND. Bytecode alternates opcodes and operands.
+        return _SEND_OPCODE in code.co_code[::2]
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The values of parameters that a call leaves out."""
-        plain = {p.name: p.default for p in self.signature.model_parameters if p.default is not p.empty}
-        return plain | {name: make() for name, make in self.signature.field_defaults.items()}
+        """The default values of the parameters, by name."""
+        plain_defaults = {
+            parameter.name: parameter.default
+            for parameter in self.signature.model_parameters
+            if parameter.default is not parameter.empty
+        }
+        return plain_defaults | {name: make() for name, make in self.signature.field_defaults.items()}
 
     def compile(self) -> StartHandler:
-        begin, bind = self._build_starter(), self._build_argument_binder()
+        start = self._build_starter()
+        bind = self._build_argument_binder()
         if bind is not None:
-            return lambda running: begin(running, bind(running))
+            return lambda call: start(call, bind(call))
         if _callable_matches(inspect.iscoroutinefunction, self.function):
             function = self.function
-            return lambda running: function(**running.arguments)
-        return lambda running: begin(running, running.arguments)
+            return lambda call: function(**call.arguments)
+        return lambda call: start(call, call.arguments)
 
     def _build_starter(self) -> StartWithArguments:
         function = self._call_with_single_argument if self._single_argument else self.function
         if _callable_matches(inspect.isasyncgenfunction, self.function):
             return partial(_run_async_generator, function)
         if _callable_matches(inspect.iscoroutinefunction, self.function):
-            return lambda running, values: function(**values)
+            return lambda call, values: function(**values)
         if _callable_matches(inspect.isgeneratorfunction, self.function):
-            return lambda running, values: running.threads.run(partial(_run_generator, function, running, values))
-        return lambda running, values: running.threads.run(partial(function, **values))
+            return lambda call, values: call.threads.run(partial(_run_generator, function, call, values))
+        return lambda call, values: call.threads.run(partial(function, **values))
 
-    def _call_with_single_argument(self, *, whole: Any, **extras: Any) -> Any:
-        return self.function(whole, **extras)
+    def _call_with_single_argument(self, *, single_argument: Any, **extras: Any) -> Any:
+        return self.function(single_argument, **extras)
 
     def _build_argument_binder(self) -> Callable[[RunningCall], dict[str, Any]] | None:
-        """Adds what the runtime fills in; None where the arguments can be used as they are."""
-        signature, whole = self.signature, self._single_argument
-        context, uses, defaults = signature.context_parameter, signature.used_types, signature.field_defaults
-        if not (context or uses or defaults or whole):
+        """A function that adds the context, `use` values and defaults; None if the arguments need nothing else."""
+        signature = self.signature
+        single_argument = self._single_argument
+        context_parameter = signature.context_parameter
+        used_types = signature.used_types
+        defaults = signature.field_defaults
+        if not (context_parameter or used_types or defaults or single_argument):
             return None
-        always = signature.needs_context_when_standalone
+        needs_context = signature.needs_context_when_standalone
 
-        def bind(running: RunningCall) -> dict[str, Any]:
+        def bind(call: RunningCall) -> dict[str, Any]:
             values = {name: make() for name, make in defaults.items()}
-            values.update(
-                {"whole": getattr(running.arguments, "model", running.arguments)} if whole else running.arguments
-            )
-            if context:
-                values[context] = Context(running) if always or not running.is_standalone else None
-            for name, kind in uses.items():
-                values[name] = self._find_used_value(running, name, kind)
+            if single_argument:
+                values["single_argument"] = getattr(call.arguments, "model", call.arguments)
+            else:
+                values.update(call.arguments)
+            if context_parameter:
+                values[context_parameter] = Context(call) if needs_context or not call.is_standalone else None
+            for name, value_type in used_types.items():
+                values[name] = self._find_used_value(call, name, value_type)
             return values
 
         return bind
@@ -102,11 +120,13 @@ class FunctionHandler:
 
 
 def _callable_matches(predicate: Callable[[Any], bool], function: Any) -> bool:
-    return predicate(function) or predicate(getattr(type(function), "__call__", None))  # noqa: B004 - which one, not whether
+    """Whether the predicate is true for a function, or for the `__call__` of an object."""
+    call_method = getattr(type(function), "__call__", None)  # noqa: B004 - the method itself is needed
+    return predicate(function) or predicate(call_method)
 
 
 async def _run_async_generator(function: Callable[..., Any], call: RunningCall, values: dict[str, Any]) -> Any:
-    """Each value but the last is progress; the last is the result."""
+    """Run an async generator: each value but the last is reported as progress, the last one is the result."""
     nothing = last = object()
     async with aclosing(function(**values)) as items:
         async for item in items:
@@ -117,7 +137,7 @@ async def _run_async_generator(function: Callable[..., Any], call: RunningCall, 
 
 
 def _run_generator(function: Callable[..., Any], call: RunningCall, values: dict[str, Any]) -> Any:
-    """The same for a plain generator, in its thread."""
+    """The same for a sync generator, in its thread."""
     nothing = last = object()
     for item in function(**values):
         if last is not nothing:
@@ -131,8 +151,8 @@ def _as_progress_update(item: Any) -> dict[str, Any]:
 
 
 def takes_single_argument(signature: Signature, properties: set[str]) -> bool:
-    """Whether a handler with separate parameters takes the arguments as one value, or by their names."""
-    names = {p.name for p in signature.model_parameters}
+    """Whether a handler with separate parameters takes all arguments as one value, instead of each by its name."""
+    names = {parameter.name for parameter in signature.model_parameters}
     if signature.has_var_keyword:
         return False
     if len(names) == 1 and not names & properties and (properties or signature.required_names):

@@ -1,19 +1,22 @@
-"""Call ids: time-ordered and unguessable, made only when somebody needs one."""
+"""Ids of calls, messages and other rows: ordered by time, and not guessable."""
 
 from __future__ import annotations
 
 import os
 from time import time
 
-_RANDOM_BYTES_PER_ID, _IDS_PER_FETCH = 12, 256
+_RANDOM_BYTES_PER_ID = 12
+_HEX_DIGITS_PER_ID = 2 * _RANDOM_BYTES_PER_ID
+_IDS_PER_FETCH = 256
 
 
 class _IdGenerator:
-    """Random bytes are fetched many at a time: one request to the system costs more than all the rest of an id."""
+    """Makes ids. It fetches random bytes for many ids at once: one system call costs more than the rest of an id."""
 
     def __init__(self) -> None:
         self.reset()
-        os.register_at_fork(after_in_child=self.reset)  # a child that inherited them would make the same ids
+        # A forked child with the same random bytes would make the same ids as its parent.
+        os.register_at_fork(after_in_child=self.reset)
 
     def reset(self) -> None:
         self._random_parts: list[str] = []
@@ -21,19 +24,20 @@ class _IdGenerator:
         self._prefix = ""
 
     def _fetch_random_parts(self) -> None:
-        drawn = os.urandom(_RANDOM_BYTES_PER_ID * _IDS_PER_FETCH).hex()
-        self._random_parts += [
-            drawn[start : start + 2 * _RANDOM_BYTES_PER_ID] for start in range(0, len(drawn), 2 * _RANDOM_BYTES_PER_ID)
-        ]
+        digits = os.urandom(_RANDOM_BYTES_PER_ID * _IDS_PER_FETCH).hex()
+        starts = range(0, len(digits), _HEX_DIGITS_PER_ID)
+        self._random_parts += [digits[start : start + _HEX_DIGITS_PER_ID] for start in starts]
 
     def new(self) -> str:
-        """48 bits of milliseconds and 96 random bits, as 36 hexadecimal digits."""
-        if not self._prefix_valid_from <= (moment := time()) < self._prefix_valid_until:
-            milliseconds = int(moment * 1000)
-            self._prefix_valid_from, self._prefix_valid_until = milliseconds / 1000, (milliseconds + 1) / 1000
+        """A new id: 48 bits of milliseconds and 96 random bits, as 36 hexadecimal digits."""
+        now = time()
+        if not self._prefix_valid_from <= now < self._prefix_valid_until:
+            milliseconds = int(now * 1000)
+            self._prefix_valid_from = milliseconds / 1000
+            self._prefix_valid_until = (milliseconds + 1) / 1000
             self._prefix = f"{milliseconds:012x}"
         try:
-            return self._prefix + self._random_parts.pop()
+            return self._prefix + self._random_parts.pop()  # `pop` is atomic under the GIL: threads need no lock
         except IndexError:
             self._fetch_random_parts()
             return self.new()

@@ -1,4 +1,4 @@
-"""Invoking: the only place where a handler's own code runs, and where all that it may do becomes an Outcome."""
+"""Invocation of handlers: the only place where foreign code runs. Whatever it returns or raises becomes an Outcome."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ Invoker: TypeAlias = Callable[[RunningCall], Awaitable[Outcome]]
 Redactor: TypeAlias = Callable[[str], str]
 
 OutcomeFilter: TypeAlias = Callable[[Any, Outcome], Awaitable[Outcome]]
-"""Something that is done with an outcome before anybody sees it."""
+"""Changes the outcome of a running call before the stages around `invoke` see it, for example to redact secrets."""
 
 SCALAR_TYPES = frozenset({float, bool, type(None)})
-_INT64_LIMIT = 1 << 63
-_new_object, _set_attribute = object.__new__, object.__setattr__
+_INT64_LIMIT = 1 << 63  # larger integers cannot be serialized by every JSON library
+_new_object = object.__new__
+_set_attribute = object.__setattr__
 log = logging.getLogger("surehand")
 
 
@@ -34,34 +35,36 @@ def build_invoker(
     max_plain_chars: int = 1_000_000,
     outcome_filters: Sequence[OutcomeFilter] = (),
 ) -> Invoker:
-    """How one tool is invoked. `details=False` keeps a crash's message from the model.
+    """A function that runs the handler of one tool and returns its outcome.
 
-    `ways_out` see every outcome but plain numbers, flags and strings of at most `short` characters: for those they
-    have nothing to do, and a call that needs nothing should cost nothing.
+    Args:
+        crash_details: whether the model sees the message of an exception that is not a `ToolError`.
+        max_plain_chars: a string of at most this length skips the filters, as numbers, booleans and None do. They
+            have nothing to change there, and most calls return such a value.
     """
 
-    async def invoke(running: RunningCall) -> Outcome:
+    async def invoke(call: RunningCall) -> Outcome:
         try:
-            value = await start(running)
+            value = await start(call)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - foreign code: whatever it raises is an outcome
-            outcome = _outcome_from_error(name, error, running, redact, crash_details)
+        except BaseException as error:  # noqa: BLE001 - foreign code: whatever it raises becomes an outcome
+            outcome = _outcome_from_error(name, error, call, redact, crash_details)
         else:
-            kind = type(value)
-            if (
-                -_INT64_LIMIT < value < _INT64_LIMIT
-                if kind is int
-                else len(value) <= max_plain_chars
-                if kind is str
-                else kind in SCALAR_TYPES
-            ):
-                plain = _new_object(Done)  # `Done(value)`, in half the time
-                _set_attribute(plain, "data", value)
-                return plain
+            value_type = type(value)
+            if value_type is int:
+                is_plain = -_INT64_LIMIT < value < _INT64_LIMIT
+            elif value_type is str:
+                is_plain = len(value) <= max_plain_chars
+            else:
+                is_plain = value_type in SCALAR_TYPES
+            if is_plain:
+                done = _new_object(Done)  # the same as `Done(value)`, in half the time
+                _set_attribute(done, "data", value)
+                return done
             outcome = outcome_from_value(name, value)
-        for way_out in outcome_filters:
-            outcome = await way_out(running, outcome)
+        for outcome_filter in outcome_filters:
+            outcome = await outcome_filter(call, outcome)
         return outcome
 
     return invoke
@@ -70,12 +73,14 @@ def build_invoker(
 def _outcome_from_error(
     name: str, error: BaseException, call: RunningCall, redact: Redactor | None, crash_details: bool
 ) -> Outcome:
-    """sys.exit and exception groups too: a handler cannot end the runtime."""
+    """The outcome of any exception. `SystemExit` and exception groups too: a handler cannot stop the runtime."""
     if isinstance(error, ToolError):
         return failed_from_error(error)
-    if isinstance(error, GeneratorExit):  # the handler was ended by force, or pretends to be
+    if isinstance(error, GeneratorExit):  # the handler's coroutine was closed, or it raised this itself
         return Failed("cancelled", f"{name} was ended.", executed=True)
     if isinstance(error, asyncio.CancelledError):
+        # Only a cancellation from outside may propagate. A handler can raise CancelledError on its own, for example
+        # when it awaits a task that was cancelled.
         if call.cancelled or _is_task_cancelling():
             raise error
         return Failed("cancelled", f"{name} cancelled itself.", executed=True)
@@ -88,47 +93,52 @@ def _is_task_cancelling() -> bool:
 
 
 def failed_from_error(error: ToolError) -> Failed:
-    """What a handler raised for the model to read."""
+    """The outcome of a `ToolError`, with its code and message."""
     return Failed(error.code, str(error), executed=error.executed, data=error.data, retry_after=error.retry_after)
 
 
 def failed_from_crash(
     name: str, error: BaseException, *, redact: Redactor | None = None, crash_details: bool = True
 ) -> Failed:
-    """What a model is shown of a bug: its type and the first line of its message, never a traceback.
+    """The outcome of an unexpected exception: its type and the first line of its message, never a traceback.
 
-    Where there is such a line, `data` has the type alone, for those who may be shown no more.
+    If the message contains such a line, `data` holds the type alone, for readers who may not see the message.
     """
     _log_crash(name, error, redact)
-    kind = type(error).__name__
-    line = _first_message_line(error, redact) if crash_details else ""
-    shown, data = (f"{kind}: {line}"[:500], {"exception": kind}) if line else (kind, None)
-    told = f"{name} crashed with {shown}. The same call will most likely crash again"
-    return Failed("crashed", told, executed=True, data=data)
+    exception_type = type(error).__name__
+    message_line = _first_message_line(error, redact) if crash_details else ""
+    description = exception_type
+    data = None
+    if message_line:
+        description = f"{exception_type}: {message_line}"[:500]
+        data = {"exception": exception_type}
+    message = f"{name} crashed with {description}. The same call will most likely crash again"
+    return Failed("crashed", message, executed=True, data=data)
 
 
 def _first_message_line(error: BaseException, redact: Redactor | None) -> str:
     try:
-        text = redact(str(error)) if redact else str(error)  # first: a secret may have several lines
+        # Redact before the text is cut into lines: a secret may have several lines.
+        text = redact(str(error)) if redact else str(error)
         return next(iter(text.strip().splitlines()), "")
-    except Exception:  # noqa: BLE001 - the error's own code, and no better than the handler's
+    except Exception:  # noqa: BLE001 - `__str__` of the exception is foreign code too
         return ""
 
 
 def _log_crash(name: str, error: BaseException, redact: Redactor | None) -> None:
-    """The whole traceback, for the developer; secrets are nobody's to read, there either."""
+    """Log the whole traceback for the developer, with secrets redacted."""
     if redact is None:
         log.error("%s crashed", name, exc_info=error)
     else:
-        from traceback import format_exception  # loaded by those alone who have secrets to keep
+        from traceback import format_exception  # imported on first use: needed only where secrets are redacted
 
         log.error("%s crashed\n%s", name, redact("".join(format_exception(error))))
 
 
 def outcome_from_value(name: str, value: Any) -> Outcome:
-    """What a handler returned: an outcome, blocks of content, or any value that JSON can hold."""
+    """The outcome of a returned value: an outcome, content blocks, or any value that JSON can hold."""
     if isinstance(value, Done):
-        done = value.evolve()  # a copy: an outcome that came from a nested call keeps its own measurements
+        done = value.evolve()  # a copy: the outcome of a nested call keeps its own `meta`
     elif isinstance(value, Pending):
         return value.evolve()
     elif isinstance(value, Failed):
@@ -141,19 +151,21 @@ def outcome_from_value(name: str, value: Any) -> Outcome:
     try:
         return done.serialize_data()
     except Exception as error:
-        log.error("%s returned what cannot be written as JSON", name, exc_info=error)
-        kind = type(done.data).__name__
-        why = next(iter(str(error).splitlines()), "")[:200]
-        told = f"{name} returned {kind}, which cannot be written as JSON ({why})"
-        return Failed("crashed", told, executed=True, data={"exception": type(error).__name__})
+        log.error("%s returned a value that cannot be serialized as JSON", name, exc_info=error)
+        data_type = type(done.data).__name__
+        reason = next(iter(str(error).splitlines()), "")[:200]
+        message = f"{name} returned {data_type}, which cannot be written as JSON ({reason})"
+        return Failed("crashed", message, executed=True, data={"exception": type(error).__name__})
 
 
 def _done_from_blocks(value: Any) -> Done | None:
     blocks = (value,) if isinstance(value, BLOCK_TYPES) else value
-    if not isinstance(blocks, (list, tuple)) or not blocks or not all(isinstance(b, BLOCK_TYPES) for b in blocks):
+    if not isinstance(blocks, (list, tuple)) or not blocks:
         return None
-    made = Done(content=blocks)
-    return made.evolve(data=_data_from_blocks(blocks, made.text))
+    if not all(isinstance(block, BLOCK_TYPES) for block in blocks):
+        return None
+    done = Done(content=blocks)
+    return done.evolve(data=_data_from_blocks(blocks, done.text))
 
 
 def _data_from_blocks(blocks: list[Block] | tuple[Block, ...], text: str) -> Any:

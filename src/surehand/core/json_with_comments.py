@@ -1,4 +1,7 @@
-"""JSON as editors write it: with comments and trailing commas, and with a line for every value."""
+"""JSON with comments and trailing commas, as editors write it, and the line numbers of its values.
+
+Configuration files are read with it: this package's own, and those of other programs that list MCP servers.
+"""
 
 from __future__ import annotations
 
@@ -8,37 +11,42 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 JsonPath: TypeAlias = tuple[str | int, ...]
-"""The keys and numbers that lead to a value."""
+"""The keys and list indexes that lead to a value."""
+# A string or comment that is never closed matches too. If it did not, the search for its end would start again at every
+# following quote, in quadratic time.
 _STRING_PATTERN = r'"(?:\\.|[^"\\\n])*"?'
-# What is never closed is taken to its end at once: looking for that end again and again would take for ever.
 _STRING_OR_COMMENT = re.compile(rf"{_STRING_PATTERN}|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _STRING_OR_TRAILING_COMMA = re.compile(rf"{_STRING_PATTERN}|,(?=\s*[}}\]])")
 _TOKEN = re.compile(rf"{_STRING_PATTERN}|[{{}}\[\],\n]|[^\s\"{{}}\[\],:]+")
 
 
 def strip_comments(text: str) -> str:
-    """The same as plain JSON: what had to go is blank, so that everything else stays where it was."""
-    return _STRING_OR_TRAILING_COMMA.sub(_blank_out, _STRING_OR_COMMENT.sub(_blank_out, text))
+    """Plain JSON: comments and trailing commas become spaces, so that every other character keeps its position."""
+    without_comments = _STRING_OR_COMMENT.sub(_blank_out, text)
+    return _STRING_OR_TRAILING_COMMA.sub(_blank_out, without_comments)
 
 
-def _blank_out(found: re.Match[str]) -> str:
-    return found[0] if found[0].startswith('"') else re.sub(r"[^\n]", " ", found[0])
+def _blank_out(match: re.Match[str]) -> str:
+    is_string = match[0].startswith('"')
+    return match[0] if is_string else re.sub(r"[^\n]", " ", match[0])
 
 
 def line_numbers(text: str) -> Iterator[tuple[JsonPath, int]]:
-    """Where each key, and each item of a list, stands in plain JSON that can be read; a key that is twice is twice."""
-    way: list[str | int | None] = []  # None: a key is awaited
+    """The line of each key and each list item in valid, plain JSON; a repeated key is given each time."""
+    path: list[str | int | None] = []  # None: an object whose next key has not been read yet
     line = 1
     for token in _TOKEN.findall(text):
         if token == "\n":
             line += 1
         elif token in "}]":
-            way.pop()
+            path.pop()
         elif token == ",":
-            way[-1] = way[-1] + 1 if isinstance(way[-1], int) else None
+            last = path[-1]
+            path[-1] = last + 1 if isinstance(last, int) else None
         else:
-            if way and (way[-1] is None or isinstance(way[-1], int)):
-                way[-1] = json.loads(token) if way[-1] is None else way[-1]
-                yield tuple(step for step in way if step is not None), line
+            if path and (path[-1] is None or isinstance(path[-1], int)):
+                if path[-1] is None:
+                    path[-1] = json.loads(token)
+                yield tuple(step for step in path if step is not None), line
             if token in "{[":
-                way.append(None if token == "{" else 0)
+                path.append(None if token == "{" else 0)

@@ -1,4 +1,4 @@
-"""Names: how a tool is called by people, by models and by other programs."""
+"""Names of tools: which are legal, how namespaces and model APIs change them, and which known name is nearest."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ MAX_WIRE_NAME_LENGTH = 64
 NAMESPACE_SEPARATOR = "__"
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*\Z")
 _ILLEGAL_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]+")
-_SPECIAL_TOKEN = re.compile(r"<\|[^|]*\|>")
+_SPECIAL_TOKEN = re.compile(r"<\|[^|]*\|>")  # a control token of a model that leaked into the name
 RESERVED_NAMES = frozenset({"agent__final_report", "agent__task_status", "agent__batch"})
-"""Names that sub-agents may not take."""
+"""Names that sub-agents must not have."""
 
 
 def is_legal_name(name: str) -> bool:
@@ -22,44 +22,49 @@ def is_legal_name(name: str) -> bool:
 
 
 def qualified_name(namespace: str | None, name: str) -> str:
-    """`namespace__name`; built-ins have no namespace."""
+    """`namespace__name`; tools without a namespace, such as built-ins, keep their name."""
     return f"{namespace}{NAMESPACE_SEPARATOR}{name}" if namespace else name
 
 
 def sanitize_name(name: str) -> str:
-    """The nearest legal name: case kept, anything else than letters, digits, `_` and `-` made `_`."""
+    """A legal name: all characters but letters, digits, `_` and `-` become `_`; upper and lower case stay."""
     cleaned = _ILLEGAL_CHARACTERS.sub("_", _SPECIAL_TOKEN.sub("", name)).lstrip("-")
     return cleaned or "tool_call"
 
 
 def possible_names(name: str) -> list[str]:
-    """What a model may have meant: some wrap names in marks of their own, or put a word before them."""
-    bare = name.removeprefix("functions.")
-    return list(dict.fromkeys([name, bare, bare.partition("<|")[0], sanitize_name(bare)]))
+    """Names that a model may have meant: some put `functions.` before a name, or special tokens around it."""
+    without_prefix = name.removeprefix("functions.")
+    before_token = without_prefix.partition("<|")[0]
+    return list(dict.fromkeys([name, without_prefix, before_token, sanitize_name(without_prefix)]))
 
 
 def wire_name(name: str, max_length: int = MAX_WIRE_NAME_LENGTH) -> str:
-    """The name within a model API's limit; a name that must be cut ends in a hash, so that no two collide."""
+    """A name that model APIs accept. A name that has to be changed or cut ends in a hash, so that no two collide."""
     legal = name if is_legal_name(name) else sanitize_name(name)
     if legal == name and len(name) <= max_length:
         return name
-    from hashlib import sha256  # loaded when the first name must be cut
+    from hashlib import sha256  # imported on first use: few names have to be changed
 
-    mark = sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
-    return f"{legal[: max_length - 9]}_{mark}"
+    suffix = sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
+    return f"{legal[: max_length - 9]}_{suffix}"
 
 
 def nearest_names(name: str, names: Iterable[str], count: int = 3) -> list[str]:
-    """The known names that look most like it; a cheap comparison first, so that ten thousand names are no burden."""
-    wanted = _letter_pairs(name)
-    rough = nlargest(50, names, key=lambda known: _similarity(wanted, _letter_pairs(known)))
-    scored = [(SequenceMatcher(None, name.lower(), known.lower()).ratio(), known) for known in rough]
-    return [known for score, known in sorted(scored, reverse=True)[:count] if score >= 0.6]
+    """The known names that are most similar to the given one.
+
+    A cheap comparison of letter pairs picks 50 candidates first: `SequenceMatcher` would be slow on ten thousand names.
+    """
+    pairs = _letter_pairs(name)
+    candidates = nlargest(50, names, key=lambda known: _similarity(pairs, _letter_pairs(known)))
+    scored = [(SequenceMatcher(None, name.lower(), known.lower()).ratio(), known) for known in candidates]
+    best = sorted(scored, reverse=True)[:count]
+    return [known for score, known in best if score >= 0.6]
 
 
 def _letter_pairs(name: str) -> set[str]:
-    low = f" {name.lower()} "
-    return {low[i : i + 2] for i in range(len(low) - 1)}
+    padded = f" {name.lower()} "
+    return {padded[i : i + 2] for i in range(len(padded) - 1)}
 
 
 def _similarity(one: set[str], other: set[str]) -> float:

@@ -1,4 +1,4 @@
-"""Provider: where tools come from when they are not functions."""
+"""The base class of providers: sources of tools that are not Python functions, such as MCP servers."""
 
 from __future__ import annotations
 
@@ -12,103 +12,104 @@ from surehand.core.outcome import Failed, Outcome
 from surehand.core.tool import Tool
 
 OnConflict: TypeAlias = Literal["error", "replace", "rename"]
-"""What happens to a tool whose name is taken."""
+"""What the catalogue does with a tool whose name is taken already."""
 
 
 class Provider:
-    """A source of tools. Two verbs matter, `tools` and `invoke`; the rest has defaults.
+    """A source of tools. A subclass defines `tools` and `invoke`; everything else has a default.
 
-    A provider never touches the store and never waits for people: it returns a `Pending` instead.
+    A provider never touches the store and never waits for people: it returns a `Pending` outcome instead.
     """
 
     kind: ToolKind = "rest"
     namespace: str = ""
     timeout: float | None = None
-    """Seconds per attempt for its tools that set none themselves."""
+    """Seconds per attempt, for tools without a time limit of their own."""
     queue: str | None = None
-    """The queue of its tools that name none themselves."""
+    """The queue of tools that do not name one."""
     cache: float | None = None
-    """Seconds for which its tools that only read and set none themselves keep a result."""
+    """Seconds for which results are cached, for tools that only read and have no `cache` of their own."""
     required: bool = False
-    """Whether a runtime may not start without it; else it is left out, with a warning."""
+    """Whether the runtime fails to start if the provider does; otherwise it starts without it and logs a warning."""
     retries_start: bool = False
-    """Whether it goes on trying after a start that failed, and tells with `changed` when it is there."""
+    """Whether the provider itself retries a failed start, and calls `notify_changed` once it has tools."""
     tracks_own_health: bool = False
-    """Whether it knows by itself when the other side is down, and then refuses at once: nobody else counts failures."""
+    """Whether the provider refuses calls itself while its service is down; the runtime then has no breaker for it."""
     is_per_user: bool = False
-    """Whether it may tell a user what it offers where it does not tell nobody: `refresh_for` asks it."""
+    """Whether users may have different tools; the runtime then calls `refresh_for` and `load_tools_for`."""
     cancels_promptly: bool = False
-    """Whether `invoke` and `resume` end at once when they are cancelled: then they run in the task of their caller."""
+    """Whether `invoke` and `resume` end at once when cancelled; the runtime then runs them in the caller's task."""
     on_conflict: OnConflict = "error"
 
     async def start(self) -> None:
-        """Make ready; called once, when the runtime starts. Raise `Unavailable` when that cannot be done."""
+        """Start the provider. The runtime calls this once, when it starts. Raise `Unavailable` on failure."""
 
     async def stop(self) -> None:
-        """Let go of everything; called once, when the runtime closes."""
+        """Release all resources. The runtime calls this once, when it closes."""
 
     async def tools(self) -> Sequence[Tool[..., Any]]:
-        """The tools it offers now."""
+        """The tools that the provider offers now."""
         raise NotImplementedError(f"{type(self).__name__} must define tools().")
 
     async def refresh(self) -> None:
-        """Look again at what it offers."""
+        """Ask the service again for its tools."""
 
     async def refresh_for(self, principal: Principal) -> None:
-        """The same in somebody's name, for a provider that does not tell everybody; unless it is defined, `refresh`."""
+        """`refresh` on behalf of one user, for a provider whose users may have different tools."""
         await self.refresh()
 
     async def load_tools_for(self, principal: Principal) -> bool:
-        """Ask in somebody's name what is offered to them, unless that is known; whether anything was asked."""
+        """Ask the service for the tools of a user, unless they are known; return whether it was asked."""
         return False
 
     def is_hidden_from(self, principal: Principal, tool: str) -> bool:
-        """Whether somebody's model is not told of a tool, given by its own name: it is another user's alone."""
+        """Whether a tool must not be described to this user, because it belongs to others. `tool` has no namespace."""
         return False
 
     def describe_missing_tools(self) -> str:
-        """Which of its tools a model cannot use now, and why; empty if it has them all."""
+        """A text for the model that says which tools cannot be used now, and why; empty if all can."""
         return ""
 
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Be told when its tools have changed. Gives what ends that."""
+        """Call the watcher whenever the tools have changed. Returns a function that ends this."""
         watchers: dict[object, Callable[[], None]] = self.__dict__.setdefault("_watchers", {})
         key = object()
         watchers[key] = watcher
         return lambda: watchers.pop(key, None) and None
 
     def notify_changed(self) -> None:
-        """Tell those who watch that `tools` gives something else now."""
+        """Call the watchers, because `tools` now returns something else."""
         for watcher in list(self.__dict__.get("_watchers", {}).values()):
             watcher()
 
     async def invoke(self, call: Call, context: Context) -> Any:
-        """Do the work: `call.tool` is the tool's own name, `call.arguments` a checked mapping."""
+        """Run a tool: `call.tool` is its name without the namespace, `call.arguments` the validated arguments."""
         raise NotImplementedError(f"{type(self).__name__} must define invoke().")
 
     async def resume(self, call: Call, state: Any, answer: Any) -> Outcome | Any:
-        """Go on after a `Pending("input")` was answered; may be Pending again."""
+        """Resume a call after its `Pending("input")` was answered; the result may be Pending again."""
         return answer
 
     async def resume_with_context(self, call: Call, state: Any, answer: Any, context: Context) -> Outcome | Any:
-        """The same with a context, for a provider that tells of progress then; unless it is defined, `resume`."""
+        """`resume` with a context, for a provider that reports progress while it resumes."""
         return await self.resume(call, state, answer)
 
     def can_resume_here(self, state: Any) -> bool:
-        """Whether a call that waits for input can go on here, and need not go on where it was begun."""
+        """Whether this process can resume a call that waits for input, or only the process that started it can."""
         return True
 
     def resume_failure(self, state: Any) -> Failed | None:
-        """What became of a call that waits for input, where no answer can reach the other side any more."""
+        """The outcome of a call that waits for input and can never be resumed, or None if it still can."""
         return None
 
     async def cancel(self, call: Call, reason: str) -> None:
-        """A call was cancelled or timed out: tell the other side, if it can be told."""
+        """Tell the service that a call was cancelled or timed out, if it can be told."""
 
     def instructions(self) -> str:
-        """What a model should know about these tools as a whole."""
+        """A text for the model about these tools as a whole."""
         return ""
 
     def instructions_for(self, principal: Principal) -> str:
-        """All that somebody's model is told of it: unless it is defined, the instructions and what is missing."""
-        return "\n\n".join(text for text in (self.instructions().strip(), self.describe_missing_tools()) if text)
+        """The text for the model of one user: by default the instructions and the description of missing tools."""
+        texts = (self.instructions().strip(), self.describe_missing_tools())
+        return "\n\n".join(text for text in texts if text)

@@ -62,10 +62,10 @@ class Quota(Generic[Key]):
 
     def release(self, key: Key) -> None:
         """Stop counting an item; do nothing if it is not counted."""
-        found = self._items.pop(key, None)
-        if found is None:
+        item = self._items.pop(key, None)
+        if item is None:
             return
-        user, size = found
+        user, size = item
         self._counts[user] -= 1
         self._bytes[user] -= size
         if not self._counts[user]:

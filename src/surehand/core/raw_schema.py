@@ -1,4 +1,8 @@
-"""Parameters given as a JSON Schema: kept as they are, checked without trusting whoever wrote them."""
+"""Parameters that are given as a JSON Schema, which may come from an untrusted MCP server.
+
+The schema is kept unchanged and validated with jsonschema-rs. Its size and the cost of checking a value are bounded,
+its patterns run in linear time, and its references are never fetched.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 from typing import Any
 
+from surehand.core.argument_errors import coerce_arguments, explain_schema_errors
 from surehand.core.errors import DefinitionError, InvalidArguments
 from surehand.core.schema import JSON
 from surehand.core.strict_json import has_at_most_parts, parse_json, validate_json_value
 
 _REF_KEYWORDS = frozenset({"$ref", "$dynamicRef"})
 _SAME_VALUE_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
-"""Keywords whose schemas look at the very value that the schema itself looks at."""
+"""Keywords whose schemas apply to the same value as the schema that contains them."""
 _SKIPPED_KEYWORDS = frozenset({"const", "enum", "default", "examples", "$defs", "definitions", *_SAME_VALUE_KEYWORDS})
+"""Keywords whose schemas do not apply to a part of the value."""
+MAX_VALUES_FOR_ALL_ERRORS = 1_000
+"""Arguments with more parts are reported with their first error only."""
 
 
 def schema_cost(schema: Any) -> float:
-    """How many schemas one path through a value can meet; a schema that leads back to itself counts once."""
+    """The most schemas that apply along one path through a value; a schema that refers to itself counts once.
+
+    A small schema can be very expensive: thirty definitions that each refer twice to the next apply 2**30 schemas.
+    """
     try:
         return _CostCounter(schema).cost_of(schema)
     except RecursionError:
@@ -33,9 +44,10 @@ class _CostCounter:
         if not isinstance(schema, dict):
             return 0.0
         if id(schema) not in self._costs:
-            self._costs[id(schema)] = 1.0  # while it is being worked out: this is where a circle closes
-            here = sum(map(self.cost_of, self._schemas_of_same_value(schema)))
-            self._costs[id(schema)] = 1.0 + here + max(map(self.cost_of, _schemas_of_parts(schema)), default=0.0)
+            self._costs[id(schema)] = 1.0  # found here again while it is being computed: a circular reference
+            same_value = sum(map(self.cost_of, self._schemas_of_same_value(schema)))
+            largest_part = max(map(self.cost_of, _schemas_of_parts(schema)), default=0.0)
+            self._costs[id(schema)] = 1.0 + same_value + largest_part
         return self._costs[id(schema)]
 
     def _schemas_of_same_value(self, schema: dict[str, Any]) -> Iterator[Any]:
@@ -44,27 +56,27 @@ class _CostCounter:
             yield from _iter_schemas(schema[name])
 
     def _resolve_ref(self, ref: Any) -> Any:
-        found = self._root
         if not isinstance(ref, str) or not ref.startswith("#"):
             return None
+        target = self._root
         for step in ref[1:].split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and name.isdecimal():
-                found = found[int(name)] if int(name) < len(found) else None
+            name = step.replace("~1", "/").replace("~0", "~")  # the escapes of a JSON Pointer
+            if isinstance(target, list) and name.isdecimal():
+                target = target[int(name)] if int(name) < len(target) else None
             else:
-                found = found.get(name) if isinstance(found, dict) else None
-        return found
+                target = target.get(name) if isinstance(target, dict) else None
+        return target
 
 
 def _schemas_of_parts(schema: dict[str, Any]) -> Iterator[Any]:
-    """Schemas that look at parts of the value."""
+    """Schemas that apply to parts of the value: its properties and items."""
     for name, value in schema.items():
         if name not in _SKIPPED_KEYWORDS:
             yield from _iter_schemas(value)
 
 
 def _iter_schemas(value: Any) -> Iterator[Any]:
-    """A schema, a list of them, or some by name."""
+    """The schemas in the value of a keyword: one schema, a list of schemas, or schemas by name."""
     if isinstance(value, list):
         yield from value
     elif isinstance(value, dict):
@@ -73,16 +85,19 @@ def _iter_schemas(value: Any) -> Iterator[Any]:
 
 
 class RawParameters:
-    """Parameters given as a JSON Schema, kept as it is and checked with `jsonschema-rs`."""
+    """Parameters given as a JSON Schema, which is kept unchanged and validated with jsonschema-rs."""
 
-    MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH, MAX_SCHEMA_COST = 262_144, 64, 1 << 22
+    MAX_SCHEMA_BYTES = 262_144
+    MAX_SCHEMA_DEPTH = 64
+    MAX_SCHEMA_COST = 1 << 22
 
     def __init__(self, schema: Mapping[str, JSON], *, where: str = "") -> None:
-        self._source_schema, self._where = dict(schema), where
+        self._source_schema = dict(schema)
         self._enforced_schema = self._source_schema
+        self._where = where
         self._validator: Any = None
         self._schema_cost = 0.0
-        """How many schemas one path through a value can meet, once that is worked out."""
+        """The `schema_cost`, once the schema is compiled."""
 
     @property
     def schema(self) -> dict[str, JSON]:
@@ -91,14 +106,14 @@ class RawParameters:
     def compile(self) -> None:
         if self._validator is not None:
             return
-        import jsonschema_rs as js
+        import jsonschema_rs as js  # imported on first use: tools from Python functions do not need it
 
         self._validate_schema_size()
         try:
             self._validator = js.validator_for(
                 self._enforced_schema,
                 retriever=_refuse_retrieval,
-                # A schema may come from a stranger: patterns must run in linear time.
+                # The schema may be hostile: this engine matches in linear time, one that backtracks does not.
                 pattern_options=js.RegexOptions(),
             )
         except Exception as error:
@@ -106,13 +121,14 @@ class RawParameters:
 
     @property
     def argument_names(self) -> set[str]:
-        """What the checked values are called."""
+        """The names of the validated arguments."""
         return set(self._source_schema.get("properties", {}))
 
     def restrict_names(self, required: set[str], allowed: set[str]) -> None:
-        """Refuse what a handler that takes its arguments by name cannot take, whatever the schema leaves open."""
-        limits = {"required": sorted(required), "propertyNames": {"enum": sorted(allowed)}}
-        self._enforced_schema = {**self._source_schema, "allOf": [*self._source_schema.get("allOf", ()), limits]}
+        """Reject arguments that the handler's signature cannot take, even if the schema allows them."""
+        names_schema = {"required": sorted(required), "propertyNames": {"enum": sorted(allowed)}}
+        all_of = [*self._source_schema.get("allOf", ()), names_schema]
+        self._enforced_schema = {**self._source_schema, "allOf": all_of}
         self._validator = None
         self.compile()
 
@@ -131,7 +147,7 @@ class RawParameters:
         self._schema_cost = schema_cost(self._source_schema)
         if self._schema_cost > self.MAX_SCHEMA_COST:
             raise self._definition_error(
-                "The JSON Schema refers to its parts so often that checking a value could take for ever."
+                "The JSON Schema refers to its parts so often that validating a value could take hours."
             )
 
     def _definition_error(self, problem: str) -> DefinitionError:
@@ -150,16 +166,14 @@ class RawParameters:
         values = dict(values)
         if self._is_valid(values):
             return values
-        from surehand.core.argument_errors import coerce_arguments, explain_schema_errors
-
         coerced = coerce_arguments(values, self.schema)
         if coerced != values and self._is_valid(coerced):
             return coerced
         raise explain_schema_errors(self._find_errors(values), values, self.schema)
 
     def _find_errors(self, values: dict[str, Any]) -> Iterable[Any]:
-        """All that is wrong with a value; with a large one only the first thing, since all of them are made at once."""
-        if has_at_most_parts(1_000, values):
+        """The validation errors. For a large value only the first: `iter_errors` builds all of them at once."""
+        if has_at_most_parts(MAX_VALUES_FOR_ALL_ERRORS, values):
             return self._validator.iter_errors(values)  # type: ignore[no-any-return]
         import jsonschema_rs as js
 
@@ -172,7 +186,7 @@ class RawParameters:
     def _is_valid(self, values: dict[str, Any]) -> bool:
         try:
             return bool(self._validator.is_valid(values))
-        except ValueError as error:  # what jsonschema-rs cannot convert, such as a Python object
+        except ValueError as error:  # jsonschema-rs cannot convert the value, for example a Python object
             raise InvalidArguments(f"The arguments are not plain JSON: {error}") from None
 
 
@@ -181,12 +195,16 @@ def _refuse_retrieval(uri: str) -> None:
 
 
 def _nesting_depth(schema: Any) -> int:
-    level, depth = [schema], 0
+    """The number of levels, counted without recursion: the schema may be deeper than Python's stack."""
+    level = [schema]
+    depth = 0
     while level:
         depth += 1
-        level = [
-            item
-            for holder in level
-            for item in (holder.values() if isinstance(holder, dict) else holder if isinstance(holder, list) else ())
-        ]
+        next_level: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                next_level.extend(value.values())
+            elif isinstance(value, list):
+                next_level.extend(value)
+        level = next_level
     return depth

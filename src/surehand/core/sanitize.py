@@ -1,8 +1,8 @@
-"""Text from outside made safe to read: for a model, for a person at a screen, for a log and for JSON.
+"""Sanitizing of text from outside, for models, for people at a terminal, for logs and for JSON.
 
-There are three ways to treat a character that a reader cannot see. `escape_*` writes it out (`\\u202e`), for people who
-have to judge a text; `clean_*` and `strip_*` take it out, for models; `has_*` only finds it, for names and values that
-must be refused instead of changed.
+There are three ways to treat an invisible character. `escape_*` writes it as an escape (`\\u202e`), for people who have
+to judge a text; `clean_*` and `strip_*` remove it, for models; `has_*` only finds it, for names and values that must be
+refused instead of changed.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ _LAST_PICTURE = "\U0001faff"
 
 
 def escape_unprintable(text: str) -> str:
-    """Write out all that steers a terminal, reverses or hides, as `\\u202e`; line breaks and tabs stay."""
+    """Escape all control, bidirectional and invisible characters, as `\\u202e`; line breaks and tabs stay."""
     return text if _is_visible(text) else _NOT_ASCII_TEXT.sub(_escape_run, text)
 
 
 def escape_line(text: str | bytes, max_chars: int | None = None) -> str:
-    """One line for a log or a person: `escape_unprintable`, line breaks and tabs written out too, a long one cut."""
+    """One line for a log or a person: `escape_unprintable`, with line breaks and tabs escaped too, and cut if long."""
     if isinstance(text, bytes):
         # A character has at most four bytes, so this much is enough to see whether the text is too long.
         start = text if max_chars is None else text[: 4 * (max_chars + 1)]
@@ -95,7 +95,7 @@ def escape_line(text: str | bytes, max_chars: int | None = None) -> str:
 
 
 def escape_as_json(text: str) -> str:
-    """Write out as JSON escapes all that is not plainly seen, also joiners in emoji and unusual spaces.
+    """Escape all invisible characters as JSON does, also joiners in emoji and unusual spaces.
 
     JSON text stays the same JSON, and two texts that differ never look alike only because a difference has no ink.
     """
@@ -103,18 +103,18 @@ def escape_as_json(text: str) -> str:
 
 
 def escape_terminal_output(text: str) -> str:
-    """What a command printed, without ANSI sequences; other controls are U+FFFD, hidden characters as `\\u{202e}`."""
+    """The output of a command, without ANSI sequences; other controls are U+FFFD, invisible characters `\\u{202e}`."""
     if not _is_suspect(text):
         return text
     text = _CONTROL.sub("\ufffd", _RETURNS.sub("\n", strip_ansi(text)))
-    return _MISLEADING.sub(lambda found: "".join(f"\\u{{{ord(each):x}}}" for each in found[0]), text)
+    return _MISLEADING.sub(lambda match: "".join(f"\\u{{{ord(character):x}}}" for character in match[0]), text)
 
 
 def strip_hidden(text: str) -> str:
-    """Text as a model may read it: every character that can be seen, nothing that steers, reverses or hides.
+    """Text for a model, without control, bidirectional and invisible characters.
 
-    What has no ink and yet is needed, in scripts and in emoji, stays where it is needed: joiners, marks of direction
-    and variation selectors, one at a time.
+    Invisible characters that scripts and emoji need stay where they are needed: joiners, marks of direction and
+    variation selectors, one at a time.
     """
     if not _is_suspect(text):
         return text
@@ -123,13 +123,13 @@ def strip_hidden(text: str) -> str:
 
 
 def clean_text(text: object, max_chars: int = MAX_TEXT_CHARS) -> str:
-    """A description that reads to a model as it does to a person; says so where it is cut. No text gives "".
+    """A description that a model reads as a person sees it. A long one is cut, with a note. Other types give "".
 
-    Stricter than `strip_hidden`: every invisible character goes, and so does space that pushes words out of sight.
+    Stricter than `strip_hidden`: it removes every invisible character, and space that pushes words out of sight.
     """
     if not isinstance(text, str):
         return ""
-    start = text[: 4 * max_chars]  # so that a flood is not looked through to its end
+    start = text[: 4 * max_chars]  # a very long text is not scanned to its end
     seen = BLANK_LINES.sub("\n\n", WIDE_SPACES.sub(" ", _without_hidden(start))).strip()
     if len(seen) <= max_chars and len(start) == len(text):
         return seen
@@ -137,7 +137,7 @@ def clean_text(text: object, max_chars: int = MAX_TEXT_CHARS) -> str:
 
 
 def clean_line(text: object, max_chars: int = MAX_TITLE_CHARS) -> str:
-    """`clean_text` on one line, for titles, labels and addresses; a long one ends with dots."""
+    """`clean_text` on one line, for titles, labels and addresses; a long line ends with dots."""
     if not isinstance(text, str):
         return ""
     words = " ".join(_without_hidden(text[: 4 * max_chars]).split())
@@ -145,27 +145,27 @@ def clean_line(text: object, max_chars: int = MAX_TITLE_CHARS) -> str:
 
 
 def strip_ansi(text: str) -> str:
-    """Without the escape sequences that only a terminal understands."""
+    """Remove ANSI escape sequences."""
     return _ANSI.sub("", text) if _ANSI_START.search(text) else text
 
 
 def has_hidden(name: str) -> bool:
-    """Whether a name has characters in it that cannot be seen; line breaks and tabs are such in a name."""
+    """Whether a name has invisible characters; in a name, line breaks and tabs count as such."""
     return _HIDDEN_IN_NAME.search(name) is not None
 
 
 def has_smuggled(value: str) -> bool:
-    """Whether a value, which must be taken as it is, holds what no honest value needs: ESC, overrides or tags."""
+    """Whether a value that must not be changed has characters that no honest value needs: ESC, overrides or tags."""
     return _SMUGGLED.search(value) is not None
 
 
 def replace_surrogates(text: str) -> str:
-    """Text that JSON and UTF-8 can carry: each lone surrogate is a question mark."""
+    """Text that JSON and UTF-8 can hold: each lone surrogate becomes a question mark."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def replace_surrogates_in(value: Any) -> Any:
-    """`replace_surrogates` for all texts, keys too, within a value that is plain JSON otherwise."""
+    """`replace_surrogates` for all strings and keys of a value that is plain JSON otherwise."""
     match value:
         case str():
             return replace_surrogates(value)
@@ -177,7 +177,7 @@ def replace_surrogates_in(value: Any) -> Any:
 
 
 def _is_suspect(text: str) -> bool:
-    """Whether anything may need mending. Most texts need none, and this look takes a tenth of the time."""
+    """Whether anything may have to be changed. Most texts are clean, and this check takes a tenth of the time."""
     return (_ASCII_CONTROL if text.isascii() else _SUSPECT).search(text) is not None
 
 
@@ -186,7 +186,7 @@ def _without_hidden(text: str) -> str:
 
 
 def _normalize(text: str) -> str:
-    """No ANSI sequence, one kind of line break, and U+FFFD for each lone surrogate."""
+    """Remove ANSI sequences, make all line breaks `\\n`, and replace lone surrogates by U+FFFD."""
     return _SURROGATE.sub("\ufffd", _LINE_BREAKS.sub("\n", strip_ansi(text)))
 
 
@@ -194,16 +194,16 @@ def _is_visible(text: str) -> bool:
     return text.isprintable() and (text.isascii() or not _BLANK.search(text))
 
 
-def _escape_run(found: re.Match[str]) -> str:
-    if _is_visible(found[0]):
-        return found[0]
-    return "".join(_escape_character(found.string, place) for place in range(*found.span()))
+def _escape_run(match: re.Match[str]) -> str:
+    if _is_visible(match[0]):
+        return match[0]
+    return "".join(_escape_character(match.string, place) for place in range(*match.span()))
 
 
-def _escape_run_as_json(found: re.Match[str]) -> str:
-    if _is_visible(found[0]):
-        return found[0]
-    return "".join(each if _is_visible(each) else json.dumps(each)[1:-1] for each in found[0])
+def _escape_run_as_json(match: re.Match[str]) -> str:
+    if _is_visible(match[0]):
+        return match[0]
+    return "".join(character if _is_visible(character) else json.dumps(character)[1:-1] for character in match[0])
 
 
 def _escape_character(text: str, place: int) -> str:
@@ -215,7 +215,7 @@ def _escape_character(text: str, place: int) -> str:
 
 
 def _is_part_of_emoji(text: str, place: int) -> bool:
-    """Whether it is a picture, the one joiner between two, or the one mark behind a picture that says how it looks."""
+    """Whether a character is a pictograph, a joiner between two, or a variation selector behind one."""
     character = text[place]
     before = text[place - 1 : place]
     after = text[place + 1 : place + 2]

@@ -1,10 +1,14 @@
-"""Parameters: what a tool takes, how it is described to a model, and how arguments are checked."""
+"""Parameters of a tool: their JSON Schema for models, and the validation of arguments.
+
+`TypedParameters` are built from Python types with pydantic; `RawParameters` (raw_schema.py) from a JSON Schema.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, get_type_hints
+from typing import Any, NotRequired, Protocol, Required, get_args, get_origin, get_type_hints
 
+from surehand.core.argument_errors import explain_validation_error
 from surehand.core.errors import DefinitionError, InvalidArguments
 from surehand.core.pydantic_schema import (
     KeyCounter,
@@ -16,79 +20,59 @@ from surehand.core.pydantic_schema import (
 )
 from surehand.core.strict_json import count_key_colons, validate_json_value, validate_unique_keys
 
-
-def to_pydantic_typed_dict(source: Any) -> Any:
-    """The same TypedDict, as `typing_extensions` makes it."""
-    from typing import NotRequired, Required
-
-    from typing_extensions import TypedDict
-
-    hints = get_type_hints(source, include_extras=True)
-    required = source.__required_keys__
-    keys = {
-        name: (Required if name in required else NotRequired)[_strip_required_marker(hint)]
-        for name, hint in hints.items()
-    }
-    make: Any = TypedDict  # type checkers want a literal name, and there is none here
-    made = make(source.__name__, keys)
-    made.__doc__ = source.__doc__
-    made.__pydantic_config__ = getattr(source, "__pydantic_config__", {"extra": "forbid"})
-    return made
-
-
-def _strip_required_marker(hint: Any) -> Any:
-    from typing import NotRequired, Required, get_args, get_origin
-
-    return get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
-
-
 JSON = Any
+_VALUE_KEYWORDS = ("default", "const", "enum", "examples")  # their values are data, not schemas
+_NAME_KEYWORDS = ("properties", "$defs")  # the keys of their values are names, not keywords
 
 
 class Parameters(Protocol):
-    """What a tool takes. `compile` comes first, when the runtime starts; it raises `DefinitionError`."""
+    """The parameters of a tool."""
 
-    def compile(self) -> None: ...
+    def compile(self) -> None:
+        """Prepare validation, when the runtime starts; raises `DefinitionError`."""
+        ...
 
     @property
     def schema(self) -> dict[str, JSON]:
-        """The JSON Schema that a model is shown."""
+        """The JSON Schema for models."""
         ...
 
     @property
     def argument_names(self) -> set[str]:
-        """What the checked values are called."""
+        """The names of the validated arguments."""
         ...
 
     def validate_json(self, text: str) -> dict[str, Any]:
-        """Checked values from JSON text; raises `InvalidArguments`."""
+        """Validated arguments from JSON text; raises `InvalidArguments`."""
         ...
 
     def validate_mapping(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Checked values from a mapping; raises `InvalidArguments`."""
+        """Validated arguments from a mapping; raises `InvalidArguments`."""
         ...
 
 
 class ModelArguments(dict[str, Any]):
-    """The fields of a model, and the model itself for a handler that takes it whole."""
+    """The fields of a model by name, and the model itself for a handler that takes it as its single argument."""
 
     model: Any
 
 
 class TypedParameters:
-    """Parameters made from Python types: a signature, a pydantic model, a dataclass or a TypedDict.
+    """Parameters from Python types: a signature, a pydantic model, a dataclass or a TypedDict.
 
-    `build` gives the type; it runs when the runtime starts, so that forward references work.
+    `build_type` returns the type. It is called when the runtime starts, so that forward references can be resolved.
     """
 
     def __init__(self, build_type: Callable[[], Any], *, where: str = "") -> None:
-        self._build_type, self._where = build_type, where
+        self._build_type = build_type
+        self._where = where
         self._schema: dict[str, JSON] | None = None
         self._adapter: Any = None
 
     def compile(self) -> None:
         if self._adapter is not None:
             return
+        # Imported on first use: pydantic takes most of the time that importing this package would take.
         from pydantic import TypeAdapter, ValidationError
         from pydantic.errors import PydanticUserError
         from pydantic_core import SchemaValidator
@@ -96,22 +80,23 @@ class TypedParameters:
         self._validation_error = ValidationError
         try:
             adapter = TypeAdapter(self._build_type())
-            core = make_strict(dict(adapter.core_schema))
+            core_schema = make_strict(dict(adapter.core_schema))
         except (PydanticUserError, NameError, TypeError, AttributeError, SyntaxError) as error:
             problem, fix = _explain_compile_error(error)
             raise DefinitionError(problem, fix=fix, where=self._where) from error
-        self._accepts_any_value = accepts_any_value(core)
-        self._accepts_strings = accepts_strings(core)
-        self._model_fields = _model_field_names(core)
-        # A model class's own prebuilt validator would let in what `tightened` refuses.
-        validator, keys = SchemaValidator(core, None, False), build_key_counter(core)
-        quick = SchemaValidator(make_lenient(core), None, False) if keys else validator
-        self._validate_python = validator.validate_python
+        self._accepts_any_value = accepts_any_value(core_schema)
+        self._accepts_strings = accepts_strings(core_schema)
+        self._model_fields = _model_field_names(core_schema)
+        # False: do not use the prebuilt validator of a model class, which accepts what `make_strict` rejects.
+        strict = SchemaValidator(core_schema, None, False)
+        count_keys = build_key_counter(core_schema)
+        lenient = SchemaValidator(make_lenient(core_schema), None, False) if count_keys else strict
+        self._validate_python = strict.validate_python
         validate_json = self._build_json_validator(
-            quick.validate_json, validator.validate_json, keys or _unknown_key_count
+            lenient.validate_json, strict.validate_json, count_keys or _unknown_key_count
         )
         self.validate_json = validate_json  # type: ignore[assignment,method-assign]  # saves a lookup on every call
-        if self._accepts_any_value:  # only there may a type be that JSON cannot hold
+        if self._accepts_any_value:  # only these parameters can have a type without a JSON Schema: find out now
             self._schema = self._build_json_schema(adapter)
         self._adapter = adapter
 
@@ -134,43 +119,41 @@ class TypedParameters:
 
     @property
     def argument_names(self) -> set[str]:
-        """What the checked values are called: a model's fields, even where a model is shown aliases."""
+        """The names of the validated arguments: the fields of a model, even if its JSON Schema shows aliases."""
         return set(self.schema["properties"] if self._model_fields is None else self._model_fields)
 
     def validate_json(self, text: str) -> dict[str, Any]:
         self.compile()
-        return self.validate_json(text)  # compile() has put the quick one in this method's place
+        return self.validate_json(text)  # compile() has replaced this method on the instance
 
     def _build_json_validator(
         self, lenient: Callable[[str], Any], strict: Callable[[str], Any], count_keys: KeyCounter
     ) -> Callable[[str], dict[str, Any]]:
-        """Reads JSON text; a function of its own, because every call goes through it.
+        """A function that validates JSON text. It is a closure because every call goes through it.
 
-        Where the text has just as many colons as the values have keys, no key is unknown or given twice; only else is
-        it read strictly.
+        The lenient validator comes first, which ignores unknown keys. If the text has as many colons as the values have
+        keys, no key is unknown or repeated; only otherwise is the text validated strictly.
         """
-        invalid, explain, whole, loose = (
-            self._validation_error,
-            self._explain_error,
-            self._model_fields is not None,
-            self._accepts_any_value,
-        )
+        validation_error = self._validation_error
+        explain_error = self._explain_error
+        is_model = self._model_fields is not None
+        accepts_any_value = self._accepts_any_value
 
-        def read(text: str) -> dict[str, Any]:
+        def validate_json(text: str) -> dict[str, Any]:
             try:
                 values = lenient(text)
-                if whole:
+                if is_model:
                     values = self._model_arguments(values)
                 if text.count(":") != count_keys(values) and count_key_colons(text) > count_keys(values):
-                    values = self._model_arguments(strict(text)) if whole else strict(text)
+                    values = self._model_arguments(strict(text)) if is_model else strict(text)
                     validate_unique_keys(text)
-            except invalid as error:
-                raise explain(_strict_error(strict, text) or error) from None
-            if loose:
+            except validation_error as error:
+                raise explain_error(_strict_error(strict, text) or error) from None
+            if accepts_any_value:
                 validate_json_value(values)
-            return values  # type: ignore[no-any-return]  # validators give what their schema says: a dict
+            return values  # type: ignore[no-any-return]  # the schema is that of an object, so this is a dict
 
-        return read
+        return validate_json
 
     def validate_mapping(self, values: Mapping[str, Any]) -> dict[str, Any]:
         if self._adapter is None:
@@ -178,26 +161,24 @@ class TypedParameters:
         if self._accepts_any_value or self._accepts_strings:
             validate_json_value(values)
         try:
-            checked = self._validate_python(values)
+            validated = self._validate_python(values)
         except self._validation_error as error:
             raise self._explain_error(error) from None
         except RecursionError:
             raise InvalidArguments("The arguments are nested too deeply. Send a flatter value.") from None
-        return checked if self._model_fields is None else self._model_arguments(checked)
+        return validated if self._model_fields is None else self._model_arguments(validated)
 
     def _model_arguments(self, model: Any) -> ModelArguments:
-        whole = ModelArguments({name: getattr(model, name) for name in self._model_fields or ()})
-        whole.model = model
-        return whole
+        arguments = ModelArguments({name: getattr(model, name) for name in self._model_fields or ()})
+        arguments.model = model
+        return arguments
 
     def _explain_error(self, error: Any) -> InvalidArguments:
-        from surehand.core.argument_errors import explain_validation_error
-
         return explain_validation_error(error, self.schema)
 
 
 def _strict_error(strict: Callable[[str], Any], text: str) -> Exception | None:
-    """All that is wrong, unknown names too."""
+    """The error of strict validation, which also lists unknown names."""
     try:
         strict(text)
     except ValueError as error:
@@ -206,6 +187,7 @@ def _strict_error(strict: Callable[[str], Any], text: str) -> Exception | None:
 
 
 def _unknown_key_count(values: dict[str, Any]) -> int:
+    """A count that no text has, so that the text is validated strictly."""
     return -1
 
 
@@ -218,29 +200,29 @@ def _explain_compile_error(error: Exception) -> tuple[str, str]:
     return f"The parameters' types cannot be used: {text}.", "annotate with types that pydantic knows."
 
 
-def _object_core_schema(core: Any) -> dict[str, Any]:
-    while core.get("type") not in ("typed-dict", "model-fields", "dataclass-args") and "schema" in core:
-        core = core["schema"]
-    return core  # type: ignore[no-any-return]
+def _object_core_schema(core_schema: Any) -> dict[str, Any]:
+    """The part of a core schema that describes the fields, without the validators and models around it."""
+    while core_schema.get("type") not in ("typed-dict", "model-fields", "dataclass-args") and "schema" in core_schema:
+        core_schema = core_schema["schema"]
+    return core_schema  # type: ignore[no-any-return]
 
 
-def _model_field_names(core: Any) -> tuple[str, ...] | None:
-    inner = _object_core_schema(core)
-    if inner.get("type") == "typed-dict":
+def _model_field_names(core_schema: Any) -> tuple[str, ...] | None:
+    """The field names of a model or dataclass; None for a TypedDict, whose values are dictionaries already."""
+    object_schema = _object_core_schema(core_schema)
+    if object_schema.get("type") == "typed-dict":
         return None
-    fields = inner.get("fields", ())
+    fields = object_schema.get("fields", ())
     return tuple(fields) if isinstance(fields, dict) else tuple(field["name"] for field in fields)
 
 
 def _simplify_json_schema(schema: dict[str, JSON]) -> dict[str, JSON]:
-    """Without the titles that pydantic adds: they cost tokens and tell a model nothing."""
-    if (ref := schema.get("$ref", "")).startswith("#/$defs/"):  # a recursive model: show its own fields at the top
+    """The schema without the titles that pydantic adds: they cost tokens and do not help a model."""
+    ref = schema.get("$ref", "")
+    if ref.startswith("#/$defs/"):  # pydantic puts a recursive model into `$defs`; APIs want its fields at the top
         schema = {**schema["$defs"][ref.removeprefix("#/$defs/")], "$defs": schema["$defs"]}
     schema.pop("description", None)
     return {"type": "object", "properties": {}, "additionalProperties": False, **_strip_titles(schema)}
-
-
-_VALUE_KEYWORDS, _NAME_KEYWORDS = ("default", "const", "enum", "examples"), ("properties", "$defs")
 
 
 def _strip_titles(schema: Any, *, keys_are_names: bool = False) -> Any:
@@ -248,12 +230,31 @@ def _strip_titles(schema: Any, *, keys_are_names: bool = False) -> Any:
         return [_strip_titles(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {
-        key: value for key, value in schema.items() if keys_are_names or key != "title" or not isinstance(value, str)
-    }
-    return {
-        key: value
-        if not keys_are_names and key in _VALUE_KEYWORDS
-        else _strip_titles(value, keys_are_names=not keys_are_names and key in _NAME_KEYWORDS)
-        for key, value in kept.items()
-    }
+    result: dict[str, Any] = {}
+    for key, value in schema.items():
+        if keys_are_names:
+            result[key] = _strip_titles(value)
+        elif key in _VALUE_KEYWORDS:
+            result[key] = value
+        elif key != "title" or not isinstance(value, str):
+            result[key] = _strip_titles(value, keys_are_names=key in _NAME_KEYWORDS)
+    return result
+
+
+def to_pydantic_typed_dict(source: Any) -> Any:
+    """The TypedDict as one of `typing_extensions`: before Python 3.12, pydantic does not accept those of `typing`."""
+    from typing_extensions import TypedDict  # imported on first use: few tools need it
+
+    fields: dict[str, Any] = {}
+    for name, hint in get_type_hints(source, include_extras=True).items():
+        marker: Any = Required if name in source.__required_keys__ else NotRequired
+        fields[name] = marker[_strip_required_marker(hint)]
+    create: Any = TypedDict  # type checkers accept only a literal name, and here it is a variable
+    typed_dict = create(source.__name__, fields)
+    typed_dict.__doc__ = source.__doc__
+    typed_dict.__pydantic_config__ = getattr(source, "__pydantic_config__", {"extra": "forbid"})
+    return typed_dict
+
+
+def _strip_required_marker(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint

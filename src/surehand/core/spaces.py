@@ -1,4 +1,4 @@
-"""Spaces: where people and agents see each other's messages, and the calls that are visible."""
+"""The protocol through which the runtime posts visible calls to a space, where people and agents read messages."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 
 class SpaceWriter(Protocol):
-    """A place that visible calls are posted to; whoever keeps spaces implements it."""
+    """Posts messages to spaces and changes them. A program that has spaces implements it."""
 
     async def post(self, space: str, message: Mapping[str, Any]) -> str:
-        """Add a message to a space; gives its id."""
+        """Add a message to a space and return its id."""
         ...
 
     async def amend(self, space: str, message_id: str, message: Mapping[str, Any]) -> None:
-        """Change a message that was posted before."""
+        """Replace a message that was posted before."""
         ...

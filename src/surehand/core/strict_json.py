@@ -1,4 +1,7 @@
-"""Reading JSON strictly: what a model sent is taken exactly or refused with a reason."""
+"""Strict JSON: a value is parsed exactly as it was sent, or refused with a reason for the model.
+
+Refused are NaN and infinities, repeated keys, lone surrogates and more than 200 levels, as in hostile or broken input.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ MAX_JSON_DEPTH = 200
 
 
 class MalformedJson(InvalidArguments):
-    """The text is not JSON at all; it may be worth mending."""
+    """The text is not JSON. The repair stage may be able to correct it."""
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value, or `InvalidArguments`: no NaN or infinities, duplicate keys, lone surrogates or bottomless depth."""
-    from pydantic_core import from_json
+    """Parse a JSON text strictly; raises `InvalidArguments`."""
+    from pydantic_core import from_json  # imported on first use: arguments of typed parameters are parsed by pydantic
 
     try:
         value = from_json(text, allow_inf_nan=False)
@@ -30,7 +33,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def decode_utf8(data: bytes) -> str:
-    """The text that bytes stand for; a replacement character would be another value than was sent."""
+    """Decode UTF-8 strictly: with replacement characters the value would differ from the one that was sent."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -38,7 +41,7 @@ def decode_utf8(data: bytes) -> str:
 
 
 def _parse_error(error: ValueError | TypeError) -> InvalidArguments:
-    # A string with a lone surrogate is no string to the parser: TypeError.
+    # pydantic_core cannot take a str with a lone surrogate and raises TypeError, as if it were no str at all.
     reason = "it holds a lone surrogate" if isinstance(error, (UnicodeError, TypeError)) else str(error)
     if "recursion limit" in reason:
         return InvalidArguments(f"The JSON is nested deeper than {MAX_JSON_DEPTH} levels. Send a flatter value.")
@@ -46,30 +49,33 @@ def _parse_error(error: ValueError | TypeError) -> InvalidArguments:
 
 
 def validate_json_value(value: Any) -> None:
-    """Refuse what JSON cannot hold, at any depth; walks without recursion, so that depth cannot hurt."""
+    """Refuse values that JSON cannot hold, at any depth. It goes level by level, without recursion."""
     if type(value) is dict and _is_flat_ascii_object(value):
         return
-    level, depth = [value], 0
+    level = [value]
+    depth = 0
     while level:
-        if (depth := depth + 1) > MAX_JSON_DEPTH:
+        depth += 1
+        if depth > MAX_JSON_DEPTH:
             raise InvalidArguments(
                 f"The arguments are nested deeper than {MAX_JSON_DEPTH} levels. Send a flatter value."
             )
-        # Each value once: what holds itself, or one thing many times over, would grow without end.
-        level = list({id(item): item for holder in level for item in _validate_and_list_children(holder)}.values())
+        # Each object once per level: a value that contains itself, or another many times over, would grow without end.
+        children = {id(child): child for parent in level for child in _validate_and_list_children(parent)}
+        level = list(children.values())
 
 
 def _is_flat_ascii_object(value: dict[Any, Any]) -> bool:
-    """Whether an object holds nothing but plain scalars, as most arguments do: then one look is enough."""
+    """Whether an object holds only valid scalars and ASCII strings, as most arguments do: a fast path."""
     for key, item in value.items():
-        kind = type(item)
-        if kind is str:
+        item_type = type(item)
+        if item_type is str:
             if not item.isascii():
                 return False
-        elif kind is float:
+        elif item_type is float:
             if not isfinite(item):
                 return False
-        elif kind is not int and kind is not bool and item is not None:
+        elif item_type is not int and item_type is not bool and item is not None:
             return False
         if type(key) is not str or not key.isascii():
             return False
@@ -77,19 +83,23 @@ def _is_flat_ascii_object(value: dict[Any, Any]) -> bool:
 
 
 def has_at_most_parts(max_parts: int, value: Any) -> bool:
-    """Whether a plain value has no more than so many parts."""
-    level, count = [value], 0
+    """Whether a JSON value has at most this many parts, all levels together."""
+    level = [value]
+    count = 0
     while level and count <= max_parts:
         count += len(level)
-        level = [item for holder in level for item in islice(_children(holder), max_parts)]
+        level = [child for parent in level for child in islice(_children(parent), max_parts)]
     return count <= max_parts
 
 
 def _children(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def _validate_and_list_children(value: Any) -> Iterable[Any]:
+    """Refuse a scalar that JSON cannot hold; return the keys and values of an object, or the items of a list."""
     if isinstance(value, float):
         if not isfinite(value):
             raise InvalidArguments(f"{value} is not a number that JSON can hold. Send a finite number.")
@@ -112,16 +122,16 @@ def _is_encodable(text: str) -> bool:
 
 
 def count_key_colons(text: str) -> int:
-    """At least as many as there are keys: a key's colon follows its quote, or white space after it."""
+    """An upper bound of the number of keys: a key's colon follows its closing quote, or white space after it."""
     return sum(text.count(f"{before}:") for before in '" \t\n\r')
 
 
 def validate_unique_keys(text: str | bytes) -> None:
-    """Refuse a repeated key: which of the two values was meant cannot be known."""
-    import json
-
+    """Refuse a repeated key, because it is unknown which of its values was meant."""
     if isinstance(text, str) and count_key_colons(text) < 2:
         return
+    import json  # imported on first use: a call with few arguments does not need it
+
     try:
         json.loads(text, object_pairs_hook=_object_with_unique_keys)
     except RecursionError:
@@ -132,6 +142,8 @@ def _object_with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
         seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise InvalidArguments(f"The key {twice[:200]!r} is given twice. Send each key once.")
+        for key, _ in pairs:
+            if key in seen:
+                raise InvalidArguments(f"The key {key[:200]!r} is given twice. Send each key once.")
+            seen.add(key)
     return values

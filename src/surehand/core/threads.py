@@ -1,4 +1,9 @@
-"""Daemon threads for sync handlers: a thread that will not end can be left behind without harm."""
+"""The threads that sync handlers run in.
+
+A thread cannot be stopped from outside. When a call is cancelled or times out, its thread is abandoned: it is replaced,
+and its slot is free again. All threads are daemons, so that an abandoned one does not keep the process alive. This is
+why `concurrent.futures` is not used: it joins its threads at exit.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from surehand.core.errors import NotStarted
 
 
 class _ThreadJob:
-    """One function to run, and the future that waits for it."""
+    """A function to run in a thread, and the future of the caller that waits for it."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.loop = asyncio.get_running_loop()
@@ -28,36 +33,38 @@ class _ThreadJob:
             return
         if error is None:
             self.future.set_result(result)
-        elif isinstance(error, StopIteration):  # a future cannot carry it
+        elif isinstance(error, StopIteration):  # `Future.set_exception` refuses it
             self.future.set_exception(RuntimeError(f"the handler raised {error!r}"))
         else:
             self.future.set_exception(error)
 
 
 class HandlerThreads:
-    """At most `size` threads at work; an abandoned one is replaced, until `most_abandoned` are left behind."""
+    """Runs functions in at most `max_threads` threads. Abandoned ones are replaced, up to `max_abandoned` of them."""
 
     def __init__(self, max_threads: int = 32, max_abandoned: int = 64) -> None:
-        self._max_threads, self._max_abandoned = max_threads, max_abandoned
+        self._max_threads = max_threads
+        self._max_abandoned = max_abandoned
         self._jobs: deque[_ThreadJob] = deque()
         self._condition = threading.Condition()
-        self._thread_count = self._idle_count = 0
+        self._thread_count = 0
+        self._idle_count = 0
         self._closed = False
         self.abandoned = 0
-        "HandlerThreadsds still running a handler whose caller has gone."
+        """Threads that still run a handler whose call has been cancelled."""
 
     async def run(self, function: Callable[[], Any]) -> Any:
-        """Run a function in a thread; when the caller is cancelled, the thread is left to itself."""
+        """Run a function in a thread; if the caller is cancelled, the thread is abandoned."""
         if self.abandoned >= self._max_abandoned:
             raise NotStarted(
                 f"{self.abandoned} earlier calls still occupy their threads after their time limit. Try again later."
             )
-        work = _ThreadJob(function)
-        self._submit(work)
+        job = _ThreadJob(function)
+        self._submit(job)
         try:
-            return await work.future
+            return await job.future
         except asyncio.CancelledError:
-            self._abandon(work)
+            self._abandon(job)
             raise
 
     def _submit(self, job: _ThreadJob) -> None:
@@ -69,7 +76,7 @@ class HandlerThreads:
             self._start_thread()
 
     def _start_thread(self) -> None:
-        """One more thread; it counts as idle until it takes something, so that nobody hires twice for one work."""
+        """Start one more thread. It counts as idle at once, so that the next job does not start another for itself."""
         self._thread_count += 1
         self._idle_count += 1
         threading.Thread(target=self._run_jobs, name="surehand", daemon=True).start()
@@ -81,21 +88,22 @@ class HandlerThreads:
             elif job.started and not job.finished:
                 job.abandoned = True
                 self.abandoned += 1
-                if self._jobs and not self._idle_count:  # somebody waits for the thread that will not come back
+                if self._jobs and not self._idle_count:  # a job waits for the thread that is now lost
                     self._start_thread()
 
     def _run_jobs(self) -> None:
-        while work := self._next_job():
-            result, error = None, None
+        while job := self._next_job():
+            result = None
+            error = None
             try:
-                result = work.context.run(work.function)
-            except BaseException as raised:  # noqa: BLE001 - handed to whoever waits for it
+                result = job.context.run(job.function)
+            except BaseException as raised:  # noqa: BLE001 - raised again in the task that waits for the job
                 error = raised
-            if self._mark_finished(work):
+            if self._mark_finished(job):
                 return
-            with suppress(RuntimeError):  # the loop was closed in the meantime: nobody is left to tell
-                work.loop.call_soon_threadsafe(work.set_result, result, error)
-            del work, result, error
+            with suppress(RuntimeError):  # the event loop has been closed, and no task waits any more
+                job.loop.call_soon_threadsafe(job.set_result, result, error)
+            del job, result, error  # while the thread waits for its next job, it must not keep these alive
 
     def _next_job(self) -> _ThreadJob | None:
         with self._condition:
@@ -105,23 +113,24 @@ class HandlerThreads:
             if not self._jobs:
                 self._thread_count -= 1
                 return None
-            work = self._jobs.popleft()
-            work.started = True
-            return work
+            job = self._jobs.popleft()
+            job.started = True
+            return job
 
     def _mark_finished(self, job: _ThreadJob) -> bool:
-        """Whether this thread was abandoned, and so has been replaced."""
+        """Note that a job has ended; return whether this thread was abandoned, and so has been replaced."""
         with self._condition:
             job.finished = True
             if not job.abandoned:
-                self._idle_count += 1  # before anybody is told: whoever asks next finds this thread free
+                # Before the caller gets its result: its next job then finds this thread idle.
+                self._idle_count += 1
                 return False
             self.abandoned -= 1
             self._thread_count -= 1
             return True
 
     def close(self) -> None:
-        """Let idle threads end. Abandoned ones are daemons and never keep the process alive."""
+        """End idle threads. Abandoned ones are daemons and do not keep the process alive."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()

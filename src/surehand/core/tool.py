@@ -1,4 +1,4 @@
-"""Tool: one capability, whatever stands behind it."""
+"""A tool: a name, a description, parameters and a handler. Also how a tool runs without a runtime (`Tool.run`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Tool(Generic[P, R]):
     description_source: DescriptionSource
     parameters: Parameters
     handler: Handler | None
-    """None where a provider, or the model's own provider, does the work."""
+    """None if a provider, or the model's own provider, runs the tool."""
     kind: ToolKind = "function"
     function: Callable[P, R] | None = None
     safety: Safety = field(default_factory=Safety)
@@ -48,11 +48,11 @@ class Tool(Generic[P, R]):
     where: str = ""
     """File and line of the definition."""
     rebind: Callable[[Callable[..., Any]], Tool[..., Any]] | None = field(default=None, compare=False)
-    """Defines the same tool over a bound method."""
+    """Defines the same tool for a bound method."""
 
     @property
     def description(self) -> str:
-        """What a model reads about the tool."""
+        """The description for models."""
         return self.description_source.render()
 
     @property
@@ -67,31 +67,32 @@ class Tool(Generic[P, R]):
 
     @property
     def repeatable(self) -> bool:
-        """Whether running it twice does no harm."""
+        """Whether a call may run twice without harm."""
         return self.safety.repeatable
 
     @property
     def category(self) -> str:
-        """What sort of tool it is."""
+        """The category, such as `file` or `network`."""
         return self.presentation.category
 
     @property
     def audience(self) -> str:
-        """Who is shown the tool."""
+        """Who may use the tool: `model`, `user` or `all`."""
         return self.presentation.audience
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """Its other names."""
+        """Other names of the tool."""
         return self.presentation.aliases
 
     @property
     def visible(self) -> bool:
-        """Whether its calls show in the active space."""
+        """Whether calls of the tool are shown in the active space."""
         return self.presentation.visible
 
     def compile(self) -> StartHandler | None:
-        """Make parameters and handler ready. Raises `DefinitionError`; after it, a call cannot."""
+        """Prepare parameters and handler, once. Raises `DefinitionError`, so that no call has to."""
+        # Computed values go directly into `__dict__`: the dataclass is frozen, and attributes are set with an error.
         if "start" not in self.__dict__:
             self.parameters.compile()
             self.__dict__["start"] = self.handler.compile() if self.handler else None
@@ -99,17 +100,20 @@ class Tool(Generic[P, R]):
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """What a call without these arguments runs with; policy and confirmation look at it too."""
+        """The default values of the parameters by name. Policy and confirmation judge them like given arguments."""
         if "_defaults" not in self.__dict__:
-            shown = self.schema.get("properties", {})
-            fields = {name: field for name, field in shown.items() if isinstance(field, dict)}  # `true` is one, too
-            known = {name: field["default"] for name, field in fields.items() if "default" in field}
-            self.__dict__["_defaults"] = known | getattr(self.handler, "defaults", {})
+            properties = self.schema.get("properties", {}).items()
+            schema_defaults = {
+                name: field["default"]
+                for name, field in properties
+                if isinstance(field, dict) and "default" in field  # `true` is a valid schema too
+            }
+            self.__dict__["_defaults"] = schema_defaults | getattr(self.handler, "defaults", {})
         return self.__dict__["_defaults"]  # type: ignore[no-any-return]
 
     @property
     def definition_digest(self) -> str:
-        """A digest of all that an approval or a cached result depends on."""
+        """A digest of everything in the definition that approvals and cached results depend on."""
         if "_definition" not in self.__dict__:
             effects = sorted(self.safety.policy_effects)
             self.__dict__["_definition"] = json_digest(
@@ -118,7 +122,7 @@ class Tool(Generic[P, R]):
         return self.__dict__["_definition"]  # type: ignore[no-any-return]
 
     def validate_arguments(self, arguments: Arguments) -> dict[str, Any]:
-        """Arguments as the handler takes them; raises `InvalidArguments`."""
+        """Validated arguments for the handler, from an object, JSON text or nothing; raises `InvalidArguments`."""
         if type(arguments) is dict:
             return self.parameters.validate_mapping(arguments)
         if isinstance(arguments, bytes):
@@ -132,8 +136,9 @@ class Tool(Generic[P, R]):
         return self.parameters.validate_mapping(arguments)
 
     async def run(self, arguments: Arguments = None) -> Outcome:
-        """Validate and run, with no runtime: no policy, no limits, nothing recorded."""
-        if (start := self.compile()) is None:
+        """Validate the arguments and run the handler without a runtime: no policy, no limits, nothing recorded."""
+        start = self.compile()
+        if start is None:
             raise DefinitionError(f"{self.name} has no handler of its own.", fix="call it through a Runtime.")
         try:
             values = self.validate_arguments(arguments)
@@ -151,17 +156,17 @@ class Tool(Generic[P, R]):
     @overload
     def __get__(self: Tool[Concatenate[S, Q], R], instance: S, owner: type) -> Tool[Q, R]: ...
     def __get__(self, instance: Any, owner: type) -> Any:
-        """A tool on a class is bound like a method."""
+        """Bind a tool that is defined on a class to an instance, as Python binds a method."""
         if instance is None or self.rebind is None or self.function is None:
             return self
         return self.rebind(self.function.__get__(instance, owner))
 
     def evolve(self, **changes: Any) -> Tool[P, R]:
-        """The same tool with some parts changed: `tool.evolve(name="...")`."""
+        """A copy with some fields changed: `tool.evolve(name="...")`."""
         return replace(self, **changes)
 
     def with_description(self, description: str | PathLike[str]) -> Tool[P, R]:
-        """The same tool with another description."""
+        """A copy with another description."""
         return replace(self, description_source=DescriptionSource(description, self.function, self.name))
 
     def __repr__(self) -> str:
@@ -169,11 +174,11 @@ class Tool(Generic[P, R]):
 
 
 _shared_threads: list[HandlerThreads] = []
-os.register_at_fork(after_in_child=_shared_threads.clear)  # a child has none of its parent's threads
+os.register_at_fork(after_in_child=_shared_threads.clear)  # after a fork, only the forking thread exists
 
 
 class StandaloneCall:
-    """The call of a tool that is run by itself."""
+    """A call of a tool that runs without a runtime."""
 
     principal = Principal()
     attempt = 1
@@ -182,7 +187,8 @@ class StandaloneCall:
     workspace = ""
 
     def __init__(self, tool_name: str, arguments: dict[str, Any]) -> None:
-        self.tool_name, self.arguments = tool_name, arguments
+        self.tool_name = tool_name
+        self.arguments = arguments
         self.state: dict[str, Any] = {}
         self.id = new_id()
 
@@ -193,7 +199,7 @@ class StandaloneCall:
         return _shared_threads[0]
 
     def report(self, update: Mapping[str, Any]) -> None:
-        """Nobody listens."""
+        """Ignore progress: without a runtime there are no listeners."""
 
     def find_value(self, value_type: type[Any]) -> Any:
         return None

@@ -1,4 +1,4 @@
-"""Options: every facet that `tool(...)` takes, and how they become the small groups that a tool keeps."""
+"""The options of `tool(...)`, and how they become the groups of facets that a tool keeps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from surehand.core.names import nearest_names
 
 
 class ToolOptions(TypedDict, total=False):
-    """Every facet that `tool(...)` takes beside name, description and parameters."""
+    """The keyword arguments of `tool(...)` beside name, description and parameters."""
 
     category: str
     effects: str | Iterable[str]
@@ -61,66 +61,74 @@ FacetGroups: TypeAlias = tuple[Safety, CallLimits, Presentation, Lifecycle]
 
 
 def build_facets(options: ToolOptions, kind: ToolKind, where: str) -> FacetGroups:
-    """The groups of facets; raises `DefinitionError` for what can never work."""
-    return _build_facets(options, kind, where) if options or kind not in _DEFAULT_FACETS else _DEFAULT_FACETS[kind]
+    """The facets of a tool; raises `DefinitionError` for options that can never work."""
+    if not options and kind in _DEFAULT_FACETS:
+        return _DEFAULT_FACETS[kind]
+    return _build_facets(options, kind, where)
 
 
 def _build_facets(options: ToolOptions, kind: ToolKind, where: str) -> FacetGroups:
-    for name in options.keys() - ToolOptions.__annotations__.keys():  # one that is misspelt would not protect anybody
-        near = nearest_names(name, ToolOptions.__annotations__, 1)
-        fix = f"did you mean {near[0]!r}?" if near else f"use some of {', '.join(ToolOptions.__annotations__)}."
+    known_names = ToolOptions.__annotations__
+    # An unknown name is an error: a misspelt `confirm` would leave the tool unprotected.
+    for name in options.keys() - known_names.keys():
+        near = nearest_names(name, known_names, 1)
+        fix = f"did you mean {near[0]!r}?" if near else f"use some of {', '.join(known_names)}."
         raise DefinitionError(f"A tool has no option {name!r}.", fix=fix, where=where)
-    made = (
+    facets = (
         _build_safety(options, where),
         _build_limits(options, where),
         _build_presentation(options, kind),
         _build_lifecycle(options),
     )
-    validate_facets(*made, where=where)
-    return made
+    validate_facets(*facets, where=where)
+    return facets
 
 
 def _pick_options(options: ToolOptions, *names: str) -> dict[str, Any]:
-    given = cast(dict[str, Any], options)
-    return {name: given[name] for name in names if name in given}
+    """The given options among these names."""
+    values = cast(dict[str, Any], options)
+    return {name: values[name] for name in names if name in values}
 
 
-def _as_tuple(given: str | Iterable[Any]) -> tuple[Any, ...]:
-    """One word may stand for a list of one."""
-    return (given,) if isinstance(given, str) else tuple(given)
+def _as_tuple(value: str | Iterable[Any]) -> tuple[Any, ...]:
+    """A tuple of the values; one string stands for a list of one."""
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def _build_safety(options: ToolOptions, where: str) -> Safety:
     effects = frozenset(_as_tuple(options.get("effects", ())))
     repeatable = options.get("repeatable", bool(effects) and effects <= {"read"})
-    picked = _pick_options(options, "confirm", "confirm_message", "preview", "verify")
-    if (verify := picked.get("verify")) is not None and not callable(verify):
+    optional_effects = frozenset(_as_tuple(options.get("optional_effects", ())))
+    fields = _pick_options(options, "confirm", "confirm_message", "preview", "verify")
+    verify = fields.get("verify")
+    if verify is not None and not callable(verify):
         fix = "give a function of (args, ctx) that finds out whether the call has happened."
-        raise DefinitionError(f"verify={verify!r} cannot be asked anything.", fix=fix, where=where)
-    return Safety(effects, frozenset(_as_tuple(options.get("optional_effects", ()))), repeatable, **picked)
+        raise DefinitionError(f"verify={verify!r} is not callable.", fix=fix, where=where)
+    return Safety(effects, optional_effects, repeatable, **fields)
 
 
 def _build_limits(options: ToolOptions, where: str) -> CallLimits:
-    picked = _pick_options(options, "timeout", "retries", "queue", "max_bytes")
+    fields = _pick_options(options, "timeout", "retries", "queue", "max_bytes")
+    cache = options.get("cache")
     try:
-        if isinstance(picked.get("timeout"), str):
-            picked["timeout"] = parse_duration(picked["timeout"]) or inf  # "off": no limit, not even the default one
-        if (cache := options.get("cache")) is not None and not isinstance(cache, Cache):
-            cache = Cache(parse_duration(cache) or 0.0)  # "off": not even where its provider caches
-        if isinstance(picked.get("max_bytes"), str):
-            picked["max_bytes"] = parse_size(picked["max_bytes"])
+        if isinstance(fields.get("timeout"), str):
+            fields["timeout"] = parse_duration(fields["timeout"]) or inf  # "off": no limit, not even the default one
+        if cache is not None and not isinstance(cache, Cache):
+            cache = Cache(parse_duration(cache) or 0.0)  # "off": no cache, even if the provider has one
+        if isinstance(fields.get("max_bytes"), str):
+            fields["max_bytes"] = parse_size(fields["max_bytes"])
     except ValueError as error:
         raise DefinitionError(str(error), fix="write 30, '30s', '5m', 'off', or '100kB'.", where=where) from None
-    return CallLimits(**picked, cache=cache)
+    return CallLimits(**fields, cache=cache)
 
 
 def _build_presentation(options: ToolOptions, kind: ToolKind) -> Presentation:
-    picked = _pick_options(
+    fields = _pick_options(
         options, "category", "audience", "listed", "intent", "display", "version", "provider_options"
     )
     for name, value in _pick_options(options, "aliases", "examples", "requires", "toolsets").items():
-        picked[name] = _as_tuple(value)
-    return Presentation(**picked, visible=options.get("visible", kind not in ("internal", "mcp", "hosted")))
+        fields[name] = _as_tuple(value)
+    return Presentation(**fields, visible=options.get("visible", kind not in ("internal", "mcp", "hosted")))
 
 
 def _build_lifecycle(options: ToolOptions) -> Lifecycle:
@@ -128,4 +136,4 @@ def _build_lifecycle(options: ToolOptions) -> Lifecycle:
 
 
 _DEFAULT_FACETS: dict[ToolKind, FacetGroups] = {"function": _build_facets({}, "function", "")}
-"""Most tools set no facet at all: they share these, and ten thousand of them are defined in no time."""
+"""The facets of a function without options. Most tools have none; sharing these makes their definition faster."""

@@ -1,4 +1,4 @@
-"""`Client`, the HTTP client of the web tools and search engines: it follows redirects by its own rules.
+"""`HttpClient`, the HTTP client of the web tools and search engines, and its rules for redirects.
 
 Each request is an `httpx2.Request` that goes through the `GuardedTransport`, as those of `GuardedClient` do. There is
 no `httpx2.AsyncClient` in between because that logs whole URLs, which may hold secrets, and builds a request from every
@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self, Unpack
 
 from surehand.core.errors import Denied, InvalidArguments, NotStarted, TimedOut, ToolError
+from surehand.core.extras import install_command
 from surehand.http.headers import headers_for_another_origin, without_body_headers
 from surehand.http.request import HttpRequest, build_request
 from surehand.http.response import HttpResponse, IncomingResponse, ResponseHead
@@ -24,41 +25,6 @@ if TYPE_CHECKING:
     from surehand.http.transport import GuardedTransport
 
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
-
-
-def follow_redirect(request: HttpRequest, head: ResponseHead, *, allow_downgrade: bool) -> HttpRequest | None:
-    """The request that a redirect asks for; None if the response is no redirect. Raises `Denied`."""
-    location = head.header("location")
-    if head.status not in REDIRECT_STATUSES or not location:
-        return None
-    here = request.target
-    there = _redirect_target(here, location)
-    if here.scheme == "https" and there.scheme == "http" and not allow_downgrade:
-        raise Denied(f"{here.host} redirects from https to http on {there.host}, which is not followed.")
-    moved = replace(request, target=there)
-    if _becomes_get(request.method, head.status):
-        moved = replace(moved, method="GET", body=None, headers=without_body_headers(moved.headers))
-    if there.origin != here.origin:
-        if moved.body is not None:  # who approved the request approved sending this body to one host
-            raise Denied(
-                f"{here.host} asks to send the same to {there.host}. Send it there by itself if that is meant."
-            )
-        moved = replace(moved, headers=headers_for_another_origin(moved.headers))
-    return moved
-
-
-def _becomes_get(method: str, status: int) -> bool:
-    """RFC 9110: 303 turns all but HEAD into GET, and clients turn a POST into GET on 301 and 302 as well."""
-    return (status == 303 and method not in ("GET", "HEAD")) or (status in (301, 302) and method == "POST")
-
-
-def _redirect_target(target: HttpTarget, location: str) -> HttpTarget:
-    try:
-        return target.join(location)
-    except InvalidArguments as error:
-        raise ToolError(f"{target.host} redirects to something that cannot be followed: {error}") from error
-    except Denied as error:
-        raise Denied(f"{target.host} redirects elsewhere. {error}") from error
 
 
 class HttpClient:
@@ -80,7 +46,7 @@ class HttpClient:
         truncate: bool = False,
         **limits: Unpack[HttpLimits],
     ) -> HttpResponse:
-        """Send a request and read the whole response; `cut` keeps the beginning of one that is too large.
+        """Send a request and read the whole response; `truncate` keeps the beginning of one that is too large.
 
         The idempotency key is sent unless the method is safe, or the headers hold one already.
         """
@@ -118,7 +84,7 @@ class HttpClient:
             raise TimedOut(f"{request.target.host} took longer than {settings.timeout:g} s.") from error
 
     async def _final_response(self, request: HttpRequest, settings: HttpSettings) -> IncomingResponse:
-        """Follow redirects; every request is judged like the first."""
+        """Follow redirects; the guard checks every target like the first."""
         seen = set[tuple[str, str]]()
         for hop in range(settings.max_redirects + 1):
             step = (request.method, request.target.url)
@@ -155,7 +121,7 @@ class HttpClient:
             try:
                 import httpx2  # noqa: F401 - an extra, which the transport needs
             except ImportError:
-                raise NotStarted("HTTP needs the package httpx2: pip install 'surehand[http]'") from None
+                raise NotStarted(f"HTTP needs the package httpx2: {install_command('http')}") from None
             from surehand.http.transport import GuardedTransport  # loads httpx2
 
             self._transport = GuardedTransport(self.settings)
@@ -174,3 +140,38 @@ class HttpClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def follow_redirect(request: HttpRequest, head: ResponseHead, *, allow_downgrade: bool) -> HttpRequest | None:
+    """The request that a redirect asks for; None for any other response. Raises `Denied` for an unsafe redirect."""
+    location = head.header("location")
+    if head.status not in REDIRECT_STATUSES or not location:
+        return None
+    here = request.target
+    there = _redirect_target(here, location)
+    if here.scheme == "https" and there.scheme == "http" and not allow_downgrade:
+        raise Denied(f"{here.host} redirects from https to http on {there.host}, which is not followed.")
+    moved = replace(request, target=there)
+    if _becomes_get(request.method, head.status):
+        moved = replace(moved, method="GET", body=None, headers=without_body_headers(moved.headers))
+    if there.origin != here.origin:
+        if moved.body is not None:  # an approval of the request covered sending this body to one host only
+            raise Denied(
+                f"{here.host} asks to send the same to {there.host}. Send it there by itself if that is meant."
+            )
+        moved = replace(moved, headers=headers_for_another_origin(moved.headers))
+    return moved
+
+
+def _becomes_get(method: str, status: int) -> bool:
+    """RFC 9110: 303 turns all but HEAD into GET, and clients turn a POST into GET on 301 and 302 as well."""
+    return (status == 303 and method not in ("GET", "HEAD")) or (status in (301, 302) and method == "POST")
+
+
+def _redirect_target(target: HttpTarget, location: str) -> HttpTarget:
+    try:
+        return target.join(location)
+    except InvalidArguments as error:
+        raise ToolError(f"{target.host} redirects to something that cannot be followed: {error}") from error
+    except Denied as error:
+        raise Denied(f"{target.host} redirects elsewhere. {error}") from error

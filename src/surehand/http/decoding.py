@@ -1,4 +1,4 @@
-"""Unpacks gzip and deflate bodies piece by piece, so that a small response cannot fill the memory."""
+"""Unpacks gzip and deflate bodies piece by piece, within limits: a small response could unpack to gigabytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from surehand.core.errors import ToolError, Unavailable
 ACCEPT_ENCODING = "gzip, deflate"
 MAX_PIECE_BYTES = 65_536
 MIN_BOMB_BYTES = 1 << 20
-"""The ratio is not checked below this size: a short page of blanks is no attack."""
+"""The ratio is not checked below this size: a short page of blanks has a high ratio, too."""
 
 
 class Decoder(Protocol):
@@ -105,8 +105,8 @@ def decoder_for(encodings: str, max_ratio: float) -> Decoder:
     if not named:
         return IdentityDecoder()
     if len(named) > 1 or named[0] not in ("gzip", "deflate"):
-        shown = ", ".join(named)[:60]
-        raise ToolError(f"The answer is encoded as {shown!r}, which was not asked for and is not read.")
+        encoding = ", ".join(named)[:60]
+        raise ToolError(f"The answer is encoded as {encoding!r}, which was not asked for and is not read.")
     return InflatingDecoder(named[0], max_ratio)
 
 

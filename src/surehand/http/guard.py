@@ -1,4 +1,4 @@
-"""`Guard` decides which hosts, ports and addresses may be reached; `guard_of` makes one from settings."""
+"""`AddressGuard` decides which hosts, ports and addresses may be reached; `build_guard` makes one from settings."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from surehand.http.ip_addresses import (
 )
 
 AllowedPorts: TypeAlias = Collection[int] | Literal["any"]
+"""The ports that may be reached."""
 PrivateAccess: TypeAlias = bool | Collection[str]
 """Whether private addresses may be reached: no, yes, or only those of the named hosts and networks."""
 
@@ -38,10 +39,10 @@ class AddressGuard:
     deny_hosts: tuple[str, ...] = ()
     deny_networks: tuple[IpNetwork, ...] = ()
     ports: AllowedPorts | None = None
-    """None: `PORTS` on the public internet, and any port of a permitted private address."""
+    """None: `DEFAULT_PORTS` on the public internet, and any port of a permitted private address."""
 
     def check_host(self, host: str, port: int) -> None:
-        """Raise `Denied` for a host name or port that may not be reached whatever its address is."""
+        """Raise `Denied` for a host name or port that may not be reached, before the host is resolved."""
         if _matches_any(host, self.deny_hosts) or (self.allow_hosts and not _matches_any(host, self.allow_hosts)):
             raise mark_unsent(Denied(f"{host} is not among the hosts that may be reached. Use another source."))
         may_be_private = self.allow_private or self.private_hosts or self.private_networks
@@ -56,15 +57,15 @@ class AddressGuard:
 
     def check_addresses(self, host: str, port: int, addresses: Iterable[IpAddress]) -> list[IpAddress]:
         """The addresses to connect to; raises `Denied` if one of them may not be reached."""
-        found = [unmapped_address(address) for address in addresses]
-        if not all(self._permits(host, address) for address in found):
+        unmapped = [unmapped_address(address) for address in addresses]
+        if not all(self._permits(host, address) for address in unmapped):
             # The error names neither the address nor its kind: that would reveal the layout of the internal network.
             raise mark_unsent(
                 Denied(f"{host} is not on the public internet, and private addresses may not be reached from here.")
             )
-        if any(special_address_kind(address) is None for address in found):
+        if any(special_address_kind(address) is None for address in unmapped):
             self._check_port(host, port)
-        return found
+        return unmapped
 
     def _permits(self, host: str, address: IpAddress) -> bool:
         candidates = (address, *embedded_addresses(address))
@@ -83,8 +84,8 @@ def build_guard(
     ports: AllowedPorts | None = None,
 ) -> AddressGuard:
     """Make a guard from a developer's settings; raises `DefinitionError`."""
-    given = () if isinstance(allow_private, bool) else _validate_patterns(allow_private, "allow_private")
-    private_hosts, private_networks = _split_hosts_and_networks(given)
+    private_patterns = () if isinstance(allow_private, bool) else _validate_patterns(allow_private, "allow_private")
+    private_hosts, private_networks = _split_hosts_and_networks(private_patterns)
     denied_hosts, denied_networks = _split_hosts_and_networks(_validate_patterns(deny_hosts, "deny_hosts"))
     return AddressGuard(
         allow_private is True,
@@ -97,14 +98,14 @@ def build_guard(
     )
 
 
-def _validate_patterns(given: Any, name: str) -> tuple[str, ...]:
+def _validate_patterns(value: Any, name: str) -> tuple[str, ...]:
     fix = "give host names, as in '*.example.com', or networks."
-    if not isinstance(given, Iterable):
-        raise DefinitionError(f"{name}={given!r} cannot be used.", fix=fix)
-    patterns = (given,) if isinstance(given, str) else tuple(given)
+    if not isinstance(value, Iterable):
+        raise DefinitionError(f"{name} must be a list of texts, got {value!r}.", fix=fix)
+    patterns = (value,) if isinstance(value, str) else tuple(value)
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern:
-            raise DefinitionError(f"{name} holds {pattern!r}.", fix=fix)
+            raise DefinitionError(f"{name} must hold texts that are not empty, got {pattern!r}.", fix=fix)
     return patterns
 
 
@@ -126,14 +127,14 @@ def _normalize_host_pattern(pattern: str) -> str:
 
 def _validate_ports(ports: Any) -> AllowedPorts | None:
     if ports is None or ports == "any":
-        return ports  # type: ignore[no-any-return]  # one of the two
+        return ports  # type: ignore[no-any-return]  # None or "any", which the checker does not narrow to
     if not isinstance(ports, Iterable):
-        raise DefinitionError(f"ports={ports!r} cannot be used.", fix="give several, as in [80, 443], or 'any'.")
-    found: frozenset[Any] = frozenset(ports)
-    for port in found:
+        raise DefinitionError(f"ports must be a list of ports, got {ports!r}.", fix="write [80, 443], or 'any'.")
+    numbers: frozenset[Any] = frozenset(ports)
+    for port in numbers:
         if not isinstance(port, int) or not 0 < port < 65536:
-            raise DefinitionError(f"{port!r} is no port.", fix="give numbers from 1 to 65535, or 'any'.")
-    return found
+            raise DefinitionError(f"A port must be between 1 and 65535, got {port!r}.", fix="correct it, or use 'any'.")
+    return numbers
 
 
 def _matches_any(host: str, globs: Iterable[str]) -> bool:

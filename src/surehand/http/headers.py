@@ -34,10 +34,10 @@ def validate_headers(headers: Mapping[str, str] | Iterable[tuple[str, str]] | No
     """The headers as they are sent; raises `InvalidArguments`, which names the header and never its value."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
     # Accept-Encoding is left out: it has to say what decoding.py can unpack within limits.
-    found = tuple(_validate_header(name, value) for name, value in pairs if str(name).lower() != "accept-encoding")
-    if sum(len(name) + len(value) + 4 for name, value in found) > MAX_HEADERS_BYTES:
+    validated = tuple(_validate_header(name, value) for name, value in pairs if str(name).lower() != "accept-encoding")
+    if sum(len(name) + len(value) + 4 for name, value in validated) > MAX_HEADERS_BYTES:
         raise mark_unsent(InvalidArguments(f"The headers are larger than {MAX_HEADERS_BYTES} bytes."))
-    return found
+    return validated
 
 
 def _validate_header(name: str, value: str) -> tuple[str, str]:

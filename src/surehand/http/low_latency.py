@@ -1,4 +1,4 @@
-"""Low-latency stream: the network stream of MCP connections, which make many small requests one after the other.
+"""`LowLatencyStream`: the network stream of MCP connections, which make many small requests one after the other.
 
 A fast path: `httpcore2`'s own stream goes through anyio, whose checkpoints and cancel scopes cost about a seventh of
 the processor time of a small request. This one is an `asyncio.Protocol`, for asyncio and uvloop alike. Imported on
@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from httpcore2 import (
     AsyncNetworkStream,
@@ -26,30 +26,6 @@ from httpcore2 import (
     WriteError,
     WriteTimeout,
 )
-
-if TYPE_CHECKING:
-    from httpcore2 import AsyncNetworkStream
-
-_KEEPALIVE_OPTIONS = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""Idle seconds before the first probe, seconds between probes, and how many may go unanswered."""
-
-
-async def connect_with_keepalive(address: str, port: int, timeout: float | None) -> AsyncNetworkStream:
-    """Open a connection that fails within about a minute after the peer has disappeared; a `Dialer`."""
-    from surehand.http.low_latency import connect_low_latency  # loads httpcore2, an extra
-
-    stream = await connect_low_latency(address, port, timeout)
-    enable_keepalive(stream.get_extra_info("socket"))
-    return stream
-
-
-def enable_keepalive(open_socket: Any) -> None:
-    """Turn keep-alive on for an open socket."""
-    with suppress(OSError, AttributeError, TypeError):  # not every event loop exposes the socket
-        open_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in _KEEPALIVE_OPTIONS.items():
-            open_socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
 
 MAX_JOINED_BYTES = 64 * 1024
 """The head of a request is sent together with a body of at most this size. A larger one would only be copied."""

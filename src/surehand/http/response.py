@@ -1,4 +1,4 @@
-"""Responses of the outgoing client: `Head`, the whole `Response`, and `Incoming`, whose body is still arriving.
+"""Responses: `ResponseHead`, the whole `HttpResponse`, and `IncomingResponse`, whose body is still arriving.
 
 Bodies are unpacked and limited here, for `client.py` and for `transport.py` alike.
 """
@@ -45,8 +45,8 @@ class ResponseHead:
 
     def header(self, name: str, default: str = "") -> str:
         """The value of a header; several of one name are joined."""
-        found = [value for known, value in self.headers if known.lower() == name.lower()]
-        return ", ".join(found) if found else default
+        values = [value for known, value in self.headers if known.lower() == name.lower()]
+        return ", ".join(values) if values else default
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class HttpResponse(ResponseHead):
 
     body: bytes = b""
     truncated: bool = False
-    """Whether the body goes on beyond what was read of it."""
+    """Whether the body is longer than the part that was read."""
 
 
 class IncomingResponse:
@@ -80,7 +80,7 @@ class IncomingResponse:
         return self._pieces(self._max_bytes)
 
     async def read(self, *, truncate: bool = False, max_bytes: int | None = None) -> HttpResponse:
-        """Read the whole body; if it is larger than the limit, raise, or return its beginning if `cut`."""
+        """Read the whole body; if it is larger than the limit, raise, or return its beginning if `truncate`."""
         limit = self._max_bytes if max_bytes is None else max_bytes
         if not truncate and limit is not None and self._declared_size() > limit:
             raise too_large_error(limit)
@@ -133,7 +133,7 @@ class IncomingResponse:
 def build_response_head(
     method: str, target: HttpTarget, response: httpcore2.Response, max_header_bytes: int
 ) -> ResponseHead:
-    """The head of a response; raises if its headers are too large, or if it is no final response."""
+    """The head of a response; raises if its headers are too large, or if its status is informational (1xx)."""
     size = sum(len(name) + len(value) + 4 for name, value in response.headers)
     if size > max_header_bytes:
         raise ToolError(f"{target.host} answered with {size} bytes of headers; at most {max_header_bytes} are read.")

@@ -1,9 +1,9 @@
-"""`Settings` of a client: what it may reach, and its limits."""
+"""`HttpSettings`: which hosts an HTTP client may reach, and its timeouts and size limits."""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypedDict
 
@@ -13,14 +13,12 @@ from surehand.http.connector import Dialer, Resolver
 from surehand.http.guard import AddressGuard, AllowedPorts, PrivateAccess, build_guard
 
 USER_AGENT = "surehand (+https://pypi.org/project/surehand)"
-
-
 _DURATION_FIELDS = ("timeout", "connect_timeout", "read_timeout")
 
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """What a client may reach, and its limits; times are in seconds."""
+    """What a client may reach, and its limits; times are in seconds. Times and sizes may be given as `5s` and `1MB`."""
 
     allow_private: PrivateAccess = False
     """False, True for loopback and private networks, or the hosts and networks that are permitted."""
@@ -52,27 +50,30 @@ class HttpSettings:
         self._parse_units()
         for name in ("connect_timeout", "read_timeout", "max_ratio", "max_header_bytes", "max_connections"):
             if not getattr(self, name) > 0:
-                raise DefinitionError(f"{name}={getattr(self, name)!r} is no limit.", fix="give a number above zero.")
-        if any(limit is not None and not limit > 0 for limit in (self.timeout, self.max_bytes)):
-            raise DefinitionError("timeout and max_bytes are above zero.", fix="give a number, or None for no limit.")
+                problem = f"{name} must be positive, got {getattr(self, name)!r}."
+                raise DefinitionError(problem, fix="give a number above zero.")
+        for name in ("timeout", "max_bytes"):
+            limit = getattr(self, name)
+            if limit is not None and not limit > 0:
+                problem = f"{name} must be positive, got {limit!r}."
+                raise DefinitionError(problem, fix="give a number above zero, or None for no limit.")
         if self.max_redirects < 0:
-            raise DefinitionError(f"max_redirects={self.max_redirects} is no number.", fix="give zero or more.")
+            problem = f"max_redirects must not be negative, got {self.max_redirects}."
+            raise DefinitionError(problem, fix="give zero or more.")
         # An iterator would be empty, and so permit everything, when it is read a second time.
         for name in ("allow_private", "allow_hosts", "deny_hosts", "ports"):
-            if isinstance(given := getattr(self, name), Iterator):
-                object.__setattr__(self, name, tuple(given))
+            if isinstance(value := getattr(self, name), Iterator):
+                object.__setattr__(self, name, tuple(value))
         self.build_guard()
 
     def _parse_units(self) -> None:
         """Turn `5s` and `1MB` into numbers."""
-        for name, read in (
-            *((name, parse_duration) for name in _DURATION_FIELDS),
-            ("max_bytes", parse_size),
-            ("max_header_bytes", parse_size),
-        ):
-            if isinstance(given := getattr(self, name), str):
+        parsers: dict[str, Callable[[str], float | None]] = dict.fromkeys(_DURATION_FIELDS, parse_duration)
+        parsers |= {"max_bytes": parse_size, "max_header_bytes": parse_size}
+        for name, parse in parsers.items():
+            if isinstance(value := getattr(self, name), str):
                 try:
-                    object.__setattr__(self, name, read(given))
+                    object.__setattr__(self, name, parse(value))
                 except ValueError as error:
                     raise DefinitionError(str(error), fix="write 5, '5s' or '1MB'.") from None
 
@@ -82,7 +83,7 @@ class HttpSettings:
 
 
 class HttpOptions(TypedDict, total=False):
-    """The fields of `Settings` as keyword arguments."""
+    """The fields of `HttpSettings` as keyword arguments."""
 
     allow_private: PrivateAccess
     allow_hosts: Iterable[str]

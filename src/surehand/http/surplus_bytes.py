@@ -1,7 +1,7 @@
 """Detects that a server sent more bytes than its response, so that the connection is not used again.
 
 Such surplus bytes would be read as the response to the next request on the connection, which may belong to another
-user (response smuggling). Used for every connection of `pool.py`. Imported on first use: `httpcore2` is an extra.
+user (response smuggling). Used for every connection of `transport.py`. Imported on first use: `httpcore2` is an extra.
 
 How it works. h11, the parser inside `httpcore2`, asks the network stream for more bytes only while a response is
 incomplete, and keeps whatever follows the response to itself. `SurplusDetectingStream` therefore never hands out the
@@ -78,7 +78,7 @@ class SurplusDetectingStream(AsyncNetworkStream):
         return self._stream.get_extra_info(info)
 
     def _has_received_more(self) -> bool:
-        """Whether bytes were received that nobody has read; asked only while the connection is idle."""
+        """Whether received bytes were not read; asked only while the connection is idle."""
         return bool(self._unread) or self._may_have_queued or (self._tls is not None and _has_more_records(self._tls))
 
 
@@ -93,6 +93,6 @@ def _has_more_records(tls: ssl.SSLObject) -> bool:
         tls.read(1)
     except ssl.SSLWantReadError:
         return False
-    except ssl.SSLError:  # the server has closed its side, or sent what is not TLS
+    except ssl.SSLError:  # the server has closed its side, or sent something that is not TLS
         return True
     return True

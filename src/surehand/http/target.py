@@ -1,4 +1,4 @@
-"""`Target` is a URL that was parsed once, strictly: what is checked is what is connected to."""
+"""`HttpTarget` is a URL that was parsed once, strictly: the host that is checked is the host that is connected to."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from urllib.parse import quote, urljoin
 
 from surehand.core.errors import Denied, InvalidArguments
+from surehand.core.extras import install_command
 from surehand.http.errors import mark_unsent
 
 Scheme: TypeAlias = Literal["http", "https"]
@@ -70,12 +71,12 @@ def parse_target(url: str) -> HttpTarget:
         raise mark_unsent(InvalidArguments(f"The URL has {len(url)} characters; at most {MAX_URL_LENGTH} are sent."))
     if any(char <= " " or char == "\x7f" for char in url):
         raise mark_unsent(InvalidArguments("The URL holds a space or a control character: percent-encode it."))
-    found = _URL_PATTERN.fullmatch(url.partition("#")[0])
-    if found is None:
+    match = _URL_PATTERN.fullmatch(url.partition("#")[0])
+    if match is None:
         raise mark_unsent(InvalidArguments("The URL must begin with http:// or https://."))
-    scheme = _validate_scheme(found["scheme"].lower())
-    host, port = _parse_authority(found["authority"] or "")
-    return HttpTarget(scheme, host, _DEFAULT_PORTS[scheme] if port is None else port, _encode_path(found["rest"]))
+    scheme = _validate_scheme(match["scheme"].lower())
+    host, port = _parse_authority(match["authority"] or "")
+    return HttpTarget(scheme, host, _DEFAULT_PORTS[scheme] if port is None else port, _encode_path(match["rest"]))
 
 
 def _validate_scheme(scheme: str) -> Scheme:
@@ -96,13 +97,13 @@ def _parse_authority(authority: str) -> tuple[str, int | None]:
                 "The URL holds a user name or password before its host: send credentials in a header instead."
             )
         )
-    found = _AUTHORITY_PATTERN.fullmatch(authority)
-    if found is None:
+    match = _AUTHORITY_PATTERN.fullmatch(authority)
+    if match is None:
         raise mark_unsent(InvalidArguments("The URL has no host that could be read, or no port between 1 and 65535."))
-    port = int(found["port"]) if found["port"] else None
+    port = int(match["port"]) if match["port"] else None
     if port is not None and not 0 < port < 65536:
         raise mark_unsent(InvalidArguments(f"{port} is no port: they go from 1 to 65535."))
-    return normalize_host(found["host"]), port
+    return normalize_host(match["host"]), port
 
 
 def normalize_host(host: str) -> str:
@@ -144,7 +145,7 @@ def _encode_idna(host: str) -> str:
         from idna import IDNAError, encode
     except ImportError:
         raise mark_unsent(
-            InvalidArguments("Write the host in ASCII; other scripts need: pip install 'surehand[http]'")
+            InvalidArguments(f"Write the host in ASCII; other scripts need: {install_command('http')}")
         ) from None
     try:
         return encode(host, uts46=True).decode("ascii")

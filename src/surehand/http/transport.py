@@ -1,8 +1,8 @@
-"""The one way out over HTTP: `GuardedTransport`, and `GuardedClient`, an `httpx2.AsyncClient` over it.
+"""`GuardedTransport`, through which every HTTP request leaves, and `GuardedClient`, an `httpx2.AsyncClient` over it.
 
-`client.py` sends the requests of the web tools through the transport, the MCP SDK and OAuth those of theirs through
-`GuardedClient`. Here every address is judged (by the connector), every body is unpacked within limits, and errors are
-translated. Imported on first use: `httpx2` is an extra and takes a while to load.
+`client.py` sends the requests of the web tools through the transport; the MCP SDK and OAuth send theirs through
+`GuardedClient`. The connector checks every address, bodies are unpacked within limits, and errors are translated.
+Imported on first use: `httpx2` is an extra and takes a while to load.
 """
 
 from __future__ import annotations
@@ -32,33 +32,6 @@ MAX_IDLE_CONNECTIONS = 16
 MAX_IDLE_SECONDS = 3.0
 """An idle connection is not used after that: many servers close theirs after five seconds, and a request that is sent
 at the same moment would be lost."""
-
-
-class PoolConnector(Connector):
-    """A connector whose connections are not used again after a server has sent too much."""
-
-    async def connect_tcp(self, *args: Any, **options: Any) -> AsyncNetworkStream:
-        """Connect as `Connector` does; `httpcore2` calls this for each new connection."""
-        return SurplusDetectingStream(await super().connect_tcp(*args, **options))
-
-
-def build_connection_pool(connector: PoolConnector, settings: HttpSettings) -> AsyncConnectionPool:
-    """Create a pool for HTTP/1.1 without proxies and socket files."""
-    return AsyncConnectionPool(
-        ssl_context=settings.verify or _system_certificates(),
-        network_backend=cast(Any, connector),  # has all methods of a network backend, but not its base class
-        max_connections=settings.max_connections,
-        max_keepalive_connections=MAX_IDLE_CONNECTIONS,
-        keepalive_expiry=MAX_IDLE_SECONDS,
-    )
-
-
-@cache
-def _system_certificates() -> ssl.SSLContext:
-    """Loaded once: reading them takes a while."""
-    return default_ssl_context()
-
-
 _EVENT_STREAM = "text/event-stream"
 _WIRE_HEADERS = frozenset({b"content-encoding", b"content-length"})
 """Headers that describe the body as it was sent, before it was unpacked."""
@@ -70,7 +43,7 @@ _REQUIRED_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "c
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Connects only to permitted addresses, and unpacks responses within the limits of `Settings`."""
+    """Connects only to permitted addresses, and unpacks responses within the limits of `HttpSettings`."""
 
     def __init__(self, settings: HttpSettings | None = None) -> None:
         self._settings = settings or HttpSettings()
@@ -80,18 +53,18 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._pool = build_connection_pool(self._connector, self._settings)
         self._last_url = ""
         self._last_target: HttpTarget | None = None
-        """Of the last URL: an MCP connection sends all its requests to one, which is parsed only once."""
+        """The parsed form of `_last_url`: an MCP connection sends all its requests to one URL."""
 
     async def open(
         self, request: httpx2.Request, target: HttpTarget, *, max_bytes: int | None, allow_endless_events: bool = False
     ) -> IncomingResponse:
         """Send one request, follow no redirect, and return once the head of the response has arrived.
 
-        Raises `ToolError`, and no error of `httpx2`. The caller closes the `Incoming`.
+        Raises `ToolError`, and no error of `httpx2`. The caller closes the `IncomingResponse`.
 
         Args:
             target: the parsed URL of the request.
-            endless_events: whether a stream of server-sent events may be larger than `max_bytes`.
+            allow_endless_events: whether a stream of server-sent events may be larger than `max_bytes`.
         """
         with http_errors_as_tool_errors(target.host):
             response = await self._pool.handle_async_request(_httpcore2_request(request, target))
@@ -177,9 +150,9 @@ class GuardedClient(httpx2.AsyncClient):
         settings = settings or HttpSettings()
         if forbidden := _BYPASSING_OPTIONS & options.keys():
             raise DefinitionError(
-                f"{', '.join(sorted(forbidden))} would bypass the address guard.", fix="set it in `Settings`."
+                f"{', '.join(sorted(forbidden))} would bypass the address guard.", fix="set it in `HttpSettings`."
             )
-        hooks = {name: list(given) for name, given in (options.pop("event_hooks", None) or {}).items()}
+        hooks = {name: list(callbacks) for name, callbacks in (options.pop("event_hooks", None) or {}).items()}
         hooks["response"] = [partial(_check_redirect, settings), *hooks.get("response", ())]
         headers = httpx2.Headers({"User-Agent": settings.user_agent})
         headers.update(options.pop("headers", None))
@@ -229,3 +202,28 @@ def _as_httpx2_error(
 ) -> httpx2.RequestError:
     kind: type[httpx2.RequestError] = httpx2.ReadTimeout if isinstance(error, TimedOut) else default_type
     return kind(str(error), request=request)
+
+
+class PoolConnector(Connector):
+    """A connector whose connections are not reused after a server has sent more than its response."""
+
+    async def connect_tcp(self, *args: Any, **options: Any) -> AsyncNetworkStream:
+        """Connect as `Connector` does; `httpcore2` calls this for each new connection."""
+        return SurplusDetectingStream(await super().connect_tcp(*args, **options))
+
+
+def build_connection_pool(connector: PoolConnector, settings: HttpSettings) -> AsyncConnectionPool:
+    """Create a pool for HTTP/1.1 without proxies and socket files."""
+    return AsyncConnectionPool(
+        ssl_context=settings.verify or _system_certificates(),
+        network_backend=cast(Any, connector),  # has all methods of a network backend, but not its base class
+        max_connections=settings.max_connections,
+        max_keepalive_connections=MAX_IDLE_CONNECTIONS,
+        keepalive_expiry=MAX_IDLE_SECONDS,
+    )
+
+
+@cache
+def _system_certificates() -> ssl.SSLContext:
+    """Loaded once: reading them takes a while."""
+    return default_ssl_context()

@@ -1,4 +1,4 @@
-"""Codec: bytes to JSON-RPC messages and back, and the id of a message that cannot be parsed.
+"""Parses and serializes JSON-RPC messages, and finds the id of a message that cannot be parsed.
 
 Both MCP servers, the MCP client and the direct paths for `tools/call` read and write messages here and nowhere else.
 """
@@ -68,7 +68,7 @@ class MalformedMessage:
     id: RequestId | None = None
     """The id of the request or response, where it could be found."""
     is_response: bool = False
-    """Whether it was meant as a response: then the waiting request has to be told, not the sender."""
+    """Whether it was meant as a response: then the waiting request gets the error, not the sender."""
 
     def as_error(self) -> JSONRPCError:
         """The error response."""
@@ -80,7 +80,7 @@ class SalvagedId(NamedTuple):
 
     id: RequestId
     is_request: bool
-    """Whether a method stands beside the id. False for a response, and where it could not be seen."""
+    """Whether a method stands beside the id. False for a response, and if the searched bytes do not show it."""
 
 
 def decode(frame: bytes | OverlongFrame, limits: MessageLimits) -> JsonRpcMessage | MalformedMessage:
@@ -167,15 +167,15 @@ def _is_short(value: Any, max_length: int) -> bool:
 
 
 def _find_id(value: dict[str, Any], max_length: int | None) -> RequestId | None:
-    found = value.get("id")
-    if not isinstance(found, str) and type(found) is not int:
+    message_id = value.get("id")
+    if not isinstance(message_id, str) and type(message_id) is not int:
         return None
-    return found if max_length is None or _is_short(found, max_length) else None
+    return message_id if max_length is None or _is_short(message_id, max_length) else None
 
 
 def _unparsed_message(problem: MalformedReason, description: str, head: bytes, tail: bytes) -> MalformedMessage:
-    found = salvage_id(head, tail)
-    return MalformedMessage(problem, INVALID_REQUEST, description, None if found is None else found.id)
+    salvaged = salvage_id(head, tail)
+    return MalformedMessage(problem, INVALID_REQUEST, description, None if salvaged is None else salvaged.id)
 
 
 def salvage_id(head: bytes, tail: bytes) -> SalvagedId | None:

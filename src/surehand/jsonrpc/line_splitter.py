@@ -1,4 +1,4 @@
-"""Lines: newline-delimited messages out of chunks of bytes, as both sides read them over stdio."""
+"""`LineSplitter` splits chunks of bytes into newline-delimited messages, for both sides of the stdio transport."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from surehand.jsonrpc.codec import ID_SEARCH_BYTES, OverlongFrame
 
 
 class LineSplitter:
-    """Puts chunks together and takes lines apart. Of a line that is too long only the two ends are kept."""
+    """Collects chunks and returns whole lines. Of a line over the limit only the beginning and the end are kept."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes

@@ -50,7 +50,7 @@ class MessageWriteStream(ABC):
 
     @abstractmethod
     async def send(self, item: SessionMessage, /) -> None:
-        """Send one message. Raises `anyio.ClosedResourceError` or `BrokenResourceError` when nobody reads any more."""
+        """Send one message. Raises `anyio.ClosedResourceError` or `BrokenResourceError` if the other side is gone."""
 
     async def aclose(self) -> None:
         """Stop writing."""

@@ -1,1 +1,1 @@
-"""Providers: tools that live somewhere else."""
+"""Providers: sources of tools that run elsewhere, such as MCP servers."""

@@ -1,4 +1,7 @@
-"""Alias: our name for what a server calls a tool."""
+"""Local tool names: a legal, stable name for every name that a server gives its tools.
+
+Used by the MCP provider, which gives tools these names, and by `trust`, which finds tools that would get the same one.
+"""
 
 from __future__ import annotations
 
@@ -10,33 +13,34 @@ from itertools import count
 
 from surehand.core.names import NAMESPACE_SEPARATOR, is_legal_name, sanitize_name
 
-MAX_LOCAL_NAME_LENGTH, MAX_WIRE_TOOL_NAME_LENGTH = 128, 1_000
-"""Characters of a name of ours, and of one that a server may send."""
+MAX_LOCAL_NAME_LENGTH = 128
+MAX_WIRE_TOOL_NAME_LENGTH = 1_000
+"""Characters of a name that a server may send."""
 _UNDERSCORES = re.compile("__+")
 
 
 def local_name_for(wire_name: str) -> str:
-    """The same for a name at all times, whatever else its server lists: see `names_of`, which tells equals apart."""
+    """The first candidate: it depends on this name alone, not on what else the server lists."""
     return next(local_name_candidates(wire_name))
 
 
 def local_name_candidates(wire_name: str) -> Iterator[str]:
-    """A legal name as it is; any other with a hash, so that it never takes a legal one's place; then with others."""
+    """A legal name unchanged, then names with a hash at the end, which cannot be mistaken for a legal wire name."""
     if is_valid_local_name(wire_name):
         yield wire_name
-    for time in count():
-        mark = sha256(f"{time or ''}{wire_name}".encode(errors="surrogatepass")).hexdigest()[:8]
-        yield f"{nearest_local_name(wire_name)[: MAX_LOCAL_NAME_LENGTH - 9].rstrip('_')}_{mark}"
+    stem = nearest_local_name(wire_name)[: MAX_LOCAL_NAME_LENGTH - 9].rstrip("_")
+    for attempt in count():
+        digest = sha256(f"{attempt or ''}{wire_name}".encode(errors="surrogatepass")).hexdigest()[:8]
+        yield f"{stem}_{digest}"
 
 
 def is_valid_local_name(name: str) -> bool:
-    """Whether a name can stay as it is: `__` is ours, and parts a namespace from a name."""
+    """Whether a name can be used unchanged; `__` is reserved, because it separates a namespace from a name."""
     return is_legal_name(name) and NAMESPACE_SEPARATOR not in name and len(name) <= MAX_LOCAL_NAME_LENGTH
 
 
 def nearest_local_name(wire_name: str) -> str:
-    """The legal name that looks most like it."""
-    ascii_only = sanitize_name(
-        unicodedata.normalize("NFKC", wire_name[:MAX_WIRE_TOOL_NAME_LENGTH])[:MAX_WIRE_TOOL_NAME_LENGTH]
-    )
-    return _UNDERSCORES.sub("_", ascii_only).strip("_-") or "tool"
+    """The legal name that looks most like a wire name; without a hash, so two names may share it."""
+    # NFKC can make a text longer (one character becomes up to 18), so it is cut before and after.
+    normalized = unicodedata.normalize("NFKC", wire_name[:MAX_WIRE_TOOL_NAME_LENGTH])[:MAX_WIRE_TOOL_NAME_LENGTH]
+    return _UNDERSCORES.sub("_", sanitize_name(normalized)).strip("_-") or "tool"

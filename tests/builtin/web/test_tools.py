@@ -597,8 +597,8 @@ async def test_the_approval_question_names_method_url_and_body():
     ("settings", "problem"),
     [
         ({"allow_privat": True}, "did you mean 'allow_private'"),
-        ({"timeout": "soon"}, "'soon' is no duration"),
-        ({"max_bytes": "much"}, "'much' is no size"),
+        ({"timeout": "soon"}, "'soon' is not a duration"),
+        ({"max_bytes": "much"}, "'much' is not a size"),
     ],
 )
 def test_an_unknown_setting_is_a_definition_error(settings, problem):

@@ -1,4 +1,4 @@
-"""A real authorisation server and an MCP server that it guards, each on a port of its own, out of the library."""
+"""A real authorization server and an MCP server that requires its tokens, both built with the MCP SDK."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCOPES = ["tools", "admin"]
 
 
 class Authority:
-    """Signs in whoever is `person`, and remembers what it was asked."""
+    """Signs in the user `person`, and records its requests in `seen`."""
 
     def __init__(self) -> None:
         self.issuer = self.url = ""
@@ -50,25 +50,25 @@ class Authority:
         self.reset()
 
     def reset(self) -> None:
-        """As it is before any test."""
+        """Restore the state before a test."""
         for known in (self.clients, self.codes, self.access, self.renewing, self.all_tokens):
             known.clear()
         self.inside = 0
         self.person, self.lifetime, self.default_scopes = "ada", 3600, ["tools"]
         self.refuses = self.broken = self.says_iss = False
         self.seen = list[str]()
-        """What was done: `registered`, `signed in ada`, `renewed ada`, `reused`."""
+        """The requests so far: `registered`, `signed in ada`, `renewed ada`, `reused`."""
         self.metadata = dict[str, Any]()
-        """What the MCP server's metadata say in place of the truth."""
+        """False values for the metadata of the MCP server."""
         self.says = dict[str, Any]()
-        """What its own metadata say besides."""
+        """Further values for its own metadata."""
         self.pace = 0.0
-        """Seconds that renewing takes."""
+        """Seconds that a refresh takes."""
         self.holds = False
-        """Whether renewing is not over yet."""
+        """Whether a refresh is running."""
 
     def expire(self) -> None:
-        """No access token is good any more."""
+        """Invalidate all access tokens."""
         self.access.clear()
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
@@ -144,7 +144,7 @@ class Authority:
         return self.tokens(grant).model_copy(update={"refresh_token": None})
 
     def described(self) -> dict[str, Any]:
-        """Its metadata."""
+        """The metadata of the authorization server."""
         options = ClientRegistrationOptions(enabled=True, valid_scopes=SCOPES)
         found = build_metadata(AnyHttpUrl(self.issuer), None, options, RevocationOptions())
         said = found.model_dump(mode="json", exclude_none=True)
@@ -175,7 +175,7 @@ class Authority:
 
         @served.tool()
         async def meet(others: int) -> str:
-            """Wait until some are here."""
+            """Wait until several calls are running."""
             self.inside += 1
             async with asyncio.timeout(20):
                 while self.inside < others:  # noqa: ASYNC110
@@ -186,7 +186,7 @@ class Authority:
 
 
 class _Token:
-    """The library's token endpoint, and client credentials, which it does not have."""
+    """The SDK's token endpoint, with the client credentials grant, which the SDK does not have."""
 
     def __init__(self, app: ASGIApp, authority: Authority) -> None:
         self._app, self._authority = app, authority
@@ -214,7 +214,7 @@ class _Token:
 
 
 class _StepUp:
-    """One tool asks for more than the others, and the metadata can be made to lie."""
+    """Requires another scope for one tool, and can serve false metadata."""
 
     def __init__(self, app: ASGIApp, authority: Authority) -> None:
         self._app, self._authority = app, authority
@@ -256,7 +256,7 @@ def _again(body: bytes, then: Receive | None = None) -> Receive:
 
 @contextmanager
 def running() -> Iterator[Authority]:
-    """Both servers, in a thread of their own."""
+    """Run both servers in a thread of their own."""
     authority = Authority()
     ports = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
     authority.issuer, origin = (f"http://127.0.0.1:{port.getsockname()[1]}" for port in ports)
@@ -282,11 +282,11 @@ def running() -> Iterator[Authority]:
 
 
 async def browser(url: str) -> str:
-    """A person's browser: it goes where it is sent, and shows the last page."""
+    """A person's browser: it follows redirects and returns the last page."""
     async with httpx2.AsyncClient(follow_redirects=True, trust_env=False, timeout=30) as client:
         return (await client.get(url)).text
 
 
 def texts_in(folder: Any) -> list[Any]:
-    """What is kept in a folder."""
+    """The parsed files of a token folder."""
     return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]

@@ -1,4 +1,4 @@
-"""What models read of a server, and whose tools they call, is what somebody has accepted."""
+"""Definitions, instructions and prompts that a model reads are those that a person has accepted."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def offer(lock: Path | None = None, **options: Any) -> ServerTools:
 # A tool that is held back
 
 
-async def test_a_call_of_a_tool_that_is_held_back_shows_nothing_of_what_it_says_now(fickle: Fickle) -> None:
+async def test_calling_a_held_back_tool_shows_nothing_of_its_new_definition(fickle: Fickle) -> None:
     fickle.says(described("send", text={"type": "string"}))
     async with Runtime(fickle.provider()) as runtime:
         evil = described("send", "Poison in the description.", text={"enum": ["Poison in a value."]})
@@ -99,7 +99,7 @@ async def test_a_call_of_a_tool_that_is_held_back_shows_nothing_of_what_it_says_
     assert fickle.calls == []
 
 
-async def test_a_tool_of_another_server_is_held_back_as_the_one_that_was_accepted_or_as_a_bare_name(path: Path) -> None:
+async def test_a_tool_of_another_server_is_held_back_with_its_accepted_definition_or_none(path: Path) -> None:
     DefinitionLock(path).check("mail", "http:https://first.example/mcp", [described("send", "The first.")])
     now = offer(path)
 
@@ -114,9 +114,7 @@ async def test_a_tool_of_another_server_is_held_back_as_the_one_that_was_accepte
     assert set(now.held_back_reasons) == {"send", "other"}
 
 
-async def test_what_was_allowed_of_a_tool_is_not_allowed_of_what_it_becomes_while_it_is_called(
-    fickle: Fickle, path: Path
-) -> None:
+async def test_an_approval_does_not_cover_a_definition_accepted_during_the_call(fickle: Fickle, path: Path) -> None:
     fickle.says(described("send"))
     async with Runtime(fickle.provider(lock=path), policy=Policy.default()) as runtime:
         asked = await runtime.call("mail__send")
@@ -166,14 +164,12 @@ def test_a_frozen_lock_needs_a_file(fickle: Fickle) -> None:
 
 
 @pytest.mark.parametrize("wire", ["send ", "send.", "se nd", "send__", "__send", "Send!"])
-def test_a_name_that_is_not_legal_never_takes_the_place_of_one_that_is(wire: str) -> None:
+def test_an_illegal_name_never_becomes_the_local_name_of_a_legal_one(wire: str) -> None:
     assert assign_local_names([described(wire)])[wire].startswith(("send_", "se_nd_", "Send_"))
     assert assign_local_names([described(wire)])[wire] == assign_local_names([described(wire), described("send")])[wire]
 
 
-async def test_another_tool_in_the_place_of_one_that_is_gone_is_not_called_by_its_name(
-    fickle: Fickle, path: Path
-) -> None:
+async def test_a_tool_that_replaces_a_removed_one_is_not_called_by_its_name(fickle: Fickle, path: Path) -> None:
     fickle.says(described("send"))
     async with Runtime(fickle.provider(lock=path), policy=Policy.default()) as runtime:
         asked = await runtime.call("mail__send")
@@ -186,7 +182,7 @@ async def test_another_tool_in_the_place_of_one_that_is_gone_is_not_called_by_it
     assert fickle.calls == ["send"]
 
 
-def test_a_new_tool_that_would_be_called_like_a_pinned_one_is_a_change(path: Path) -> None:
+def test_a_new_tool_with_the_local_name_of_a_pinned_one_is_a_change(path: Path) -> None:
     lock, taken = DefinitionLock(path), local_name_for("send mail")
     lock.check("mail", HTTP, [described("send mail")])
 
@@ -209,7 +205,7 @@ def test_tools_are_denied_by_either_name_and_by_what_they_look_like() -> None:
     assert not is_tool_allowed("burn book", allow=["burn_book"], local_name=ours)
 
 
-def test_whose_tool_it_is_counts_for_approvals_and_no_model_sees_it() -> None:
+def test_approvals_depend_on_the_server_identity_which_no_model_sees() -> None:
     one = build_tool(described("send"), server="mail", identity="http:https://one.example")
     other = build_tool(described("send"), server="mail", identity="http:https://other.example")
     wire = build_tool(described("send "), server="mail", identity="http:https://one.example", name="send")
@@ -222,7 +218,7 @@ def test_whose_tool_it_is_counts_for_approvals_and_no_model_sees_it() -> None:
     assert one.presentation.version not in str((one.description, one.schema))
 
 
-async def test_what_was_allowed_of_one_server_is_not_allowed_of_another_with_the_same_tool(tmp_path: Path) -> None:
+async def test_an_approval_for_one_server_does_not_cover_the_same_tool_of_another(tmp_path: Path) -> None:
     first, second = Fickle(tmp_path / "first.json"), Fickle(tmp_path / "second.json")
     first.says(described("send"))
     second.says(described("send"))
@@ -240,9 +236,7 @@ async def test_what_was_allowed_of_one_server_is_not_allowed_of_another_with_the
 # Instructions and prompts
 
 
-async def test_instructions_and_prompts_that_change_are_told_as_they_were_until_somebody_accepts_them(
-    fickle: Fickle, path: Path
-) -> None:
+async def test_changed_instructions_and_prompts_are_shown_as_pinned_until_accepted(fickle: Fickle, path: Path) -> None:
     fickle.says(instructions="Be kind.", prompts=[{"name": "greet", "description": "Say hello."}])
     async with Runtime(fickle.provider(lock=path)) as runtime:
         before = runtime.instructions()
@@ -279,7 +273,7 @@ async def test_arguments_of_prompts_are_pinned_too(path: Path, argument: dict[st
     assert [change.name for change in DefinitionLock(path).changes()] == ["mail/(prompts)"]
 
 
-async def test_a_server_that_had_no_instructions_cannot_have_some_later(path: Path) -> None:
+async def test_later_instructions_of_a_server_that_had_none_are_held_back(path: Path) -> None:
     await offer(path).update(Manifest())
     now = offer(path)
 
@@ -289,7 +283,7 @@ async def test_a_server_that_had_no_instructions_cannot_have_some_later(path: Pa
     assert [change.name for change in DefinitionLock(path).changes()] == ["mail/(instructions)", "mail/(prompts)"]
 
 
-async def test_a_server_may_be_silent_and_say_the_same_again(path: Path) -> None:
+async def test_instructions_that_are_withdrawn_and_sent_again_are_no_change(path: Path) -> None:
     known = offer(path)
     said = Manifest(instructions="Be kind.", prompts=({"name": "greet"},))
     await known.update(said)
@@ -302,7 +296,7 @@ async def test_a_server_may_be_silent_and_say_the_same_again(path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["(instructions)", "(prompts)"])
-async def test_no_tool_can_be_pinned_in_their_place(path: Path, name: str) -> None:
+async def test_no_tool_can_take_a_reserved_definition_name(path: Path, name: str) -> None:
     now = offer(path)
 
     await now.update(Manifest(tools=(described(name, "Poison."), described("send"))))
@@ -314,9 +308,7 @@ async def test_no_tool_can_be_pinned_in_their_place(path: Path, name: str) -> No
 # Floods
 
 
-def test_a_server_has_room_for_so_many_pins_and_another_has_its_own(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_number_of_pins_is_limited_per_server(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "MAX_PINS_PER_PROVIDER", 3)
     lock = DefinitionLock(path)
     lock.check("mail", HTTP, [described("a"), described("b")])
@@ -331,9 +323,7 @@ def test_a_server_has_room_for_so_many_pins_and_another_has_its_own(
     assert lock.check("mail", HTTP, [described("a"), described("b"), described("c")]) == {}
 
 
-def test_pins_and_what_waits_are_bounded_in_bytes_as_they_are_written(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pins_and_quarantine_are_limited_in_bytes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "MAX_PIN_BYTES_PER_PROVIDER", 100_000)
     lock = DefinitionLock(path)
     grown = {"type": "object", "examples": [0] * 1_000}  # a short line of JSON, and a thousand lines in the file
@@ -349,7 +339,7 @@ def test_pins_and_what_waits_are_bounded_in_bytes_as_they_are_written(
     assert path.stat().st_size < 220_000
 
 
-async def test_a_tool_that_is_not_pinned_for_want_of_room_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tool_beyond_the_pin_limit_cannot_be_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "MAX_PINS_PER_PROVIDER", 3)
     known = offer()
 
@@ -360,7 +350,7 @@ async def test_a_tool_that_is_not_pinned_for_want_of_room_is_not_called(monkeypa
         known.require_wire_name("second")
 
 
-async def test_models_are_told_so_much_of_a_server_and_how_much_more_there_is() -> None:
+async def test_instructions_show_a_limited_number_of_prompts_and_count_the_rest() -> None:
     known = offer()
     prompts = tuple({"name": f"p{number:03}", "description": "x" * 100} for number in range(500))
     tools = tuple({"name": f"t{number}", "execution": {"taskSupport": "required"}} for number in range(500))
@@ -373,7 +363,7 @@ async def test_models_are_told_so_much_of_a_server_and_how_much_more_there_is() 
     assert known.missing_summary.endswith(f"\n{500 - MAX_MISSING_SHOWN} more are missing.")
 
 
-async def test_all_that_models_are_told_of_a_server_is_bounded() -> None:
+async def test_the_length_of_instructions_is_limited() -> None:
     known = offer()
     prompts = tuple({"name": f"{number}" * 60, "description": "x" * 1_000} for number in range(500))
     tools = tuple({"name": f"{number} " * 200, "execution": {"taskSupport": "required"}} for number in range(500))
@@ -387,7 +377,7 @@ async def test_all_that_models_are_told_of_a_server_is_bounded() -> None:
 # What is only remembered
 
 
-async def test_what_a_command_said_in_one_folder_is_not_what_it_says_in_another(
+async def test_manifests_of_one_command_in_two_folders_are_separate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[list[str]] = []
@@ -403,7 +393,7 @@ async def test_what_a_command_said_in_one_folder_is_not_what_it_says_in_another(
     assert said == [["[mail] Mail of a."], ["[mail] Mail of b."], ["[mail] Mail of a."]]
 
 
-async def test_what_is_remembered_is_shown_and_pinned_once_the_server_says_it(tmp_path: Path, path: Path) -> None:
+async def test_a_cached_definition_is_pinned_once_the_server_lists_it(tmp_path: Path, path: Path) -> None:
     kept, said = tmp_path / "kept", Manifest.from_listing([described("send")], instructions="Be kind.")
     ManifestCache(kept).save(HTTP, said)
     known = offer(path, manifest=kept)
@@ -416,9 +406,7 @@ async def test_what_is_remembered_is_shown_and_pinned_once_the_server_says_it(tm
     assert DefinitionLock(path).pinned_tools() == {"mail": ["(instructions)", "(prompts)", "send"]}
 
 
-async def test_what_is_remembered_and_then_is_otherwise_is_held_back_and_never_pinned(
-    tmp_path: Path, path: Path
-) -> None:
+async def test_a_cached_definition_that_the_server_does_not_list_is_never_pinned(tmp_path: Path, path: Path) -> None:
     kept = tmp_path / "kept"
     ManifestCache(kept).save(HTTP, Manifest.from_listing([described("send", "As it was.")]))
     known = offer(path, manifest=kept)
@@ -439,13 +427,13 @@ async def test_what_is_remembered_and_then_is_otherwise_is_held_back_and_never_p
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
-def test_a_lock_file_that_is_a_pipe_keeps_nobody_waiting(path: Path) -> None:
+def test_a_lock_file_that_is_a_named_pipe_does_not_block(path: Path) -> None:
     os.mkfifo(path)
     looking = f"from surehand.providers.trust.lock import DefinitionLock; DefinitionLock({str(path)!r}).changes()"
 
     ended = subprocess.run([sys.executable, "-c", looking], capture_output=True, text=True, timeout=50, check=False)
 
-    assert "surehand.lock is no file" in ended.stderr
+    assert "surehand.lock is not a regular file" in ended.stderr
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -463,7 +451,7 @@ def test_a_link_that_leads_out_of_its_folder_is_refused(tmp_path: Path, there: b
     assert not there or target.read_text() == before
 
 
-def test_the_folder_itself_may_be_reached_by_a_link(tmp_path: Path) -> None:
+def test_the_folder_of_a_lock_file_may_be_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
 
@@ -475,18 +463,14 @@ def test_the_folder_itself_may_be_reached_by_a_link(tmp_path: Path) -> None:
 # The pages
 
 
-def test_the_pages_tell_the_limits_and_the_names() -> None:
+def test_the_documentation_states_the_limits() -> None:
     docs = Path(__file__).parents[3] / "docs"
     reference = " ".join((docs / "reference" / "mcp.md").read_text(encoding="utf-8").split())
     guide = " ".join((docs / "how-to" / "trust-mcp-definitions.md").read_text(encoding="utf-8").split())
 
     assert f"`read file` is `{local_name_for('read file')}`" in reference
-    assert (
-        f"at most {MAX_MISSING_SHOWN} tools and {MAX_PROMPTS_SHOWN} prompts by name, and {MAX_INSTRUCTIONS_LENGTH:,} characters"
-        in reference
-    )
-    assert (
-        f"more than {comparison.MAX_PINS_PER_PROVIDER:,} tools, or {comparison.MAX_PIN_BYTES_PER_PROVIDER >> 20} MiB of them"
-        in guide
-    )
+    shown = f"at most {MAX_MISSING_SHOWN} tools and {MAX_PROMPTS_SHOWN} prompts by name"
+    assert f"{shown}, and {MAX_INSTRUCTIONS_LENGTH:,} characters" in reference
+    max_mebibytes = comparison.MAX_PIN_BYTES_PER_PROVIDER >> 20
+    assert f"more than {comparison.MAX_PINS_PER_PROVIDER:,} tools, or {max_mebibytes} MiB of them" in guide
     assert all(f"`{name}`" in guide for name in RESERVED_DEFINITION_NAMES)

@@ -1,4 +1,4 @@
-"""A definition that was trusted stays the one that is trusted, until a person accepts another."""
+"""A definition lock trusts the first definition of a tool until a person accepts another."""
 
 import json
 import logging
@@ -46,7 +46,7 @@ def lock(request, path) -> DefinitionLock:
 # First sight
 
 
-def test_what_is_seen_first_is_pinned_and_then_is_no_change(lock, caplog):
+def test_a_definition_is_pinned_on_first_sight_and_is_no_change_after(lock, caplog):
     caplog.set_level(logging.INFO, "surehand")
 
     assert lock.check("git", GIT, [LOG, STATUS]) == {}
@@ -56,7 +56,7 @@ def test_what_is_seen_first_is_pinned_and_then_is_no_change(lock, caplog):
     assert [record.message for record in caplog.records] == ["Pinned on first sight: git/log, git/status"]
 
 
-def test_a_further_tool_is_pinned_as_well(lock):
+def test_a_new_tool_of_a_known_server_is_pinned(lock):
     lock.check("git", GIT, [LOG])
 
     assert lock.check("git", GIT, [LOG, STATUS]) == {}
@@ -71,7 +71,7 @@ def test_icons_and_meta_reach_no_model_and_may_change(lock):
     )
 
 
-def test_null_is_the_same_as_nothing_and_the_order_of_keys_does_not_count(lock):
+def test_null_equals_absence_and_key_order_does_not_count(lock):
     lock.check("git", GIT, [LOG])
 
     assert lock.check("git", GIT, [dict(reversed(LOG.items()))]) == {}
@@ -91,12 +91,12 @@ def test_a_changed_definition_is_quarantined_and_the_old_one_stays_pinned(lock, 
     assert change.sha256 == fingerprint(GIT, POISONED)
     assert change.summary == "git/log: description changed"
     assert lock.changes() == [change]
-    assert lock.look("git", GIT, [POISONED, STATUS]) == {"log": change}
-    told = "Quarantined: git/log: description changed. `surehand lock diff` shows it."
+    assert lock.check("git", GIT, [POISONED, STATUS]) == {"log": change}
+    told = "Quarantined: git/log: description changed. Review it with `surehand lock diff`."
     assert [record.message for record in caplog.records] == [told]  # once, however often it is seen
 
 
-def test_a_summary_names_the_parts(lock):
+def test_a_summary_names_the_changed_fields(lock):
     lock.check("git", GIT, [LOG])
     now = {**LOG, "title": "Logs", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": 1}}
     del now["outputSchema"]
@@ -106,7 +106,7 @@ def test_a_summary_names_the_parts(lock):
     assert change.summary == "git/log: title, inputSchema and annotations changed, outputSchema removed"
 
 
-def test_a_definition_that_goes_back_leaves_quarantine(lock):
+def test_a_reverted_definition_leaves_quarantine(lock):
     lock.check("git", GIT, [LOG])
     lock.check("git", GIT, [POISONED])
 
@@ -151,7 +151,7 @@ def test_a_tool_that_is_listed_twice_at_first_sight_is_a_change(lock):
     assert lock.check("git", GIT, [LOG, POISONED])["log"].new == POISONED
 
 
-def test_every_other_byte_of_a_definition_is_found():
+def test_every_changed_byte_of_a_definition_is_found():
     lock, text, found = DefinitionLock(), json.dumps(LOG, separators=(",", ":")), 0
     lock.check("git", GIT, [LOG])
     for at in range(len(text)):
@@ -175,7 +175,7 @@ JSON = st.recursive(
 
 
 @given(text=st.text(min_size=1), at=st.integers(0), other=st.characters())
-def test_any_other_character_anywhere_is_found(text, at, other):
+def test_any_changed_character_is_found(text, at, other):
     at %= len(text)
     assume(text[at] != other and not any("\ud800" <= each <= "\udfff" for each in text + other))
     changed = text[:at] + other + text[at + 1 :]
@@ -188,7 +188,7 @@ def test_any_other_character_anywhere_is_found(text, at, other):
 
 
 @given(one=JSON, other=JSON)
-def test_only_equal_json_has_equal_spelling(one, other):
+def test_only_equal_json_has_equal_canonical_form(one, other):
     assert (canonical_json(one) == canonical_json(other)) == (repr(_plain(one)) == repr(_plain(other)))
 
 
@@ -201,7 +201,7 @@ def _plain(value):
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e21 else value
 
 
-def test_the_same_change_of_one_server_under_two_names_is_told_of_each(lock, caplog):
+def test_a_server_under_two_namespaces_is_logged_for_each(lock, caplog):
     for definition in (LOG, POISONED):
         for name in ("mine", "yours"):
             lock.check(name, GIT, [definition])
@@ -247,20 +247,20 @@ def test_another_server_is_accepted_as_a_whole_and_old_tools_stay_pinned_under_i
     assert lock.accept("git") == ["git"]
 
     assert lock.check("git", f"{GIT}@2", [LOG, STATUS]) == {}
-    assert lock.look("git", f"{GIT}@2", [LOG, STATUS | {"description": "?"}]).keys() == {"status"}
-    assert lock.look("git", GIT, [LOG])["log"].tool is None
+    assert lock.check("git", f"{GIT}@2", [LOG, STATUS | {"description": "?"}]).keys() == {"status"}
+    assert lock.check("git", GIT, [LOG])["log"].tool is None
 
 
 # Accepting
 
 
-def test_what_is_accepted_is_pinned(lock):
+def test_an_accepted_change_is_pinned(lock):
     lock.check("git", GIT, [LOG, STATUS])
     lock.check("git", GIT, [POISONED, STATUS | {"description": "?"}])
 
     assert lock.accept("git", "log") == ["git/log"]
     assert lock.check("git", GIT, [POISONED, STATUS]) == {}
-    assert lock.look("git", GIT, [LOG])["log"].new == LOG
+    assert lock.check("git", GIT, [LOG])["log"].new == LOG
 
 
 def test_all_of_a_server_is_accepted_at_once(lock):
@@ -271,22 +271,22 @@ def test_all_of_a_server_is_accepted_at_once(lock):
     assert lock.changes() == []
 
 
-def test_what_has_changed_again_since_it_was_shown_is_not_accepted(lock):
+def test_a_definition_that_changed_after_the_review_is_not_accepted(lock):
     lock.check("git", GIT, [LOG, STATUS])
     lock.check("git", GIT, [LOG | {"description": "Harmless."}, STATUS | {"description": "?"}])
     shown = [change.sha256 for change in lock.changes()]
     lock.check("git", GIT, [POISONED, STATUS | {"description": "?"}])
 
     with pytest.raises(ToolError, match="git/log is not what was shown: it has changed again") as refused:
-        lock.accept("git", shown=shown)
+        lock.accept("git", reviewed_hashes=shown)
 
     assert refused.value.code == "conflict"
     assert [change.tool for change in lock.changes()] == ["log", "status"]  # nothing was accepted, the other neither
-    assert lock.accept("git", "status", shown=shown) == ["git/status"]
+    assert lock.accept("git", "status", reviewed_hashes=shown) == ["git/status"]
 
 
 @pytest.mark.parametrize("names", [("git", "log"), ("git",), ("nobody",), ("nobody", "log")])
-def test_what_has_not_changed_cannot_be_accepted(lock, names):
+def test_a_definition_without_a_change_cannot_be_accepted(lock, names):
     lock.check("git", GIT, [LOG])
 
     with pytest.raises(NotFound, match=f"Nothing of {'/'.join(names)} is quarantined"):
@@ -304,7 +304,7 @@ def test_what_has_not_changed_cannot_be_accepted(lock, names):
         ({"default": "x" * (1 << 20)}, "it is larger than 1,048,576 characters"),
     ],
 )
-def test_a_definition_that_no_file_can_hold_is_never_trusted(lock, schema, reason):
+def test_a_definition_that_cannot_be_stored_is_never_trusted(lock, schema, reason):
     changes = lock.check("git", GIT, [LOG, STATUS | {"inputSchema": schema}])
 
     assert changes.keys() == {"status"}
@@ -322,12 +322,12 @@ def test_no_depth_of_a_definition_makes_the_file_unreadable(path):
     assert 0 < len(lock.pinned_tools()["git"]) < 44
 
 
-def test_what_has_no_name_is_no_tool(lock):
+def test_a_definition_without_a_name_is_ignored(lock):
     assert lock.check("git", GIT, [{"description": "?"}, {"name": 7}, {"name": None}]) == {}
     assert lock.pinned_tools() == {"git": []}
 
 
-def test_names_cannot_act_on_a_log(lock, caplog):
+def test_names_are_escaped_in_the_log(lock, caplog):
     name = "log\n\x1b[2J\u202e"
     lock.check("git", GIT, [LOG | {"name": name}])
     lock.check("git", GIT, [POISONED | {"name": name}])
@@ -338,7 +338,7 @@ def test_names_cannot_act_on_a_log(lock, caplog):
 # The file
 
 
-def test_the_file_is_sorted_json_that_hides_nothing(path):
+def test_the_file_is_sorted_json_with_invisible_characters_escaped(path):
     lock = DefinitionLock(path)
     lock.check("zoo", "z", [STATUS])
     lock.check("git", GIT, [LOG | {"description": "Grüße\u200b \U000e0041\ufe0f\x7f\u00a0!"}])
@@ -365,7 +365,7 @@ def test_another_process_finds_what_this_one_pinned(path):
     assert [change.tool for change in DefinitionLock(path).changes()] == ["log"]
 
 
-def test_the_file_is_for_everyone_to_read_and_keeps_the_mode_that_it_has(path):
+def test_a_new_file_is_readable_by_all_and_an_existing_one_keeps_its_mode(path):
     before = os.umask(0o022)
     try:
         DefinitionLock(path).check("git", GIT, [LOG])
@@ -378,7 +378,7 @@ def test_the_file_is_for_everyone_to_read_and_keeps_the_mode_that_it_has(path):
     assert [each.name for each in path.parent.iterdir()] == ["surehand.lock"]
 
 
-def test_nothing_is_written_where_nothing_is_new(path):
+def test_an_unchanged_check_writes_nothing(path):
     DefinitionLock(path).check("git", GIT, [LOG])
     before = path.stat()
 
@@ -387,7 +387,7 @@ def test_nothing_is_written_where_nothing_is_new(path):
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-def test_what_a_killed_process_left_is_taken_away(path):
+def test_temporary_files_of_a_killed_process_are_removed(path):
     (path.parent / ".surehand.lock.0123456789abcdef.tmp").write_text("{")
     (path.parent / ".other.tmp").write_text("mine")
 
@@ -410,7 +410,7 @@ LOOKING = """
 import sys
 from surehand.providers.trust.lock import DefinitionLock
 for number in range(8):
-    Lock(sys.argv[1]).look(f"{sys.argv[2]}{number}", "x", [{"name": "tool"}])
+    DefinitionLock(sys.argv[1]).check(f"{sys.argv[2]}{number}", "x", [{"name": "tool"}])
 """
 
 
@@ -434,19 +434,19 @@ def test_threads_share_a_lock_in_memory():
 
 
 BROKEN = {
-    "": "cannot be understood: it is not valid JSON (EOF while parsing a value at line 1 column 0)",
-    "[1]": "cannot be understood: there is no version in it",
+    "": "is malformed: it is not valid JSON (EOF while parsing a value at line 1 column 0)",
+    "[1]": 'is malformed: "version" is missing',
     '{"version": 2}': "is of version 2, newer than 1",
-    '{"version": true}': "cannot be understood: there is no version in it",
-    '{"version": 1, "servers": {}}': 'cannot be understood: it has to hold "version": 1, "servers" and "quarantined"',
-    '{"version": 1, "version": 1}': "cannot be understood: The key 'version' is given twice",
-    '{"version": 1, "servers": [], "quarantined": {}}': "cannot be understood: servers has to hold keys and values",
-    "<<<<<<< HEAD\n{}\n=======\n": "holds the marks of a merge",
+    '{"version": true}': 'is malformed: "version" is missing',
+    '{"version": 1, "servers": {}}': 'is malformed: it must hold "version": 1, "servers" and "quarantined"',
+    '{"version": 1, "version": 1}': "is malformed: The key 'version' is given twice",
+    '{"version": 1, "servers": [], "quarantined": {}}': "is malformed: servers must be a JSON object",
+    "<<<<<<< HEAD\n{}\n=======\n": "has merge conflict markers",
 }
 
 
 @pytest.mark.parametrize("text", BROKEN)
-def test_a_file_that_is_not_understood_is_named_with_a_fix_and_never_overwritten(path, text):
+def test_a_malformed_file_is_an_error_with_a_fix_and_is_never_overwritten(path, text):
     path.write_text(text)
 
     for attempt in (
@@ -464,14 +464,14 @@ def test_a_file_that_is_not_understood_is_named_with_a_fix_and_never_overwritten
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("last commits", "last comits", "git/log has another sha256 than its definition"),
-        ('"name": "log"', '"name": "lag"', "git/log is no definition of that tool"),
-        (GIT, f"{GIT}2", "git/log has another sha256 than its definition"),
-        ('"sha256"', '"md5"', 'git/log has to hold "sha256"'),
-        ('"identity"', '"id"', 'git has to hold "identity"'),
+        ("last commits", "last comits", "the sha256 of git/log does not match its definition"),
+        ('"name": "log"', '"name": "lag"', "git/log is not a definition of that tool"),
+        (GIT, f"{GIT}2", "the sha256 of git/log does not match its definition"),
+        ('"sha256"', '"md5"', 'git/log must hold "sha256"'),
+        ('"identity"', '"id"', 'git must hold "identity"'),
     ],
 )
-def test_people_review_definitions_so_the_hash_has_to_be_theirs(path, old, new, problem):
+def test_a_hash_that_does_not_match_its_definition_is_an_error(path, old, new, problem):
     DefinitionLock(path).check("git", GIT, [LOG])
     path.write_text(path.read_text().replace(old, new))
 
@@ -479,20 +479,20 @@ def test_people_review_definitions_so_the_hash_has_to_be_theirs(path, old, new, 
         DefinitionLock(path).check("git", GIT, [LOG])
 
 
-def test_a_file_that_is_no_text_or_no_file_is_refused(path, tmp_path):
+def test_a_file_that_is_binary_or_not_regular_is_refused(path, tmp_path):
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(DefinitionError, match="is no UTF-8 text"):
+    with pytest.raises(DefinitionError, match="is not UTF-8 text"):
         DefinitionLock(path).changes()
     with pytest.raises(DefinitionError, match="cannot be read: is a directory"):
         DefinitionLock(tmp_path).changes()
 
 
-def test_a_place_that_cannot_be_written_says_so(tmp_path):
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
     with pytest.raises(DefinitionError, match=r"none/surehand\.lock cannot be written: no such file or directory"):
         DefinitionLock(tmp_path / "none" / "surehand.lock").check("git", GIT, [LOG])
 
 
-def test_a_change_is_found_even_where_it_cannot_be_written_down(path, monkeypatch, caplog):
+def test_a_change_is_found_even_if_the_file_cannot_be_written(path, monkeypatch, caplog):
     DefinitionLock(path).check("git", GIT, [LOG])
     full = OSError(28, "No space left on device")
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(full))
@@ -507,7 +507,7 @@ def test_a_change_is_found_even_where_it_cannot_be_written_down(path, monkeypatc
 # Frozen
 
 
-def test_a_frozen_lock_pins_nothing_and_what_it_does_not_know_is_a_change(path):
+def test_a_frozen_lock_pins_nothing_and_treats_new_tools_as_changes(path):
     DefinitionLock(path).check("git", GIT, [LOG])
     before = path.read_text()
     frozen = DefinitionLock(path, frozen=True)
@@ -527,7 +527,7 @@ def test_a_frozen_lock_pins_nothing_and_what_it_does_not_know_is_a_change(path):
         frozen.accept("git")
 
 
-def test_a_frozen_lock_without_a_file_trusts_nothing_and_makes_none(path):
+def test_a_frozen_lock_without_a_file_trusts_nothing_and_creates_none(path):
     assert DefinitionLock(path, frozen=True).check("git", GIT, [LOG]).keys() == {"log"}
     assert not path.exists()
     with pytest.raises(DefinitionError, match="A frozen lock needs a file"):
@@ -537,7 +537,7 @@ def test_a_frozen_lock_without_a_file_trusts_nothing_and_makes_none(path):
 # RFC 8785
 
 
-def test_json_is_spelled_as_the_rfc_spells_it():
+def test_canonical_json_follows_rfc_8785():
     value = {
         "numbers": [333333333.33333329, 1e30, 4.50, 2e-3, 0.000000000000000000000000001],
         "string": "\u20ac$\u000f\u000aA'\u0042\u0022\u005c\\\"/",
@@ -569,9 +569,9 @@ def test_keys_are_sorted_as_utf_16():
         ("becbf647612f3696", "-0.0000033333333333333333"), ("43143ff3c1cb0959", "1424953923781206.2"),
     ],
 )  # fmt: skip
-def test_doubles_are_spelled_as_in_appendix_b(bits, spelled):
+def test_doubles_are_formatted_as_in_rfc_8785_appendix_b(bits, spelled):
     assert canonical_json(struct.unpack(">d", bytes.fromhex(bits))[0]) == spelled
 
 
-def test_large_integers_are_told_apart():
+def test_large_integers_stay_distinct():
     assert canonical_json(2**53 + 1) != canonical_json(2**53)

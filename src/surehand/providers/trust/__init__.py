@@ -1,1 +1,1 @@
-"""Trust: which definitions of tools are the ones that somebody has seen."""
+"""Trust on first use: pins the definitions of foreign tools, and holds back changes until a person accepts them."""

@@ -1,4 +1,7 @@
-"""Sight: what one look at a server finds, held against what is pinned of it."""
+"""Compares the definitions that a provider lists now with its pins: pins new ones, quarantines changed ones.
+
+Pure functions over `Pins`, without I/O; `DefinitionLock` stores what they return.
+"""
 
 from __future__ import annotations
 
@@ -15,33 +18,36 @@ from surehand.providers.trust.fingerprint import hash_json, pinned_fields
 from surehand.providers.trust.instructions import is_withdrawn
 from surehand.providers.trust.pins import Pin, Pins, ProviderPins, build_pin, size_in_file
 
-MAX_PINS_PER_PROVIDER, MAX_PIN_BYTES_PER_PROVIDER = 10_000, 4 << 20
-"""Pins of one server, and their bytes in the file; as much may wait. A server adds tools without end if it likes."""
+MAX_PINS_PER_PROVIDER = 10_000
+MAX_PIN_BYTES_PER_PROVIDER = 4 << 20
+"""Size of a provider's pins in the file. The quarantine has the same limits: a hostile server may add tools forever."""
 
 PinsByName: TypeAlias = Mapping[str, tuple[Pin, ...]]
-"""Every definition that was given for a name: a server may say two things of one tool."""
+"""Every definition that was listed under a name: a provider may list two definitions of one tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinComparison:
-    """The pins as they are after a look, and what was not as it is pinned."""
+    """The result of a comparison."""
 
     pins: Pins
+    """All pins after the comparison."""
     changes: dict[str, DefinitionChange]
+    """The definitions that differ from their pins, by the tools' names."""
     new_pins: Mapping[str, Pin] = field(default_factory=dict)
-    """What was seen for the first time."""
+    """The definitions that were seen for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonMode:
-    """How a server is looked at."""
+    """Options of a comparison."""
 
     frozen: bool = False
-    """Nothing is pinned, and what is new is a change."""
+    """Whether nothing is pinned; then a new definition is a change."""
     is_live: bool = True
-    """Whether the server itself says it; what is only remembered of it is not pinned, though it is no change."""
+    """Whether the provider itself lists the definitions now; new ones from a cache are no change, but not pinned."""
     unconfirmed: Mapping[str, Pin] = field(default_factory=dict)
-    """What models were shown from memory: the server has to say the same."""
+    """Definitions that models were shown from a cache; the provider must list the same."""
 
 
 def compare_with_pins(
@@ -51,49 +57,52 @@ def compare_with_pins(
     definitions: Iterable[Mapping[str, Any]],
     mode: ComparisonMode | None = None,
 ) -> PinComparison:
-    """Look at a server: what is new is pinned unless the pins are frozen, what is different is quarantined."""
-    listed, unfit = _pins_by_name(namespace, identity, definitions)
+    """Pin new definitions, unless the mode is frozen, and quarantine those that differ from their pins."""
+    listed, unpinnable = _pins_by_name(namespace, identity, definitions)
     known = pins.trusted.get(namespace)
     if known is None:
         known = ProviderPins(identity)
     if known.identity != identity:
-        found = _compare_other_provider(pins, namespace, identity, listed)
+        comparison = _compare_other_provider(pins, namespace, identity, listed)
     else:
-        found = _compare_same_provider(pins, namespace, known, listed, mode or ComparisonMode())
-    return replace(found, changes=found.changes | unfit)
+        comparison = _compare_same_provider(pins, namespace, known, listed, mode or ComparisonMode())
+    return replace(comparison, changes=comparison.changes | unpinnable)
 
 
 def quarantined_changes(pins: Pins) -> Iterator[DefinitionChange]:
-    """All that is quarantined; a server that is another one by now is one change."""
-    for server, waiting in sorted(pins.quarantined.items()):
-        known = pins.trusted.get(server, ProviderPins(waiting.identity))
-        if known.identity != waiting.identity:
-            yield _provider_change(server, known, waiting)
+    """Every quarantined definition as a change; a provider with another identity is one change."""
+    for namespace, quarantined in sorted(pins.quarantined.items()):
+        known = pins.trusted.get(namespace, ProviderPins(quarantined.identity))
+        if known.identity != quarantined.identity:
+            yield _provider_change(namespace, known, quarantined)
         else:
-            namesakes = _name_collisions(known, waiting.tools)
-            for tool, new in sorted(waiting.tools.items()):
-                yield _tool_change(server, tool, known.tools.get(tool), new, namesakes.get(tool))
+            collisions = _name_collisions(known, quarantined.tools)
+            for tool, new in sorted(quarantined.tools.items()):
+                yield _tool_change(namespace, tool, known.tools.get(tool), new, collisions.get(tool))
 
 
 def accept_change(pins: Pins, change: DefinitionChange) -> Pins:
-    """The pins with what is new in the place of what was pinned."""
-    waiting = pins.quarantined[change.namespace]
-    known = pins.trusted.get(change.namespace, ProviderPins(waiting.identity))
-    taken = waiting.tools if change.tool is None else {change.tool: waiting.tools[change.tool]}
-    # Tools that a new server has not shown yet stay pinned under its name: there too they could come back changed.
-    kept = {tool: build_pin(waiting.identity, old.definition) for tool, old in known.tools.items()}
-    tools = kept | {tool: replace(new, first_seen=None) for tool, new in taken.items()}
-    servers = {**pins.trusted, change.namespace: ProviderPins(waiting.identity, tools)}
-    rest = {tool: new for tool, new in waiting.tools.items() if tool not in taken}
-    return Pins(servers, _with_provider(pins.quarantined, change.namespace, ProviderPins(waiting.identity, rest)))
+    """Move a change from quarantine to the trusted pins."""
+    quarantined = pins.quarantined[change.namespace]
+    identity = quarantined.identity
+    known = pins.trusted.get(change.namespace, ProviderPins(identity))
+    accepted = quarantined.tools if change.tool is None else {change.tool: quarantined.tools[change.tool]}
+    # Tools that a new server has not listed yet stay pinned under its identity: it could list them changed, too.
+    earlier = {tool: build_pin(identity, pin.definition) for tool, pin in known.tools.items()}
+    tools = earlier | {tool: replace(pin, first_seen=None) for tool, pin in accepted.items()}
+    rest = {tool: pin for tool, pin in quarantined.tools.items() if tool not in accepted}
+    return Pins(
+        {**pins.trusted, change.namespace: ProviderPins(identity, tools)},
+        _with_provider(pins.quarantined, change.namespace, ProviderPins(identity, rest)),
+    )
 
 
 def _pins_by_name(
     namespace: str, identity: str, definitions: Iterable[Mapping[str, Any]]
 ) -> tuple[dict[str, tuple[Pin, ...]], dict[str, DefinitionChange]]:
-    """The pins of what is listed, and, as changes, what cannot be pinned at all. What has no name is no tool."""
+    """The pins of the listed definitions, and changes for those that cannot be pinned; without a name, neither."""
     listed: dict[str, tuple[Pin, ...]] = {}
-    unfit: dict[str, DefinitionChange] = {}
+    unpinnable: dict[str, DefinitionChange] = {}
     today = datetime.now(UTC).date().isoformat()
     for definition in definitions:
         name = definition.get("name")
@@ -103,107 +112,131 @@ def _pins_by_name(
             listed[name] = (*listed.get(name, ()), build_pin(identity, definition, today))
         except ToolError as error:
             summary = f"{escaped_display_name(namespace, name)}: cannot be pinned, {error}"
-            unfit[name] = DefinitionChange(namespace, name, {}, pinned_fields(definition), "", summary)
-    return listed, unfit
+            unpinnable[name] = DefinitionChange(namespace, name, {}, pinned_fields(definition), "", summary)
+    return listed, unpinnable
 
 
 def _compare_same_provider(
     pins: Pins, namespace: str, known: ProviderPins, listed: PinsByName, mode: ComparisonMode
 ) -> PinComparison:
-    """The server that is pinned: tool by tool."""
+    """Compare tool by tool: the provider has the identity that is pinned."""
     trusted = {**mode.unconfirmed, **known.tools}
-    listed = {name: found for name, found in listed.items() if not _is_withdrawal(found, trusted.get(name))}
-    namesakes = _name_collisions(known, listed)
-    new = {name: found[0] for name, found in listed.items() if name not in trusted and name not in namesakes}
-    first, full = ({}, {}) if mode.frozen else _pins_within_limits(namespace, known, new)
-    trusted = first | trusted
-    other = {
-        name: each for name, found in listed.items() if (each := _first_different(found, trusted.get(name))) is not None
+    listed = {
+        name: candidates for name, candidates in listed.items() if not _is_withdrawal(candidates, trusted.get(name))
     }
+    collisions = _name_collisions(known, listed)
+
+    new_pins: dict[str, Pin] = {}
+    over_limit: dict[str, DefinitionChange] = {}
+    if not mode.frozen:
+        new = {
+            name: candidates[0] for name, candidates in listed.items() if name not in trusted and name not in collisions
+        }
+        new_pins, over_limit = _pins_within_limits(namespace, known, new)
+    trusted = new_pins | trusted
+
+    differing = _differing_pins(listed, trusted)
     before = _quarantined_pins(pins, namespace, known.identity)
-    gone = {name: old for name, old in before.items() if name not in listed}
-    after = {name: _keep_first_seen(before.get(name), each) for name, each in other.items() if name not in full}
+    unlisted = {name: pin for name, pin in before.items() if name not in listed}
+    held_back = {
+        name: _keep_first_seen(before.get(name), pin) for name, pin in differing.items() if name not in over_limit
+    }
     changes = {
-        n: _tool_change(namespace, n, trusted.get(n), each, namesakes.get(n)) for n, each in after.items()
-    } | full
-    quarantined = _with_provider(
-        pins.quarantined, namespace, replace(known, tools=_limit_quarantine(before, gone | after))
-    )
+        name: _tool_change(namespace, name, trusted.get(name), pin, collisions.get(name))
+        for name, pin in held_back.items()
+    }
+    changes |= over_limit
+    provider_quarantine = replace(known, tools=_limit_quarantine(before, unlisted | held_back))
+    quarantined = _with_provider(pins.quarantined, namespace, provider_quarantine)
     if mode.frozen or not mode.is_live:
-        return PinComparison(replace(pins, quarantined=quarantined), changes, first)
-    seen = {name: trusted[name] for name in listed if name in first or (name in mode.unconfirmed and name not in other)}
-    tools = {name: replace(each, first_seen=None) for name, each in seen.items()} | dict(known.tools)
-    return PinComparison(Pins({**pins.trusted, namespace: replace(known, tools=tools)}, quarantined), changes, first)
+        return PinComparison(replace(pins, quarantined=quarantined), changes, new_pins)
+
+    confirmed = {name for name in mode.unconfirmed if name in listed and name not in differing}
+    newly_trusted = {name: trusted[name] for name in listed if name in new_pins or name in confirmed}
+    tools = {name: replace(pin, first_seen=None) for name, pin in newly_trusted.items()} | dict(known.tools)
+    after = Pins({**pins.trusted, namespace: replace(known, tools=tools)}, quarantined)
+    return PinComparison(after, changes, new_pins)
+
+
+def _differing_pins(listed: PinsByName, trusted: Mapping[str, Pin]) -> dict[str, Pin]:
+    """The definitions that are not the trusted ones of their names."""
+    differing = {name: _first_different(candidates, trusted.get(name)) for name, candidates in listed.items()}
+    return {name: pin for name, pin in differing.items() if pin is not None}
 
 
 def _quarantined_pins(pins: Pins, namespace: str, identity: str) -> Mapping[str, Pin]:
-    waiting = pins.quarantined.get(namespace)
-    return waiting.tools if waiting is not None and waiting.identity == identity else {}
+    quarantined = pins.quarantined.get(namespace)
+    return quarantined.tools if quarantined is not None and quarantined.identity == identity else {}
 
 
 def _is_withdrawal(candidates: tuple[Pin, ...], pinned: Pin | None) -> bool:
-    """Whether nothing is said any more where something was."""
-    return (
-        pinned is not None
-        and is_withdrawn(candidates[0].definition)
-        and _first_different(candidates, pinned) is not None
-    )
+    """Whether instructions or prompts that were pinned are not sent any more."""
+    if pinned is None or not is_withdrawn(candidates[0].definition):
+        return False
+    return _first_different(candidates, pinned) is not None
 
 
 def _first_different(candidates: tuple[Pin, ...], pinned: Pin | None) -> Pin | None:
-    """The first that is not the one that is pinned."""
-    return next((each for each in candidates if pinned is None or each.sha256 != pinned.sha256), None)
+    return next((pin for pin in candidates if pinned is None or pin.sha256 != pinned.sha256), None)
 
 
 def _name_collisions(known: ProviderPins, names: Iterable[str]) -> dict[str, str]:
-    """Tools that would be called like another that is pinned, and which: they could pass for it."""
+    """New tools whose local name is that of a pinned tool, with the pinned one: a model would mistake them for it."""
     new = [name for name in names if name not in known.tools]
-    taken = {local_name_for(name): name for name in known.tools} if new else {}
-    return {name: taken[ours] for name in new if (ours := local_name_for(name)) in taken}
+    if not new:
+        return {}
+    pinned_by_local_name = {local_name_for(name): name for name in known.tools}
+    local_names = {name: local_name_for(name) for name in new}
+    return {name: pinned_by_local_name[local] for name, local in local_names.items() if local in pinned_by_local_name}
 
 
 def _pins_within_limits(
     namespace: str, known: ProviderPins, new: Mapping[str, Pin]
 ) -> tuple[dict[str, Pin], dict[str, DefinitionChange]]:
-    """What there is room for, and the rest, as changes that are not kept."""
-    first: dict[str, Pin] = {}
-    full: dict[str, DefinitionChange] = {}
-    size = sum(map(size_in_file, known.tools.values())) if new else 0
-    for name, each in new.items():
-        size += (weighs := size_in_file(each))
-        if size <= MAX_PIN_BYTES_PER_PROVIDER and len(known.tools) + len(first) < MAX_PINS_PER_PROVIDER:
-            first[name] = each
+    """The new pins within the provider's limits, and changes, which are not stored, for the others."""
+    new_pins: dict[str, Pin] = {}
+    over_limit: dict[str, DefinitionChange] = {}
+    total_bytes = sum(map(size_in_file, known.tools.values())) if new else 0
+    for name, pin in new.items():
+        pin_bytes = size_in_file(pin)
+        has_room = len(known.tools) + len(new_pins) < MAX_PINS_PER_PROVIDER
+        if has_room and total_bytes + pin_bytes <= MAX_PIN_BYTES_PER_PROVIDER:
+            new_pins[name] = pin
+            total_bytes += pin_bytes
         else:
-            size -= weighs
             summary = f"{escaped_display_name(namespace, name)}: cannot be pinned, {_LIMITS_REASON}"
-            full[name] = DefinitionChange(namespace, name, {}, each.definition, "", summary)
-    return first, full
+            over_limit[name] = DefinitionChange(namespace, name, {}, pin.definition, "", summary)
+    return new_pins, over_limit
 
 
-_LIMITS_REASON = f"at most {MAX_PINS_PER_PROVIDER:,} tools of a server are, with {MAX_PIN_BYTES_PER_PROVIDER >> 20} MiB in all; allow fewer"
+_LIMITS_REASON = (
+    f"at most {MAX_PINS_PER_PROVIDER:,} tools of a server are, with {MAX_PIN_BYTES_PER_PROVIDER >> 20} MiB in all; "
+    "allow fewer"
+)
 
 
 def _limit_quarantine(before: Mapping[str, Pin], after: Mapping[str, Pin]) -> dict[str, Pin]:
-    """What waits, as far as there is room, and first what waited before. The rest is held back all the same."""
-    if after.keys() <= before.keys() and all(before[name] is each for name, each in after.items()):
+    """The quarantine within the limits, earlier entries first. Definitions beyond them are held back, not stored."""
+    if after.keys() <= before.keys() and all(before[name] is pin for name, pin in after.items()):
         return dict(after)
-    size, kept = 0, dict[str, Pin]()
+    stored: dict[str, Pin] = {}
+    total_bytes = 0
     for name in sorted(after, key=lambda name: name not in before):
-        size += size_in_file(after[name])
-        if size > MAX_PIN_BYTES_PER_PROVIDER or len(kept) == MAX_PINS_PER_PROVIDER:
+        total_bytes += size_in_file(after[name])
+        if total_bytes > MAX_PIN_BYTES_PER_PROVIDER or len(stored) == MAX_PINS_PER_PROVIDER:
             break
-        kept[name] = after[name]
-    return kept
+        stored[name] = after[name]
+    return stored
 
 
 def _compare_other_provider(pins: Pins, namespace: str, identity: str, listed: PinsByName) -> PinComparison:
-    """Another server under a name that is known: nothing of it is trusted, whatever it says."""
+    """Quarantine every tool: another provider uses a namespace whose pins belong to the earlier one."""
     before = _quarantined_pins(pins, namespace, identity)
-    seen = {name: _keep_first_seen(before.get(name), found[0]) for name, found in listed.items()}
-    now = ProviderPins(identity, _limit_quarantine(before, {**before, **seen}))
-    change = _provider_change(namespace, pins.trusted[namespace], now)
-    quarantined = {**pins.quarantined, namespace: now}
-    return PinComparison(replace(pins, quarantined=quarantined), dict.fromkeys(listed, change))
+    seen = {name: _keep_first_seen(before.get(name), candidates[0]) for name, candidates in listed.items()}
+    quarantined = ProviderPins(identity, _limit_quarantine(before, {**before, **seen}))
+    change = _provider_change(namespace, pins.trusted[namespace], quarantined)
+    after = replace(pins, quarantined={**pins.quarantined, namespace: quarantined})
+    return PinComparison(after, dict.fromkeys(listed, change))
 
 
 def _keep_first_seen(before: Pin | None, now: Pin) -> Pin:
@@ -213,7 +246,7 @@ def _keep_first_seen(before: Pin | None, now: Pin) -> Pin:
 def _with_provider(
     providers: Mapping[str, ProviderPins], namespace: str, provider_pins: ProviderPins
 ) -> dict[str, ProviderPins]:
-    """With the server, or without it where nothing of it is left."""
+    """The mapping with this provider's pins, or without the provider if it has none."""
     others = {name: each for name, each in providers.items() if name != namespace}
     return {**others, namespace: provider_pins} if provider_pins.tools else others
 
@@ -222,25 +255,17 @@ def _tool_change(
     namespace: str, tool: str, old: Pin | None, new: Pin, collides_with: str | None = None
 ) -> DefinitionChange:
     pinned = old.definition if old is not None else {}
-    what = describe_change(pinned, new.definition)
+    summary = f"{escaped_display_name(namespace, tool)}: {describe_change(pinned, new.definition)}"
     if collides_with is not None:
-        what += f", and would be called like {escaped_display_name(namespace, collides_with)}"
-    return DefinitionChange(
-        namespace,
-        tool,
-        pinned,
-        new.definition,
-        new.sha256,
-        f"{escaped_display_name(namespace, tool)}: {what}",
-        new.first_seen,
-    )
+        summary += f", and would be called like {escaped_display_name(namespace, collides_with)}"
+    return DefinitionChange(namespace, tool, pinned, new.definition, new.sha256, summary, new.first_seen)
 
 
 def _provider_change(namespace: str, old: ProviderPins, new: ProviderPins) -> DefinitionChange:
     identities = f"{escape_as_json(new.identity)} in place of {escape_as_json(old.identity)}"
     summary = f"{escaped_display_name(namespace, None)}: another server, {identities}"
-    sha256 = hash_json({"server": new.identity, "tools": {tool: each.sha256 for tool, each in new.tools.items()}})
-    days = [each.first_seen for each in new.tools.values() if each.first_seen is not None]
+    sha256 = hash_json({"server": new.identity, "tools": {tool: pin.sha256 for tool, pin in new.tools.items()}})
+    days = [pin.first_seen for pin in new.tools.values() if pin.first_seen is not None]
     return DefinitionChange(
         namespace, None, _provider_as_json(old), _provider_as_json(new), sha256, summary, min(days, default=None)
     )
@@ -249,5 +274,5 @@ def _provider_change(namespace: str, old: ProviderPins, new: ProviderPins) -> De
 def _provider_as_json(provider_pins: ProviderPins) -> dict[str, Any]:
     return {
         "identity": provider_pins.identity,
-        "tools": {tool: each.definition for tool, each in provider_pins.tools.items()},
+        "tools": {tool: pin.definition for tool, pin in provider_pins.tools.items()},
     }

@@ -1,4 +1,4 @@
-"""Fingerprint: one hash for what a tool is, as a model sees it, and for whose tool it is."""
+"""The fingerprint of a definition: a SHA-256 hash over its canonical JSON (RFC 8785) and its provider's identity."""
 
 from __future__ import annotations
 
@@ -10,33 +10,34 @@ from hashlib import sha256
 from typing import Any
 
 PINNED_FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
-"""What a definition says to a model or about its risk. Icons and `_meta` reach no model, and may change."""
+"""The fields that a model reads or that say how risky a tool is. Icons and `_meta` reach no model, and may change."""
 
 
 def pinned_fields(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """What counts of a definition; null is the same as nothing."""
-    return {part: definition[part] for part in PINNED_FIELDS if definition.get(part) is not None}
+    """The pinned fields of a definition; a field that is null is left out."""
+    return {field: definition[field] for field in PINNED_FIELDS if definition.get(field) is not None}
 
 
 def fingerprint(identity: str, definition: Mapping[str, Any]) -> str:
-    """SHA-256 over the RFC 8785 form of what counts, together with whose tool it is."""
+    """SHA-256 over the canonical JSON of the pinned fields and the provider's identity."""
     return hash_json({"server": identity, **pinned_fields(definition)})
 
 
 def hash_json(value: Any) -> str:
-    """SHA-256 over the RFC 8785 form of a plain value."""
+    """SHA-256 over the canonical JSON of a value."""
     return sha256(canonical_json(value).encode()).hexdigest()
 
 
 def canonical_json(value: Any) -> str:
-    """JSON as RFC 8785 spells it, so that other programs find the same hash.
+    """JSON in the canonical form of RFC 8785, so that other programs compute the same hash.
 
-    Integers too large for a double are written in full, where the RFC has no spelling: no two may have the same one.
+    Integers too large for a double, for which the RFC has no form, are written in full: they must stay distinct.
     """
-    quick = _encode_json(value)
-    # Right as it is, and ten times as fast, unless it may hold a float, or a key that UTF-16 puts elsewhere.
-    plain = quick.isascii() or max(quick) < "\ud800"
-    return quick if plain and not _FLOAT_PATTERN.search(quick) else _canonicalize(value)
+    text = _encode_json(value)
+    # Fast path, ten times as fast: Python's output is canonical, unless it may hold a float, whose format differs, or
+    # a key with a character from U+D800 on, which UTF-16 sorts differently.
+    sorts_alike = text.isascii() or max(text) < "\ud800"
+    return text if sorts_alike and not _FLOAT_PATTERN.search(text) else _canonicalize(value)
 
 
 _encode_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
@@ -56,16 +57,16 @@ def _canonicalize(value: Any) -> str:
 
 
 def _format_number(value: float) -> str:
-    """A double as ECMAScript writes it; Python finds the same digits, but sets point and exponent elsewhere."""
+    """A double as ECMAScript formats it: the digits are Python's, the decimal point and exponent are not."""
     if value == 0:
         return "0"
-    sign, figures, exponent = Decimal(repr(value)).normalize().as_tuple()
-    assert isinstance(exponent, int), "no infinity gets here"
-    return "-" * sign + _place_decimal_point("".join(map(str, figures)), len(figures) + exponent)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int), "infinities were refused before"
+    return "-" * sign + _place_decimal_point("".join(map(str, digits)), len(digits) + exponent)
 
 
 def _place_decimal_point(digits: str, point: int) -> str:
-    """The digits with the point behind so many of them."""
+    """The digits with the decimal point after the first `point` of them."""
     if len(digits) <= point <= 21:
         return digits.ljust(point, "0")
     if 0 < point <= 21:

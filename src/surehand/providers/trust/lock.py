@@ -1,4 +1,7 @@
-"""Lock: the definition that was trusted first stays the one that is trusted, until a person accepts another."""
+"""`DefinitionLock` trusts the first definition of a tool that it sees, until a person accepts another.
+
+Used by the MCP provider for every listing, and by `surehand lock`. It imports no provider, so that others can use it.
+"""
 
 from __future__ import annotations
 
@@ -23,70 +26,75 @@ from surehand.providers.trust.pins import Pin, Pins, ProviderPins
 log = logging.getLogger("surehand")
 
 MAX_LOGGED_TOOLS = 10
-"""Tools that the log names at once."""
+"""Tools that one call of `check` names in the log."""
 
 
 class DefinitionLock:
-    """Pins the definitions of servers' tools on first sight, and finds every one that is different later.
+    """Pins the definitions of tools on first sight, and quarantines every one that differs later.
 
-    Its methods read and write a small file: on a loop, call them in a thread.
+    Its methods read and write a file: call them in a thread from an event loop. Without a path, pins are in memory.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, frozen: bool = False) -> None:
         if path is None and frozen:
-            raise DefinitionError("A frozen lock needs a file to compare with.", fix='name it: "surehand.lock".')
+            fix = 'give its path, for example "surehand.lock".'
+            raise DefinitionError("A frozen lock needs a file to compare with.", fix=fix)
         self.path = None if path is None else Path(path)
         self.frozen = frozen
         self._storage: PinStorage = MemoryPinStorage() if self.path is None else LockFile(self.path)
         self._unconfirmed: dict[tuple[str, str], dict[str, Pin]] = {}
-        """What was shown before the server itself said it."""
+        """Definitions from a cache that the provider has not listed yet, by namespace and identity."""
 
     def check(
         self, namespace: str, identity: str, definitions: Iterable[Mapping[str, Any]], *, is_live: bool = True
     ) -> dict[str, DefinitionChange]:
-        """Pin what is new, and give what is not as it was pinned, by the tools' names.
+        """Pin new definitions, and return those that differ from their pins, by the tools' names.
 
-        A server that is another one by now is one change, given for each of its tools. What cannot be pinned at all is
-        a change as well. A frozen lock pins nothing: what is new is a change.
+        Another identity under a pinned namespace is one change, returned for each of its tools. A definition that
+        cannot be pinned at all is a change as well. A frozen lock pins nothing: a new definition is a change.
 
         Args:
-            live: whether the server itself says so. What is only remembered of it is pinned once the server says the
-                same, and a change if it says something else.
+            identity: which provider it is: the same text each time, for example its URL.
+            is_live: whether the provider itself lists the definitions now. Those from a cache are pinned once the
+                provider lists the same, and are a change if it lists others.
         """
-        given = list(definitions)
-        pins, shown = self._storage.read(), self._unconfirmed.get((namespace, identity), {})
-        how = ComparisonMode(frozen=self.frozen, is_live=is_live, unconfirmed=shown)
-        seen = compare_with_pins(pins, namespace, identity, given, how)
+        listed = list(definitions)
+        pins = self._storage.read()
+        unconfirmed = self._unconfirmed.get((namespace, identity), {})
+        mode = ComparisonMode(frozen=self.frozen, is_live=is_live, unconfirmed=unconfirmed)
+        comparison = compare_with_pins(pins, namespace, identity, listed, mode)
         if not is_live:
-            self._unconfirmed[namespace, identity] = {**seen.new_pins, **shown}
-        if self.frozen or seen.pins == pins:
-            return seen.changes
-        return self._store_comparison(namespace, identity, given, how, pins, seen)
+            self._unconfirmed[namespace, identity] = {**comparison.new_pins, **unconfirmed}
+        if self.frozen or comparison.pins == pins:
+            return comparison.changes
+        return self._store_comparison(namespace, identity, listed, mode, pins, comparison)
 
     def changes(self) -> list[DefinitionChange]:
-        """All that is quarantined."""
+        """Every quarantined definition."""
         return list(quarantined_changes(self._storage.read()))
 
     def pinned_tools(self) -> dict[str, list[str]]:
-        """The names of the tools that are pinned, by server."""
-        return {server: sorted(known.tools) for server, known in sorted(self._storage.read().trusted.items())}
+        """The names of the pinned tools, by namespace."""
+        trusted = self._storage.read().trusted
+        return {namespace: sorted(provider.tools) for namespace, provider in sorted(trusted.items())}
 
     def accept(self, namespace: str, *tools: str, reviewed_hashes: Collection[str] | None = None) -> list[str]:
-        """Pin what is quarantined, all of a server unless tools are named, and say what that was.
+        """Accept quarantined definitions, all of a namespace unless tools are named, and return their names.
 
         Args:
-            shown: the hashes that somebody has looked at; if anything is different by now, nothing is accepted.
+            reviewed_hashes: hashes of the changes that a person has reviewed; if any other has come, none is accepted.
         """
         if self.frozen:
-            raise DefinitionError(f"The lock file {self.path} is frozen.", fix="accept where it may be written.")
+            fix = "accept the change on a machine where the lock is not frozen."
+            raise DefinitionError(f"The lock file {self.path} is frozen.", fix=fix)
         with self._storage.exclusive():
             pins = self._storage.read()
-            chosen = _select_changes(pins, namespace, tools)
-            for change in chosen:
+            selected = _select_changes(pins, namespace, tools)
+            for change in selected:
                 _check_reviewed(change, reviewed_hashes)
                 pins = accept_change(pins, change)
             self._storage.write(pins)
-        return [change.name for change in chosen]
+        return [change.name for change in selected]
 
     def _store_comparison(
         self,
@@ -97,7 +105,7 @@ class DefinitionLock:
         pins: Pins,
         comparison: PinComparison,
     ) -> dict[str, DefinitionChange]:
-        """Keep what comes of a look, while nobody else writes; it is done once more if somebody has written since."""
+        """Store the pins under the write lock; compare again if another process has written since they were read."""
         try:
             with self._storage.exclusive():
                 before = self._storage.read()
@@ -110,24 +118,24 @@ class DefinitionLock:
             comparison = compare_with_pins(before, namespace, identity, definitions, mode)
             if comparison.pins.trusted != before.trusted:
                 raise
-            # All that is here is pinned, so a change is known for what it is, even where it cannot be written down.
+            # Every listed tool is pinned already, so changes are found although the quarantine cannot be written.
             log.warning("%s", error)
         _log_changes(namespace, before, comparison)
         return comparison.changes
 
 
 def _select_changes(pins: Pins, namespace: str, tools: tuple[str, ...]) -> list[DefinitionChange]:
-    """The changes that are meant."""
-    waiting = {change.tool: change for change in quarantined_changes(pins) if change.namespace == namespace}
-    if None in waiting and tools:
+    """The quarantined changes of the named tools, or of the whole namespace."""
+    quarantined = {change.tool: change for change in quarantined_changes(pins) if change.namespace == namespace}
+    if None in quarantined and tools:
         name = escaped_display_name(namespace, None)
         raise ToolError(f"{name} is another server now. Accept {name} as a whole, or nothing of it.", code="conflict")
-    if not tools and waiting:
-        return list(waiting.values())
+    if not tools and quarantined:
+        return list(quarantined.values())
     for tool in tools or (None,):
-        if tool not in waiting:
+        if tool not in quarantined:
             raise NotFound(f"Nothing of {escaped_display_name(namespace, tool)} is quarantined.")
-    return [waiting[tool] for tool in dict.fromkeys(tools)]
+    return [quarantined[tool] for tool in dict.fromkeys(tools)]
 
 
 def _check_reviewed(change: DefinitionChange, reviewed_hashes: Collection[str] | None) -> None:
@@ -138,21 +146,22 @@ def _check_reviewed(change: DefinitionChange, reviewed_hashes: Collection[str] |
 
 
 def _log_changes(namespace: str, before: Pins, comparison: PinComparison) -> None:
-    """What was pinned, and what was quarantined, each once."""
-    known, now = (pins.trusted.get(namespace, ProviderPins("")) for pins in (before, comparison.pins))
-    if new := sorted(now.tools.keys() - known.tools.keys()):
+    """Log each new pin and each new change once."""
+    empty = ProviderPins("")
+    pinned_before = before.trusted.get(namespace, empty).tools.keys()
+    pinned_now = comparison.pins.trusted.get(namespace, empty).tools.keys()
+    if new := sorted(pinned_now - pinned_before):
         names = ", ".join(escaped_display_name(namespace, tool) for tool in new[:MAX_LOGGED_TOOLS])
         more = f" and {len(new) - MAX_LOGGED_TOOLS} more" if len(new) > MAX_LOGGED_TOOLS else ""
         log.info("Pinned on first sight: %s%s", names, more)
-    told = {change.sha256 for change in quarantined_changes(before) if change.namespace == namespace}
-    changes = {change.summary: change for change in comparison.changes.values() if change.sha256 not in told}
+    logged = {change.sha256 for change in quarantined_changes(before) if change.namespace == namespace}
+    changes = {change.summary: change for change in comparison.changes.values() if change.sha256 not in logged}
     for number, change in enumerate(changes.values()):
         if number == MAX_LOGGED_TOOLS:
-            log.warning(
-                "Nor are %d further tools of %s trusted.", len(changes) - number, escaped_display_name(namespace, None)
-            )
+            name = escaped_display_name(namespace, None)
+            log.warning("%d more tools of %s are not trusted.", len(changes) - number, name)
             break
         if not change.sha256:
             log.warning("Not trusted: %s.", change.summary)
         else:
-            log.warning("Quarantined: %s. `surehand lock diff` shows it.", change.summary)
+            log.warning("Quarantined: %s. Review it with `surehand lock diff`.", change.summary)

@@ -1,4 +1,4 @@
-"""Where pins are kept: in a file that several processes share, or in memory."""
+"""`LockFile` stores pins in a JSON file that processes share and people commit; `MemoryPinStorage` in memory."""
 
 from __future__ import annotations
 
@@ -17,42 +17,43 @@ from surehand.providers.trust.pins import Pins, UnreadablePins, parse_pins, rend
 
 MAX_LOCK_FILE_BYTES = 64 << 20
 WRITE_LOCK_TIMEOUT_SECONDS = 10.0
-"""Seconds to wait for another process; it writes one small file."""
-# A pipe would keep us waiting for whoever writes into it.
+"""Time to wait for another process that writes the file."""
+# O_NONBLOCK: opening a named pipe for reading would block until another process opens it for writing.
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 class PinStorage(Protocol):
-    """Somewhere to keep pins."""
+    """Stores the pins of a lock."""
 
     def read(self) -> Pins:
-        """What is kept now."""
+        """The stored pins."""
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """While nobody else writes."""
+        """Hold the write lock."""
 
     def write(self, pins: Pins) -> None:
-        """Keep these, whole or not at all."""
+        """Replace the stored pins atomically."""
 
 
 class MemoryPinStorage:
-    """Pins for as long as the program runs."""
+    """Stores pins until the process ends."""
 
     def __init__(self) -> None:
-        self._pins, self._lock = Pins(), threading.Lock()
+        self._pins = Pins()
+        self._lock = threading.Lock()
 
     def read(self) -> Pins:
-        """What is kept now."""
+        """The stored pins."""
         return self._pins
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """While no other thread writes."""
+        """Hold the write lock among the threads of this process."""
         with self._lock:
             yield
 
     def write(self, pins: Pins) -> None:
-        """Keep these."""
+        """Replace the stored pins."""
         self._pins = pins
 
 
@@ -63,45 +64,46 @@ class LockFile:
         self.path = path
 
     def read(self) -> Pins:
-        """What is in the file; nothing if there is none."""
+        """Parse the file; no pins if it does not exist. Raises `DefinitionError` for a file that is malformed."""
         try:
             with os.fdopen(os.open(self._real_path, _READ_FLAGS), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise self._lock_file_error("is no file", "remove it")
+                    raise self._lock_file_error("is not a regular file", "remove it")
                 data = file.read(MAX_LOCK_FILE_BYTES + 1)
         except FileNotFoundError:
             return Pins()
         except OSError as error:
-            raise self._os_error("cannot be read", error, "make it a file that this user may read") from None
+            raise self._os_error("cannot be read", error, "make it a file that this user can read") from None
         if len(data) > MAX_LOCK_FILE_BYTES:
             raise self._lock_file_error(
-                f"is larger than {MAX_LOCK_FILE_BYTES:,} bytes", "bring it back from version control"
+                f"is larger than {MAX_LOCK_FILE_BYTES:,} bytes", "restore it from version control"
             )
         try:
             return parse_pins(data.decode())
         except UnreadablePins as error:
             raise self._lock_file_error(str(error), error.fix) from None
         except UnicodeDecodeError:
-            raise self._lock_file_error("is no UTF-8 text", "bring it back from version control") from None
+            raise self._lock_file_error("is not UTF-8 text", "restore it from version control") from None
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """While no other process or thread writes: the folder is locked, since the file itself is replaced."""
+        """Hold the write lock among all processes and threads."""
         try:
             import fcntl
-        except ImportError:  # not on Windows: the last one to write wins, and what it did not know is pinned again
+        except ImportError:  # Windows: the last writer wins, and pins that it did not read are pinned again
             yield
             return
+        # The folder is locked, not the file: the file is replaced, and a lock on the old inode would exclude no one.
         try:
             folder = os.open(self._real_path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise self._write_error(error) from None
         try:
-            until = time.monotonic() + WRITE_LOCK_TIMEOUT_SECONDS
+            deadline = time.monotonic() + WRITE_LOCK_TIMEOUT_SECONDS
             while not _try_lock(lambda: fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)):
-                if time.monotonic() > until:
+                if time.monotonic() > deadline:
                     raise self._lock_file_error(
-                        "is being written by another process", "end that process, and try again"
+                        "is being written by another process", "stop that process, and try again"
                     )
                 time.sleep(0.005)
             yield
@@ -109,16 +111,15 @@ class LockFile:
             os.close(folder)
 
     def write(self, pins: Pins) -> None:
-        """Put these in the file's place, whole or not at all."""
+        """Replace the file atomically; call it inside `exclusive`."""
         data = render_pins(pins).encode()
         if len(data) > MAX_LOCK_FILE_BYTES:
             raise self._lock_file_error(f"would be larger than {MAX_LOCK_FILE_BYTES:,} bytes", "allow fewer tools")
         real = self._real_path
+        temporary = real.with_name(f".{real.name}.{secrets.token_hex(8)}.tmp")
         try:
             _remove_temporary_files(real)
-            _write_new_file(
-                temporary := real.with_name(f".{real.name}.{secrets.token_hex(8)}.tmp"), data, mode_from=real
-            )
+            _write_new_file(temporary, data, mode_from=real)
             os.replace(temporary, real)
         except OSError as error:
             with suppress(OSError):
@@ -127,17 +128,18 @@ class LockFile:
 
     @property
     def _real_path(self) -> Path:
-        """The file itself, where the path is a link to it: the link stays.
+        """The file that a symbolic link points to, so that writing keeps the link.
 
-        A link may come with a repository, and must not lead to files that are no business of it.
+        A link that leaves its folder is refused: it may come with a repository and point to any file of the user.
         """
-        real, folder = Path(os.path.realpath(self.path)), os.path.realpath(self.path.parent)
+        real = Path(os.path.realpath(self.path))
+        folder = os.path.realpath(self.path.parent)
         if not real.is_relative_to(folder):
-            raise self._lock_file_error("is a link that leads out of its folder", "name the file that it leads to")
+            raise self._lock_file_error("is a link that leads out of its folder", "give the path that it leads to")
         return real
 
     def _write_error(self, error: OSError) -> DefinitionError:
-        fix = "let this user write to its folder, or set `frozen`, with which it is only compared"
+        fix = "give this user write access to its folder, or set `frozen`, with which the file is only read"
         return self._os_error("cannot be written", error, fix)
 
     def _os_error(self, problem: str, error: OSError, fix: str) -> DefinitionError:
@@ -153,19 +155,19 @@ def _try_lock(lock: Callable[[], None]) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        return True  # a file system without locks
+        return True  # the file system has no locks: go on without
     return True
 
 
 def _remove_temporary_files(lock_path: Path) -> None:
-    """Take away what a process left that was killed while it wrote: only one writes at a time."""
-    for each in lock_path.parent.iterdir():
-        if each.name.startswith(f".{lock_path.name}.") and each.name.endswith(".tmp"):
-            each.unlink(missing_ok=True)
+    """Remove temporary files of processes that were killed; no other process writes while we hold the lock."""
+    for path in lock_path.parent.iterdir():
+        if path.name.startswith(f".{lock_path.name}.") and path.name.endswith(".tmp"):
+            path.unlink(missing_ok=True)
 
 
 def _write_new_file(path: Path, data: bytes, *, mode_from: Path) -> None:
-    """A new file with the mode of the one whose place it takes; nothing in it is secret."""
+    """Write a new file with the mode of the one that it will replace; the file holds no secrets."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as file:
         with suppress(FileNotFoundError):
             path.chmod(mode_from.stat().st_mode & 0o777)

@@ -1,4 +1,4 @@
-"""Pins: which definition of each tool is trusted, and which ones wait for somebody to look at them."""
+"""`Pins`: the trusted definition of each tool and the quarantined ones, and their JSON form in the lock file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from surehand.providers.trust.fingerprint import canonical_json, fingerprint, pi
 
 FORMAT_VERSION = 1
 MAX_DEFINITION_LENGTH = 1 << 20
-"""Characters of one definition."""
 EXTRA_NESTING_LEVELS = 20
-"""Levels of JSON around a definition."""
+"""Levels of JSON around a definition in the file, and some to spare."""
 
 
 class UnreadablePins(ValueError):
-    """The text holds no pins: says what is wrong with it, and how to mend it."""
+    """The text of a lock file is malformed; `fix` says how to repair the file."""
 
     def __init__(self, problem: str, fix: str) -> None:
         super().__init__(problem)
@@ -29,122 +28,130 @@ class UnreadablePins(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One definition, and its hash."""
+    """One definition and its hash."""
 
     sha256: str
     definition: Mapping[str, Any]
     first_seen: str | None = None
-    """Since when it waits; None once it is pinned."""
+    """The day on which a quarantined definition was first seen; None for a trusted one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderPins:
-    """The tools of one server, and which server that is."""
+    """The pins of one provider, for example an MCP server."""
 
     identity: str
+    """Which provider it is, for example its command or URL."""
     tools: Mapping[str, Pin] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """All servers: as they are pinned, and as they are now where that is different."""
+    """The pins of all providers, by namespace: the trusted definitions, and those that differ and wait for review."""
 
     trusted: Mapping[str, ProviderPins] = field(default_factory=dict)
     quarantined: Mapping[str, ProviderPins] = field(default_factory=dict)
 
 
 def build_pin(identity: str, definition: Mapping[str, Any], first_seen: str | None = None) -> Pin:
-    """The pin of a definition; `ToolError` for one that no file should hold."""
-    kept = pinned_fields(definition)
+    """The pin of a definition; raises `ToolError` for one that cannot be stored as JSON, or is too large."""
+    fields = pinned_fields(definition)
     try:
-        validate_json_value(_nest_deeper(kept))
+        validate_json_value(_nest_deeper(fields))
     except InvalidArguments as error:
         raise ToolError(_json_problem(error)) from None
-    if len(canonical_json(kept)) > MAX_DEFINITION_LENGTH:
+    if len(canonical_json(fields)) > MAX_DEFINITION_LENGTH:
         raise ToolError(f"it is larger than {MAX_DEFINITION_LENGTH:,} characters", code="too_large")
-    return Pin(fingerprint(identity, kept), kept, first_seen)
+    return Pin(fingerprint(identity, fields), fields, first_seen)
 
 
 def _json_problem(error: InvalidArguments) -> str:
-    """What is wrong with JSON, in words that are not about arguments."""
-    said = str(error).partition(" Send ")[0].removesuffix(".")
-    return said.replace("The arguments are", "it is").replace("The JSON is", "it is")
+    """The JSON error as the end of a sentence: the parser's messages are written for arguments of a call."""
+    message = str(error).partition(" Send ")[0].removesuffix(".")
+    return message.replace("The arguments are", "it is").replace("The JSON is", "it is")
 
 
 def _nest_deeper(value: Any) -> Any:
-    """As deep as it will be there and deeper: one that is too deep would make all of the file unreadable."""
+    """Nest a definition as deep as in the file: one that the parser refuses there makes the whole file unreadable."""
     for _ in range(EXTRA_NESTING_LEVELS):
         value = [value]
     return value
 
 
 def render_pins(pins: Pins) -> str:
-    """The text of a file that people review: sorted, indented, and with nothing hidden in it."""
-    found = {
+    """The text of the lock file, for people to review: sorted, indented, invisible characters escaped."""
+    document = {
         "version": FORMAT_VERSION,
         "servers": _providers_as_json(pins.trusted),
         "quarantined": _providers_as_json(pins.quarantined),
     }
-    lines = json.dumps(found, indent=2, sort_keys=True, ensure_ascii=False).split("\n")
+    lines = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False).split("\n")
     return "\n".join(map(escape_as_json, lines)) + "\n"
 
 
 def _providers_as_json(providers: Mapping[str, ProviderPins]) -> dict[str, Any]:
     return {
-        server: {"identity": each.identity, "tools": {name: _pin_as_json(kept) for name, kept in each.tools.items()}}
-        for server, each in providers.items()
+        namespace: {
+            "identity": provider.identity,
+            "tools": {name: _pin_as_json(pin) for name, pin in provider.tools.items()},
+        }
+        for namespace, provider in providers.items()
     }
 
 
 def _pin_as_json(pin: Pin) -> dict[str, Any]:
-    seen = {} if pin.first_seen is None else {"seen": pin.first_seen}
-    return {"sha256": pin.sha256, "definition": pin.definition, **seen}
+    entry = {"sha256": pin.sha256, "definition": pin.definition}
+    if pin.first_seen is not None:
+        entry["seen"] = pin.first_seen
+    return entry
 
 
 def size_in_file(pin: Pin) -> int:
-    """Bytes of a pin in the file, where short values become long lines."""
+    """Bytes that a pin takes in the file, with indentation and line breaks."""
     lines = json.dumps(_pin_as_json(pin), indent=2, ensure_ascii=False).split("\n")
+    # 9 is an upper bound: eight spaces of further indentation and the line break.
     return sum(len(escape_as_json(line).encode(errors="replace")) + 9 for line in lines)
 
 
 def parse_pins(text: str) -> Pins:
-    """The pins in a text; everything in it is checked, since what is believed here is believed of a server."""
+    """Parse the text of a lock file. Every part is validated: a wrong pin would make a poisoned tool look trusted."""
     if "\n<<<<<<< " in f"\n{text}":
-        raise UnreadablePins("holds the marks of a merge", "settle the merge")
+        raise UnreadablePins("has merge conflict markers", "resolve the merge conflict")
     try:
-        found = parse_json(text)
+        document = parse_json(text)
     except InvalidArguments as error:
         raise _malformed_error(_json_problem(error)) from None
-    version = found.get("version") if isinstance(found, dict) else None
+    version = document.get("version") if isinstance(document, dict) else None
     if not isinstance(version, int) or isinstance(version, bool):
-        raise _malformed_error("there is no version in it")
+        raise _malformed_error('"version" is missing')
     if version > FORMAT_VERSION:
         raise UnreadablePins(f"is of version {version}, newer than {FORMAT_VERSION}", "use a newer surehand")
-    if version != FORMAT_VERSION or found.keys() != {"version", "servers", "quarantined"}:
-        raise _malformed_error('it has to hold "version": 1, "servers" and "quarantined", and nothing else')
+    if version != FORMAT_VERSION or document.keys() != {"version", "servers", "quarantined"}:
+        raise _malformed_error('it must hold "version": 1, "servers" and "quarantined", and nothing else')
     return Pins(
-        _parse_providers(found["servers"], are_quarantined=False),
-        _parse_providers(found["quarantined"], are_quarantined=True),
+        _parse_providers(document["servers"], are_quarantined=False),
+        _parse_providers(document["quarantined"], are_quarantined=True),
     )
 
 
 def _malformed_error(problem: str) -> UnreadablePins:
-    fix = "bring it back from version control, or delete it to trust what the servers say next"
-    return UnreadablePins(f"cannot be understood: {problem}", fix)
+    fix = "restore it from version control, or delete it to trust the definitions that servers list next"
+    return UnreadablePins(f"is malformed: {problem}", fix)
 
 
 def _parse_providers(value: Any, *, are_quarantined: bool) -> dict[str, ProviderPins]:
     return {
-        server: _parse_provider(server, each, is_quarantined=are_quarantined)
-        for server, each in _require_mapping(value, "servers").items()
+        namespace: _parse_provider(namespace, entry, is_quarantined=are_quarantined)
+        for namespace, entry in _require_mapping(value, "servers").items()
     }
 
 
 def _parse_provider(namespace: str, value: Any, *, is_quarantined: bool) -> ProviderPins:
     entry = _require_mapping(value, namespace)
-    identity, tools = entry.get("identity"), _require_mapping(entry.get("tools"), f"the tools of {namespace}")
+    identity = entry.get("identity")
+    tools = _require_mapping(entry.get("tools"), f"the tools of {namespace}")
     if entry.keys() != {"identity", "tools"} or not isinstance(identity, str):
-        raise _malformed_error(f'{escape_as_json(namespace)} has to hold "identity" and "tools", and nothing else')
+        raise _malformed_error(f'{escape_as_json(namespace)} must hold "identity" and "tools", and nothing else')
     return ProviderPins(
         identity,
         {tool: _parse_pin(f"{namespace}/{tool}", identity, tool, tools[tool], is_quarantined) for tool in tools},
@@ -152,21 +159,24 @@ def _parse_provider(namespace: str, value: Any, *, is_quarantined: bool) -> Prov
 
 
 def _parse_pin(name: str, identity: str, tool: str, value: Any, is_quarantined: bool) -> Pin:
-    """People review the definition and not the hash, so the hash must be that of the definition."""
+    """Parse one pin. People review the definition and not the hash, so the hash must match the definition."""
     entry = _require_mapping(value, name)
-    if entry.keys() != {"sha256", "definition", *(["seen"] if is_quarantined else [])}:
+    keys = {"sha256", "definition", "seen"} if is_quarantined else {"sha256", "definition"}
+    if entry.keys() != keys:
         raise _malformed_error(
-            f'{escape_as_json(name)} has to hold "sha256" and "definition", "seen" while it waits, and nothing else'
+            f'{escape_as_json(name)} must hold "sha256" and "definition", "seen" if quarantined, and nothing else'
         )
-    definition, seen = _require_mapping(entry["definition"], name), entry.get("seen")
-    if definition != pinned_fields(definition) or definition.get("name") != tool or not isinstance(seen, str | None):
-        raise _malformed_error(f"{escape_as_json(name)} is no definition of that tool")
+    definition = _require_mapping(entry["definition"], name)
+    first_seen = entry.get("seen")
+    has_valid_fields = definition == pinned_fields(definition) and definition.get("name") == tool
+    if not has_valid_fields or not isinstance(first_seen, str | None):
+        raise _malformed_error(f"{escape_as_json(name)} is not a definition of that tool")
     if entry["sha256"] != fingerprint(identity, definition):
-        raise _malformed_error(f"{escape_as_json(name)} has another sha256 than its definition")
-    return Pin(entry["sha256"], definition, seen)
+        raise _malformed_error(f"the sha256 of {escape_as_json(name)} does not match its definition")
+    return Pin(entry["sha256"], definition, first_seen)
 
 
 def _require_mapping(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _malformed_error(f"{escape_as_json(name)} has to hold keys and values")
+        raise _malformed_error(f"{escape_as_json(name)} must be a JSON object")
     return value

@@ -1,4 +1,4 @@
-"""The page on this machine to which a browser comes back."""
+"""The callback server: the redirect URI on this machine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _patient(monkeypatch):
     monkeypatch.setattr(module, "REQUEST_TIMEOUT_SECONDS", 20.0)
 
 
-async def test_the_answer_with_the_right_state_is_taken_once():
+async def test_a_response_with_the_expected_state_is_accepted_once():
     async with CallbackServer.listen() as callback:
         callback.expect_state_of(AUTHORISE)
         first = await sent(callback, "/callback?code=c0de&state=right&iss=https%3A%2F%2Fauth.test")
@@ -50,7 +50,7 @@ async def test_the_answer_with_the_right_state_is_taken_once():
     assert "c0de" not in repr(answer)
 
 
-async def test_another_state_is_no_answer_and_the_right_one_still_is():
+async def test_a_response_with_another_state_is_rejected_and_the_expected_one_still_accepted():
     async with CallbackServer.listen() as callback:
         before = await sent(callback, "/callback?code=evil&state=right")  # nothing was sent out yet
         callback.expect_state_of(AUTHORISE)
@@ -63,7 +63,7 @@ async def test_another_state_is_no_answer_and_the_right_one_still_is():
     assert answer.code == "good"
 
 
-async def test_a_refusal_is_told_in_the_servers_word_if_it_is_a_word():
+async def test_a_refusal_names_the_oauth_error_code_only_if_it_is_a_code():
     for error, told in (
         ("access_denied", r"refused \(access_denied\)\.$"),
         ("<b>no</b>", r"refused\.$"),
@@ -80,7 +80,7 @@ async def test_a_refusal_is_told_in_the_servers_word_if_it_is_a_word():
     ("target", "status"),
     [("/", "404"), ("/callback/x", "404"), ("/favicon.ico", "404"), ("/..%2fcallback", "404"), ("//[", "")],
 )
-async def test_nothing_else_is_there(target, status):
+async def test_every_other_path_is_not_found(target, status):
     async with CallbackServer.listen() as callback:
         callback.expect_state_of(AUTHORISE)
         page = await sent(callback, f"{target}?code=1&state=right")
@@ -88,7 +88,7 @@ async def test_nothing_else_is_there(target, status):
     assert page.startswith(f"HTTP/1.1 {status} ") if status else page == ""
 
 
-async def test_no_other_method_and_no_other_name_leads_here():
+async def test_other_methods_and_other_host_names_are_refused():
     async with CallbackServer.listen() as callback:
         callback.expect_state_of(AUTHORISE)
         here = callback.redirect_uri.removeprefix("http://").partition("/")[0]
@@ -101,7 +101,7 @@ async def test_no_other_method_and_no_other_name_leads_here():
     assert nameless.startswith("HTTP/1.1 404 ")
 
 
-async def test_nothing_that_came_is_on_the_page_and_the_page_may_do_nothing():
+async def test_the_page_repeats_nothing_of_the_request_and_forbids_scripts():
     async with CallbackServer.listen() as callback:
         callback.expect_state_of(AUTHORISE)
         pages = [
@@ -117,7 +117,7 @@ async def test_nothing_that_came_is_on_the_page_and_the_page_may_do_nothing():
         assert "Cache-Control: no-store" in page
 
 
-async def test_a_request_that_is_too_long_or_never_ends_is_cut_off(monkeypatch):
+async def test_a_request_that_is_too_long_or_never_ends_is_dropped(monkeypatch):
     monkeypatch.setattr(module, "REQUEST_TIMEOUT_SECONDS", 0.2)
     async with CallbackServer.listen() as callback:
         callback.expect_state_of(AUTHORISE)
@@ -126,7 +126,7 @@ async def test_a_request_that_is_too_long_or_never_ends_is_cut_off(monkeypatch):
         assert await sent(callback, b"\x00\xff\r\n\r\n") != "200"
 
 
-async def test_whoever_keeps_connections_open_keeps_nobody_out_for_long_and_nothing_is_left(monkeypatch):
+async def test_idle_connections_are_dropped_so_that_the_browser_gets_through(monkeypatch):
     monkeypatch.setattr(module, "REQUEST_TIMEOUT_SECONDS", 0.2)
     async with CallbackServer.listen() as callback:
         callback.expect_state_of(AUTHORISE)
@@ -144,7 +144,7 @@ async def test_whoever_keeps_connections_open_keeps_nobody_out_for_long_and_noth
         await asyncio.open_connection("127.0.0.1", port)
 
 
-async def test_it_closes_when_whoever_waits_is_cancelled():
+async def test_the_server_closes_when_the_waiting_task_is_cancelled():
     port = asyncio.get_running_loop().create_future()
 
     async def wait():
@@ -161,10 +161,10 @@ async def test_it_closes_when_whoever_waits_is_cancelled():
         await asyncio.open_connection("127.0.0.1", port.result())
 
 
-async def test_a_port_that_was_asked_for_has_to_be_free_and_one_that_is_preferred_need_not_be():
+async def test_a_given_port_must_be_free_but_a_preferred_port_need_not_be():
     with port_of_nobody() as port:
         with socket.create_server(("127.0.0.1", port)):
-            with pytest.raises(DefinitionError, match="not free"):
+            with pytest.raises(DefinitionError, match="already in use"):
                 async with CallbackServer.listen(port):
                     pass
             async with CallbackServer.listen(preferred_port=port) as callback:

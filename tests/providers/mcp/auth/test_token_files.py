@@ -1,4 +1,4 @@
-"""Sign-ins are kept where only their owner can read them."""
+"""Token files can be read by their owner only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from surehand.providers.mcp.auth.token_files import TokenFolder, canonical_url, 
 from surehand.providers.mcp.auth.token_store import MemoryTokenStore, TokenRecord
 
 URL = "https://notes.test/mcp"
-SIGN_IN = TokenRecord(
+RECORD = TokenRecord(
     {"access_token": "s3cret", "refresh_token": "r3fresh", "expires_in": 60}, 123.0, {"client_id": "c"}
 )
 
@@ -25,174 +25,176 @@ def tokens(tmp_path):
     return TokenFolder(tmp_path / "state" / "tokens")
 
 
-def test_what_is_kept_is_there_after_a_restart_and_is_its_owners_alone(tokens):
-    tokens.file_for(URL, None).write(SIGN_IN)
+def test_stored_tokens_survive_a_restart_in_files_of_mode_600(tokens):
+    tokens.file_for(URL, None).write(RECORD)
 
-    assert TokenFolder(tokens.path).file_for(URL, None).read() == SIGN_IN
+    assert TokenFolder(tokens.path).file_for(URL, None).read() == RECORD
     (file,) = tokens.path.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(tokens.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(tokens.path.stat().st_mode) == 0o700
 
 
-def test_nobody_is_given_what_is_anothers(tokens):
+def test_each_user_and_server_reads_only_its_own_tokens(tokens):
     for user in (None, "", "None", "null", "ada"):
         tokens.file_for(URL, user).write(TokenRecord({"access_token": f"for {user!r}"}))
 
     for user in (None, "", "None", "null", "ada"):
         assert tokens.file_for(URL, user).read().access_token == f"for {user!r}"
-    assert tokens.of(URL, "bob").read() == TokenRecord()
+    assert tokens.file_for(URL, "bob").read() == TokenRecord()
     for other in ("https://notes.test/mcp/", "http://notes.test/mcp", f"{URL}?tenant=2", "https://notes.test:8443/mcp"):
-        assert tokens.of(other, "ada").read() == TokenRecord()
+        assert tokens.file_for(other, "ada").read() == TokenRecord()
 
 
-def test_one_server_written_in_two_ways_is_one_server(tokens):
-    tokens.file_for(URL, None).write(SIGN_IN)
+def test_two_spellings_of_a_url_share_a_token_file(tokens):
+    tokens.file_for(URL, None).write(RECORD)
 
-    assert tokens.file_for("HTTPS://Notes.test:443/mcp#part", None).read() == SIGN_IN
+    assert tokens.file_for("HTTPS://Notes.test:443/mcp#part", None).read() == RECORD
     assert canonical_url("https://ada:pass@[2001:db8::1]:8443/mcp?key=1") == "https://[2001:db8::1]:8443/mcp"
     assert canonical_url("https://notes.test") == "https://notes.test/"
 
 
-def test_what_another_process_writes_is_seen(tokens):
+def test_a_write_of_another_process_is_read(tokens):
     ours, theirs = tokens.file_for(URL, None), tokens.file_for(URL, None)
     assert ours.read() == TokenRecord()
 
-    theirs.write(SIGN_IN)
-    assert ours.read() == SIGN_IN
+    theirs.write(RECORD)
+    assert ours.read() == RECORD
     theirs.path.unlink()
     assert ours.read() == TokenRecord()
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o622])
-def test_a_file_that_others_could_read_is_not_used_and_the_log_says_how_to_mend_it(tokens, caplog, mode):
-    kept = tokens.file_for(URL, None)
-    kept.write(SIGN_IN)
-    kept.path.chmod(mode)
+def test_a_file_that_others_can_access_is_refused_and_the_log_gives_the_remedy(tokens, caplog, mode):
+    store = tokens.file_for(URL, None)
+    store.write(RECORD)
+    store.path.chmod(mode)
 
     for _ in range(2):
         with pytest.raises(Denied, match=r"not used: others may read or change it") as refused:
-            kept.read()
+            store.read()
 
     assert str(tokens.path) not in str(refused.value)
-    assert caplog.messages == [f"{kept.path} is not used: others may read or change it. Mend it: chmod 600 {kept.path}"]
-    kept.path.chmod(0o600)
-    assert kept.read() == SIGN_IN
+    assert caplog.messages == [
+        f"Token file {store.path} is not used: others may read or change it. To fix this: chmod 600 {store.path}"
+    ]
+    store.path.chmod(0o600)
+    assert store.read() == RECORD
 
 
-def test_a_folder_that_others_could_read_is_not_used(tokens, caplog):
-    kept = tokens.file_for(URL, None)
-    kept.write(SIGN_IN)
+def test_a_folder_that_others_can_access_is_refused(tokens, caplog):
+    store = tokens.file_for(URL, None)
+    store.write(RECORD)
     tokens.path.chmod(0o750)
 
     with pytest.raises(Denied):
-        kept.read()
+        store.read()
     with pytest.raises(Denied):
-        kept.write(SIGN_IN)
+        store.write(RECORD)
     assert f"chmod 700 {tokens.path}" in caplog.text
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_a_file_of_somebody_else_is_not_used(tokens, caplog):
-    kept = tokens.file_for(URL, None)
-    kept.write(SIGN_IN)
-    os.chown(kept.path, 12345, 12345)
+def test_a_file_of_another_user_is_refused(tokens, caplog):
+    store = tokens.file_for(URL, None)
+    store.write(RECORD)
+    os.chown(store.path, 12345, 12345)
 
     with pytest.raises(Denied, match="belongs to somebody else"):
-        kept.read()
+        store.read()
 
 
-def test_no_link_is_followed(tokens, tmp_path):
-    kept = tokens.file_for(URL, None)
-    kept.write(SIGN_IN)
-    kept.path.rename(tmp_path / "elsewhere")
-    kept.path.symlink_to(tmp_path / "elsewhere")
+def test_a_symbolic_link_is_refused(tokens, tmp_path):
+    store = tokens.file_for(URL, None)
+    store.write(RECORD)
+    store.path.rename(tmp_path / "elsewhere")
+    store.path.symlink_to(tmp_path / "elsewhere")
 
     with pytest.raises(Denied):
-        kept.read()
+        store.read()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"tokens": 1}', '{"tokens": {}}', '{"expires_at": "x"}'])
-def test_a_damaged_file_counts_as_none_and_says_so(tokens, caplog, text):
-    kept = tokens.file_for(URL, None)
-    kept.write(SIGN_IN)
-    kept.path.write_text(text)
+def test_a_damaged_file_is_ignored_with_a_warning(tokens, caplog, text):
+    store = tokens.file_for(URL, None)
+    store.write(RECORD)
+    store.path.write_text(text)
 
-    assert kept.read() == TokenRecord()
+    assert store.read() == TokenRecord()
     assert "damaged" in caplog.text
 
 
-def test_where_nothing_can_be_written_it_is_good_for_as_long_as_the_process(tokens, caplog, monkeypatch):
-    kept = tokens.file_for(URL, None)
-    kept.write(TokenRecord({"access_token": "old"}))
+def test_tokens_that_cannot_be_written_are_used_until_the_process_ends(tokens, caplog, monkeypatch):
+    store = tokens.file_for(URL, None)
+    store.write(TokenRecord({"access_token": "old"}))
     monkeypatch.setattr(os, "replace", _full)
 
-    kept.write(SIGN_IN)
+    store.write(RECORD)
 
-    assert kept.read() == SIGN_IN
-    assert "cannot be kept" in caplog.text
+    assert store.read() == RECORD
+    assert "Cannot write the tokens" in caplog.text
     assert "s3cret" not in caplog.text
     assert tokens.file_for(URL, None).read().access_token == "old"
-    assert len(list(tokens.folder.iterdir())) == 1
+    assert len(list(tokens.path.iterdir())) == 1
 
 
 def _full(*args, **more):
     raise OSError(28, "No space left on device")
 
 
-async def test_forgetting_removes_everything(tokens):
-    kept = tokens.file_for(URL, "ada")
-    kept.write(SIGN_IN)
-    (tokens.path / f".{kept.path.stem}.0.new").write_text("left by a crash")
+async def test_delete_removes_every_file(tokens):
+    store = tokens.file_for(URL, "ada")
+    store.write(RECORD)
+    (tokens.path / f".{store.path.stem}.0.new").write_text("left by a crash")
 
-    assert await kept.delete()
-    assert not await kept.forget()
-    assert kept.read() == TokenRecord()
-    assert [path.name for path in tokens.folder.iterdir()] == [f"{kept.path.stem}.renew"]
+    assert await store.delete()
+    assert not await store.delete()
+    assert store.read() == TokenRecord()
+    assert [path.name for path in tokens.path.iterdir()] == [f"{store.path.stem}.renew"]
 
 
 @pytest.mark.parametrize("make", [lambda tokens: tokens.file_for(URL, None), lambda tokens: MemoryTokenStore()])
-async def test_turns_are_taken_one_after_another_and_a_cancelled_one_is_given_back(tokens, make):
-    kept, inside, most = make(tokens), 0, 0
+async def test_a_lock_is_exclusive_and_is_released_on_cancellation(tokens, make):
+    store, inside, most = make(tokens), 0, 0
 
     async def turn():
         nonlocal inside, most
-        async with kept.lock("renew", 20.0):
+        async with store.lock("renew", 20.0):
             inside += 1
             most = max(most, inside)
             await asyncio.sleep(0.01)
             inside -= 1
 
-    async with kept.lock("ask", 20.0):  # another thing altogether
+    async with store.lock("ask", 20.0):  # another thing altogether
         await asyncio.gather(*(turn() for _ in range(5)))
     assert most == 1
 
     holding = asyncio.Event()
-    held = asyncio.create_task(_hold(kept, holding))
+    held = asyncio.create_task(_hold(store, holding))
     await holding.wait()
     with pytest.raises(Unavailable):
-        async with kept.turn("renew", 0.05):
+        async with store.lock("renew", 0.05):
             pass
     held.cancel()
     await asyncio.wait({held})
     await turn()
 
 
-async def _hold(kept, holding):
-    async with kept.turn("renew", 20.0):
+async def _hold(store, holding):
+    async with store.lock("renew", 20.0):
         holding.set()
         await asyncio.Event().wait()
 
 
-def test_nothing_secret_is_shown(tokens):
-    kept = tokens.file_for(URL, "ada")
-    kept.write(SIGN_IN)
+def test_repr_shows_no_secret(tokens):
+    store = tokens.file_for(URL, "ada")
+    store.write(RECORD)
 
-    shown = repr(SIGN_IN) + repr(kept) + repr(tokens) + repr(MemoryTokenStore())
+    shown = repr(RECORD) + repr(store) + repr(tokens) + repr(MemoryTokenStore())
     assert "s3cret" not in shown
     assert "r3fresh" not in shown
 
 
-def test_a_sign_in_grows_stale_a_little_before_its_end():
+def test_tokens_count_as_expiring_shortly_before_they_expire():
     def ending(seconds, lifetime):
         return TokenRecord({"access_token": "a", "expires_in": lifetime}, time.time() + seconds)
 
@@ -201,11 +203,11 @@ def test_a_sign_in_grows_stale_a_little_before_its_end():
     assert ending(-1, 3600).is_expiring()
     assert ending(20, 3600).is_expiring()
     assert not ending(60, 3600).is_expiring()
-    assert not ending(60, 80).stale()
-    assert not ending(20, 24).stale()
+    assert not ending(60, 80).is_expiring()
+    assert not ending(20, 24).is_expiring()
 
 
-def test_the_folder_is_the_users_own(monkeypatch, tmp_path):
+def test_the_state_folder_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("SUREHAND_STATE", str(tmp_path / "a"))
     assert TokenFolder().path == tmp_path / "a" / "tokens"
     monkeypatch.delenv("SUREHAND_STATE")
@@ -216,9 +218,9 @@ def test_the_folder_is_the_users_own(monkeypatch, tmp_path):
     assert state_folder() == tmp_path / ".local" / "state" / "surehand"
 
 
-def test_a_file_says_whose_it_is(tokens):
-    kept = tokens.file_for(f"{URL}?key=s3cret", "ada")
-    kept.write(TokenRecord())
+def test_a_token_file_names_its_server_and_user(tokens):
+    store = tokens.file_for(f"{URL}?key=s3cret", "ada")
+    store.write(TokenRecord())
 
-    found = json.loads(kept.path.read_text())
+    found = json.loads(store.path.read_text())
     assert (found["server"], found["user"]) == (URL, "ada")

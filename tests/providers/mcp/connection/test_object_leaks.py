@@ -7,7 +7,7 @@ from mcp.server import MCPServer
 
 from surehand import Pending, Runtime, mcp, tool
 from surehand.providers.mcp import Server
-from tests.gateway.mcp.talking import over_http
+from tests.gateway.mcp.sdk_clients import http_server
 from tests.leftovers import left_of
 from tests.providers.mcp.steady import Steady
 from tests.providers.mcp.transports.test_websocket import bridge, listening
@@ -53,7 +53,7 @@ async def test_connections_to_a_server_of_this_process_are_forgotten(protocol):
 @pytest.mark.long
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_connections_over_http_are_forgotten(protocol):
-    async with over_http(Runtime(echo)) as url:
+    async with http_server(Runtime(echo)) as url:
 
         async def connect() -> None:
             await call_once(mcp.http(url, namespace="web", manifest=False, protocol=protocol))
@@ -78,7 +78,7 @@ async def test_connections_over_a_socket_are_forgotten(monkeypatch):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_leaving_a_server_that_asks_is_nothing_to_log(protocol, caplog):
     async with (
-        over_http(Runtime(pay)) as url,
+        http_server(Runtime(pay)) as url,
         Runtime(mcp.http(url, namespace="web", manifest=False, protocol=protocol)) as runtime,
     ):
         assert isinstance(await runtime.call("web__pay", {"amount": 1}), Pending)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from surehand.core.durations import parse_size
 from surehand.core.errors import DefinitionError, ToolError
 from surehand.http.guard import DEFAULT_PORTS, PrivateAccess
-from surehand.http.low_latency import connect_with_keepalive
+from surehand.http.connector import connect_with_keepalive
 from surehand.http.settings import HttpSettings
 from surehand.http.target import HttpTarget, parse_target
 from surehand.providers.mcp.addresses.address import (

@@ -1,7 +1,7 @@
-"""Signing in: what a request carries, how that is renewed, and how a person is asked.
+"""`BearerTokenAuth` puts a user's access token on every request to an MCP server, and obtains or refreshes it.
 
-The library's providers speak OAuth; here is when they may speak, what they remember, and where they may send things.
-Loaded when the first connection is opened, and not before: it imports the library.
+The auth providers of the MCP SDK speak OAuth. This module decides when they run, what they remember, and which hosts
+they may send secrets to. Imported when the first connection is opened: it loads the MCP SDK, which takes a second.
 """
 
 from __future__ import annotations
@@ -37,35 +37,40 @@ from surehand.providers.mcp.auth.token_store import TokenRecord, TokenStore
 from surehand.providers.mcp.transports.connection_errors import NotSignedIn
 
 OutgoingRequests: TypeAlias = AsyncGenerator[httpx2.Request, None]
+"""Requests to an authorization server; the response to each is put into the `_Exchange`."""
 
 AUTH_REQUEST_TIMEOUT_SECONDS = 10.0
-"""Seconds for each request to an authorisation server to be connected, sent, and answered bit by bit."""
+"""For each step of a request to an authorization server: connecting, sending, and every read."""
 REFRESH_SHIELD_SECONDS = 15.0
-"""Seconds for which a renewal is not cancelled with the call that needed it."""
+"""Time in which a refresh is not cancelled together with the call that needed it."""
 REFRESH_LOCK_TIMEOUT_SECONDS = 60.0
-"""Seconds to wait for somebody else who renews the same sign-in."""
+"""Time to wait for another task or process that refreshes the same tokens."""
 
 
 @dataclass(slots=True)
 class _Exchange:
-    """What came back for the last request."""
+    """The response to the last request of an auth flow."""
 
     response: httpx2.Response | None = None
 
 
 class BearerTokenAuth(httpx2.Auth):
-    """One user's sign-in to one server, on every request there.
+    """The `httpx2.Auth` of one user at one server, shared by all connections of that user.
 
-    Requests do not wait for each other, unless a sign-in has to be renewed: then one request sees to it for all.
+    Requests run in parallel. Only where tokens have to be refreshed or obtained, one request does it for all.
     """
 
     def __init__(self, owner: ConnectionOwner, url: str, grant: OAuthGrant, store: TokenStore) -> None:
-        self._owner, self._url, self._grant, self._store = owner, url, grant, store
+        self._owner = owner
+        self._url = url
+        self._grant = grant
+        self._store = store
         self._failed_authorizations = 0
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """The request with what it has to carry; after a refusal, a second time with something better."""
-        exchange, sent = _Exchange(), self._read_record()
+        """Send the request with the access token; after a 401 refresh the tokens, then authorize anew."""
+        exchange = _Exchange()
+        sent = self._read_record()
         if sent.is_expiring():
             async with aclosing(self._refresh(request, sent, exchange)) as steps:
                 async for step in steps:
@@ -79,8 +84,9 @@ class BearerTokenAuth(httpx2.Auth):
             async with aclosing(remedy(request, sent, exchange)) as steps:
                 async for step in steps:
                     exchange.response = yield step
-            if (now := self._read_record()).access_token not in (None, sent.access_token):
-                sent = now
+            current = self._read_record()
+            if current.access_token not in (None, sent.access_token):
+                sent = current
                 refusal = yield _with_bearer_token(request, sent)
         if _is_refused(refusal):
             raise self._refusal_error(refusal)
@@ -91,14 +97,14 @@ class BearerTokenAuth(httpx2.Auth):
     async def _refresh(
         self, request: httpx2.Request, sent_record: TokenRecord, exchange: _Exchange
     ) -> OutgoingRequests:
-        """Once for all who hold the same: a refresh token is often good for one use."""
+        """Refresh the tokens, once for all requests that hold the same ones: most refresh tokens work only once."""
         if not sent_record.can_refresh or (exchange.response is not None and exchange.response.status_code == 403):
             return
         async with self._store.lock("renew", REFRESH_LOCK_TIMEOUT_SECONDS):
-            now = self._read_record()
-            if now.access_token != sent_record.access_token or not now.can_refresh:
-                return
-            # Cut off half-way, the old token would be used up and the new one lost.
+            current = self._read_record()
+            if current.access_token != sent_record.access_token or not current.can_refresh:
+                return  # another task or process has refreshed them while this one waited for the lock
+            # Cancelled between request and response, the old refresh token would be used up and the new one lost.
             with _shielded_from_cancellation():
                 provider, flow = self._start_flow(request, self._grant, is_refresh=True)
                 async with aclosing(flow):
@@ -107,19 +113,20 @@ class BearerTokenAuth(httpx2.Auth):
                         yield self._check_outgoing(provider, outgoing)
                         await _check_available(exchange.response, self._url)
                         outgoing = await self._next_request(flow, exchange.response, exchange)
-            if self._read_record().access_token == now.access_token:
-                self._store.write(_without_tokens(now, exchange.response))
+            if self._read_record().access_token == current.access_token:
+                self._store.write(_without_tokens(current, exchange.response))
 
     async def _authorize(
         self, request: httpx2.Request, sent_record: TokenRecord, exchange: _Exchange
     ) -> OutgoingRequests:
-        """A person, or whoever else can say who we are; once for all who wait for the same."""
-        refusal, failures = exchange.response, self._failed_authorizations
+        """Obtain new tokens through the grant, once for all requests that wait for them."""
+        refusal = exchange.response
+        failures_before = self._failed_authorizations
         assert refusal is not None
         async with self._authorizing(sent_record, refusal) as grant:
             if self._read_record().access_token != sent_record.access_token:
                 return
-            if failures != self._failed_authorizations:
+            if failures_before != self._failed_authorizations:  # do not ask the person again for each waiting request
                 raise self._sign_in_needed_error("Signing in did not work.")
             challenge = _challenge_with_scopes(refusal, self._grant.scopes)
             provider, flow = self._start_flow(request, grant, requested_scope=extract_scope_from_www_auth(challenge))
@@ -137,10 +144,10 @@ class BearerTokenAuth(httpx2.Auth):
     @asynccontextmanager
     async def _authorizing(self, sent_record: TokenRecord, refusal: httpx2.Response) -> AsyncIterator[OAuthGrant]:
         try:
-            asking = self._grant.authorizing(self._owner, sent_record)
+            prepared_grant = self._grant.authorizing(self._owner, sent_record)
         except Denied:
             raise self._refusal_error(refusal) from None
-        async with self._store.lock("ask", self._grant.lock_timeout_seconds), asking as grant:
+        async with self._store.lock("ask", self._grant.lock_timeout_seconds), prepared_grant as grant:
             yield grant
 
     def _start_flow(
@@ -155,6 +162,7 @@ class BearerTokenAuth(httpx2.Auth):
         provider = storage.provider = grant.sdk_provider(self._url, storage)
         if isinstance(provider, OAuthClientProvider):
             restore_metadata(provider, storage.record)
+            # The SDK refreshes tokens that have expired: a time in 1970 makes it do so.
             provider.context.token_expiry_time = 1.0 if is_refresh else None
         return provider, provider.async_auth_flow(request)
 
@@ -164,7 +172,7 @@ class BearerTokenAuth(httpx2.Auth):
         response: httpx2.Response | None,
         exchange: _Exchange,
     ) -> httpx2.Request:
-        """The library's next request. Its errors may hold what a server answered, so none of them goes further."""
+        """The next request of the SDK's flow. Its errors may quote a server's response, so none is passed on."""
         token = _is_our_flow.set(True)
         try:
             return await (flow.asend(response) if response is not None else anext(flow))
@@ -177,13 +185,13 @@ class BearerTokenAuth(httpx2.Auth):
                 f"Signing in to {canonical_url(self._url)} failed: {_printable_message(error)}."
             ) from None
         except (ValueError, StopAsyncIteration) as error:
-            why = f"the answers make no sense ({type(error).__name__})"
-            raise self._sign_in_failed_error(f"Signing in to {canonical_url(self._url)} failed: {why}.") from None
+            reason = f"the answers make no sense ({type(error).__name__})"
+            raise self._sign_in_failed_error(f"Signing in to {canonical_url(self._url)} failed: {reason}.") from None
         finally:
             _is_our_flow.reset(token)
 
     def _check_outgoing(self, provider: SdkAuthProvider, outgoing: httpx2.Request) -> httpx2.Request:
-        """A request to an authorisation server; where it leads is somebody else's word."""
+        """Check a request to an authorization server: the MCP server chose its URL, and may be hostile."""
         host = outgoing.url.host
         if self._url.lower().startswith("https:") and outgoing.url.scheme != "https":
             raise self._sign_in_failed_error(f"Signing in would send what is secret to {host} without encryption.")
@@ -195,20 +203,19 @@ class BearerTokenAuth(httpx2.Auth):
         return outgoing
 
     def _may_see_secret(self, provider: SdkAuthProvider, host: str) -> bool:
-        """Whether it may see our secret: the one that was named, or else one on the server's own host."""
+        """Whether a host may receive the client's secret: the configured issuer, else only the server's own host."""
         if self._grant.issuer is None:
             return host == urlsplit(self._url).hostname
         if not isinstance(provider, OAuthClientProvider):
-            return True  # it asks nobody but the one that was named
+            return True  # this provider sends requests to the configured issuer only
         metadata = provider.context.oauth_metadata
         return metadata is not None and issuers_match(str(metadata.issuer), self._grant.issuer)
 
     def _refusal_error(self, refusal: httpx2.Response) -> Denied:
         if refusal.status_code == 403:
-            wanted = " ".join(
-                scope for scope in (extract_scope_from_www_auth(refusal) or "").split() if _match_scope(scope)
-            )
-            missing = f" It asks for {wanted[:200]!r}." if wanted else ""
+            demanded = (extract_scope_from_www_auth(refusal) or "").split()
+            scopes = " ".join(scope for scope in demanded if _match_scope(scope))
+            missing = f" It asks for {scopes[:200]!r}." if scopes else ""
             return self._sign_in_needed_error(
                 f"The sign-in to {canonical_url(self._url)} does not cover this.{missing}"
             )
@@ -235,37 +242,42 @@ def _with_bearer_token(request: httpx2.Request, record: TokenRecord) -> httpx2.R
 
 @contextmanager
 def _shielded_from_cancellation() -> Iterator[None]:
-    """Nothing is cancelled meanwhile, unless it takes so long that somebody keeps us waiting on purpose."""
+    """Postpone cancellation while the block runs, for at most `REFRESH_SHIELD_SECONDS`: a server may stall it."""
+    # anyio, not `asyncio.shield`: the MCP SDK runs these requests in anyio scopes, which cancel again and again.
     with anyio.CancelScope(shield=True) as scope:
-        end = asyncio.get_running_loop().call_later(REFRESH_SHIELD_SECONDS, setattr, scope, "shield", False)
+        timer = asyncio.get_running_loop().call_later(REFRESH_SHIELD_SECONDS, setattr, scope, "shield", False)
         try:
             yield
         finally:
-            end.cancel()
+            timer.cancel()
 
 
 def _is_refused(response: httpx2.Response) -> bool:
-    asks = response.status_code == 403 and extract_field_from_www_auth(response, "error") == "insufficient_scope"
-    return response.status_code == 401 or asks
+    """Whether other tokens could help: 401, or 403 with the OAuth error `insufficient_scope`."""
+    if response.status_code == 403:
+        return extract_field_from_www_auth(response, "error") == "insufficient_scope"
+    return response.status_code == 401
 
 
 def _challenge_with_scopes(refusal: httpx2.Response, scopes: tuple[str, ...]) -> httpx2.Response:
-    """What the server asks for, and what the developer wants besides: the library takes both from a refusal."""
+    """The challenge with the developer's scopes added to the server's: the SDK takes the scopes from a challenge."""
     if not scopes:
         return refusal
-    wanted = union_scopes(" ".join(scopes), extract_scope_from_www_auth(refusal))
-    said = {name: extract_field_from_www_auth(refusal, name) for name in ("error", "resource_metadata")}
-    fields = ", ".join(f'{name}="{value}"' for name, value in {**said, "scope": wanted}.items() if value)
+    challenge = {name: extract_field_from_www_auth(refusal, name) for name in ("error", "resource_metadata")}
+    challenge["scope"] = union_scopes(" ".join(scopes), extract_scope_from_www_auth(refusal))
+    fields = ", ".join(f'{name}="{value}"' for name, value in challenge.items() if value)
     return httpx2.Response(
         refusal.status_code, headers={"WWW-Authenticate": f"Bearer {fields}"}, request=refusal.request
     )
 
 
 async def _check_available(response: httpx2.Response | None, url: str) -> None:
-    """A server in trouble has refused nothing: what we hold is still good, later."""
-    if response is not None and response.status_code >= 400:
+    """Raise `Unavailable` for 429 and 5xx: the server has not refused the refresh token, so it is kept."""
+    if response is None:
+        return
+    if response.status_code >= 400:
         await response.aread()
-    if response is not None and (response.status_code >= 500 or response.status_code == 429):
+    if response.status_code >= 500 or response.status_code == 429:
         raise mark_unsent(
             Unavailable(
                 f"The sign-in to {canonical_url(url)} cannot be renewed now: HTTP {response.status_code}. Try later."
@@ -274,35 +286,35 @@ async def _check_available(response: httpx2.Response | None, url: str) -> None:
 
 
 def _without_tokens(record: TokenRecord, response: httpx2.Response | None) -> TokenRecord:
-    """What is left after a refresh token was refused: the registration, unless it is that which is not known."""
-    forgotten = "invalid_client" in _oauth_error_code(response)
-    return TokenRecord(client=None if forgotten else record.client)
+    """The record after a refresh token was refused: the client registration alone, unless that was refused."""
+    is_client_refused = "invalid_client" in _oauth_error_code(response)
+    return TokenRecord(client=None if is_client_refused else record.client)
 
 
 def _oauth_error_code(response: httpx2.Response | None) -> str:
-    """The code of an OAuth error, which is a word; what else an answer holds is nobody's business."""
-    found = None
+    """The OAuth error code of a response in brackets; no other text of the response may reach a model."""
+    code = None
     if response is not None and response.status_code >= 400:
         try:
-            found = response.json().get("error")
+            code = response.json().get("error")
         except (ValueError, AttributeError, httpx2.ResponseNotRead, httpx2.StreamError):
             return f" (HTTP {response.status_code})"
-    return f" ({found})" if isinstance(found, str) and re.fullmatch(r"[a-z_]{1,40}", found) else ""
+    return f" ({code})" if isinstance(code, str) and re.fullmatch(r"[a-z_]{1,40}", code) else ""
 
 
 def _printable_message(error: Exception) -> str:
-    """The library's own words, which name what was found and what was expected."""
-    return re.sub(r"[^ -~]", "?", " ".join(str(error).split()))[:300].rstrip(".")
+    """The message of an SDK error in one line of printable ASCII; it says what was received and what expected."""
+    line = " ".join(str(error).split())
+    return re.sub(r"[^ -~]", "?", line)[:300].rstrip(".")
 
 
 _match_scope: Callable[[str], Any] = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+").fullmatch
-
-
-_is_our_flow: ContextVar[bool] = ContextVar("ours", default=False)
+"""Matches one scope as RFC 6749 defines it."""
+_is_our_flow: ContextVar[bool] = ContextVar("surehand_auth_flow", default=False)
 
 
 class _TracebackFilter(logging.Filter):
-    """The library logs the traceback of what it raises, in which tokens can stand; ours are told by whom they reach."""
+    """Drops the tracebacks that the MCP SDK logs during our flows: they can hold tokens, and we raise the error."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not (record.exc_info and _is_our_flow.get())

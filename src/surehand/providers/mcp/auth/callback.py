@@ -1,4 +1,7 @@
-"""Callback: the page on this machine to which a browser comes back with the answer to a sign-in."""
+"""The OAuth redirect URI on this machine: a small HTTP server that receives one authorization response.
+
+Used by the authorization code grant in `grants.py`. It listens on loopback only, and only while a person signs in.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,20 @@ from urllib.parse import parse_qsl, urlsplit
 
 from surehand.core.errors import DefinitionError, Denied
 
-CALLBACK_HOST, CALLBACK_PATH = "127.0.0.1", "/callback"
+CALLBACK_HOST = "127.0.0.1"
+CALLBACK_PATH = "/callback"
 MAX_REQUEST_BYTES = 16 * 1024
-"""Bytes that a request may have."""
 REQUEST_TIMEOUT_SECONDS = 5.0
-"""Seconds in which a request has to be there."""
+"""Time in which the head of a request has to arrive and the page has to be sent."""
 MAX_CONNECTIONS = 32
-"""Connections at once; a browser needs one or two."""
+"""Open connections at one time; a browser needs one or two."""
 _CONNECTION_ERRORS = (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
-"""Who comes like this brings no answer."""
+"""Errors of a peer that sends no usable HTTP request: the connection is dropped, the sign-in waits on."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationResponse:
-    """What the browser brought."""
+    """The parameters with which the authorization server redirected the browser to us."""
 
     code: str = field(repr=False)
     state: str = field(repr=False)
@@ -33,7 +36,7 @@ class AuthorizationResponse:
 
 
 class CallbackServer:
-    """Waits for one answer, which has to carry the state that was sent out."""
+    """Waits for one authorization response, which must carry the `state` of the authorization request."""
 
     def __init__(self) -> None:
         self.redirect_uri = ""
@@ -44,7 +47,10 @@ class CallbackServer:
     @classmethod
     @asynccontextmanager
     async def listen(cls, port: int = 0, *, preferred_port: int = 0) -> AsyncIterator[CallbackServer]:
-        """A callback while it can be reached: at a port, else at the preferred one, else at any that is free."""
+        """Listen on `port`; without one, on the preferred port if it is free, else on any free port.
+
+        Raises `DefinitionError` if `port` is given and not free.
+        """
         callback = cls()
         server = await callback._start_server(port, preferred_port)
         callback.redirect_uri = f"http://{CALLBACK_HOST}:{server.sockets[0].getsockname()[1]}{CALLBACK_PATH}"
@@ -55,11 +61,12 @@ class CallbackServer:
             await callback._close()
 
     def expect_state_of(self, authorization_url: str) -> None:
-        """The state that counts from now on: the one in the URL that a person is sent to."""
+        """Accept from now on only a response with the `state` parameter of this URL."""
         self._state = dict(parse_qsl(urlsplit(authorization_url).query)).get("state")
 
     async def wait_for_response(self) -> AuthorizationResponse:
-        """What the person's browser brings; raises `Denied` where the person, or the server, said no."""
+        """Wait for the authorization response; raises `Denied` if the person or the server refused."""
+        # Cancelling one waiter must not cancel the future: a response that arrives later still finds it.
         return await asyncio.shield(self._response)
 
     async def _start_server(self, port: int, preferred_port: int) -> asyncio.Server:
@@ -70,7 +77,8 @@ class CallbackServer:
         except OSError as error:
             if port:
                 raise DefinitionError(
-                    f"Port {port} of this machine is not free.", fix="end what uses it, or give another redirect_port."
+                    f"redirect_port={port} is already in use.",
+                    fix="stop the program that uses it, or set another redirect_port.",
                 ) from error
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise
@@ -97,41 +105,41 @@ class CallbackServer:
         if not self._response.done():
             self._response.cancel()
         elif not self._response.cancelled():
-            self._response.exception()  # nobody may have waited for it
-        for visit in self._connections:
-            visit.cancel()
+            self._response.exception()  # mark it as retrieved: asyncio logs an exception that no task has read
+        for connection in self._connections:
+            connection.cancel()
         if self._connections:
             await asyncio.wait(set(self._connections))
 
     def _handle_request(self, head: bytes) -> bytes:
-        """The page for a request. Nothing that came with it is on the page."""
-        line, _, rest = head.decode("latin-1").partition("\r\n")
-        method, _, target = line.partition(" ")
-        target = target.partition(" ")[0]
-        if not self._is_addressed_to_us(rest) or urlsplit(target).path != CALLBACK_PATH:
+        """Render the page for a request. The page repeats nothing of the request, so it cannot carry a script."""
+        request_line, _, headers = head.decode("latin-1").partition("\r\n")
+        method, _, rest = request_line.partition(" ")
+        target = rest.partition(" ")[0]
+        if not self._is_addressed_to_us(headers) or urlsplit(target).path != CALLBACK_PATH:
             return _render_page("404 Not Found", "There is nothing here.")
         if method != "GET":
             return _render_page("405 Method Not Allowed", "There is nothing to be sent here.")
-        return self._accept_response(dict(reversed(parse_qsl(urlsplit(target).query))))
+        parameters = parse_qsl(urlsplit(target).query)
+        return self._accept_response(dict(reversed(parameters)))  # of a repeated parameter the first counts
 
     def _is_addressed_to_us(self, headers: str) -> bool:
-        """Whether it was us who were asked for, and not a name that somebody made lead here."""
+        """Whether the Host header is ours; a foreign host name that resolves to loopback is DNS rebinding."""
         here = urlsplit(self.redirect_uri).netloc
-        hosts = [
-            value.strip() for name, _, value in map(_split_header, headers.split("\r\n")) if name.lower() == "host"
-        ]
+        pairs = map(_split_header, headers.split("\r\n"))
+        hosts = [value.strip() for name, _, value in pairs if name.lower() == "host"]
         return hosts in ([here], [here.replace(CALLBACK_HOST, "localhost")])
 
     def _accept_response(self, parameters: Mapping[str, str]) -> bytes:
-        state, code = parameters.get("state", ""), parameters.get("code", "")
+        state = parameters.get("state", "")
+        code = parameters.get("code", "")
         if self._state is None or not secrets.compare_digest(state.encode(), self._state.encode()):
             return _render_page("400 Bad Request", "This answer belongs to no sign-in that was begun here.")
         if self._response.done():
             return _render_page("409 Conflict", "This sign-in was answered already.")
         if not code:
-            self._response.set_exception(
-                Denied(f"The sign-in was refused{_error_suffix(parameters.get('error', ''))}.")
-            )
+            reason = _error_suffix(parameters.get("error", ""))
+            self._response.set_exception(Denied(f"The sign-in was refused{reason}."))
             return _render_page("200 OK", "The sign-in was refused. You may close this window.")
         self._response.set_result(AuthorizationResponse(code, state, parameters.get("iss")))
         return _render_page("200 OK", "Thank you. You may close this window and go back to where you came from.")
@@ -142,8 +150,9 @@ def _split_header(line: str) -> tuple[str, str, str]:
 
 
 def _error_suffix(error: str) -> str:
-    """The server's word for it, if it is one."""
-    return f" ({error})" if error.isascii() and error.replace("_", "").isalnum() and len(error) <= 40 else ""
+    """The OAuth error code in brackets; empty for a text that is not a code, which a model must not read."""
+    is_code = error.isascii() and error.replace("_", "").isalnum() and len(error) <= 40
+    return f" ({error})" if is_code else ""
 
 
 def _render_page(status: str, text: str) -> bytes:

@@ -1,6 +1,6 @@
-"""Grants: the ways to a sign-in, each by a provider of the library.
+"""The OAuth grants by which tokens are obtained, each through an auth provider of the MCP SDK.
 
-Loaded when the first connection is opened, and not before: it imports the library.
+`BearerTokenAuth` drives them. Imported when the first connection is opened: it loads the MCP SDK, which takes a second.
 """
 
 from __future__ import annotations
@@ -45,60 +45,64 @@ if TYPE_CHECKING:
 
 SdkAuthProvider: TypeAlias = OAuthClientProvider | IdentityAssertionOAuthProvider
 AUTHORIZATION_LOCK_TIMEOUT_SECONDS = 60.0
-"""Seconds to wait for somebody else who asks for the same sign-in."""
+"""Time to wait for another task or process that obtains the same tokens, beside the time a person has."""
 
 
 class OAuthGrant:
-    """How a sign-in is had: what `oauth`, `client_credentials` and `identity_assertion` have in common."""
+    """One way to obtain tokens; `oauth`, `client_credentials` and `identity_assertion` each have their own."""
 
     scopes: tuple[str, ...] = ()
     issuer: str | None = None
     sends_secret: bool = False
-    """Whether requests carry something that only one authorisation server may see."""
+    """Whether token requests carry a secret that only one authorization server may see."""
     registered_client: OAuthClientInformationFull | None = None
-    """As whom we are registered, where a person has seen to that."""
+    """The client that a developer has registered; None if clients are registered dynamically."""
     is_interactive: bool = False
-    """Whether it takes a person to sign in."""
+    """Whether a person has to sign in."""
     lock_timeout_seconds: float = AUTHORIZATION_LOCK_TIMEOUT_SECONDS
 
     def authorizing(self, owner: ConnectionOwner, record: TokenRecord) -> AbstractAsyncContextManager[OAuthGrant]:
-        """The grant while somebody may be asked; raises `Denied` where nobody can be."""
+        """Prepare to obtain tokens and yield the grant; raises `Denied` where no person can be asked."""
         return nullcontext(self)
 
     def sdk_provider(self, url: str, storage: SdkTokenStorage) -> SdkAuthProvider:
-        """The library's provider for one sign-in, or one renewal."""
+        """Build the MCP SDK's auth provider for one authorization or one refresh."""
         raise NotImplementedError
 
 
 class SdkTokenStorage:
-    """The library's view of one sign-in; it is kept whole, so that tokens never meet another's registration."""
+    """The `TokenStorage` that the MCP SDK reads and writes, over one `TokenRecord`.
+
+    Tokens and client registration are written together, so that tokens never meet another client's registration.
+    """
 
     def __init__(self, store: TokenStore, grant: OAuthGrant, requested_scope: str | None = None) -> None:
-        self._store, self._grant = store, grant
+        self._store = store
+        self._grant = grant
         self.record = record_for_client(grant, store.read())
-        if not _covers_scope(
-            self.record.client, requested_scope
-        ):  # then it takes another registration to be given more
-            self.record = replace(self.record, client=None)
+        if not _covers_scope(self.record.client, requested_scope):
+            self.record = replace(self.record, client=None)  # a client gets only the scopes it is registered for
         self.provider: SdkAuthProvider | None = None
 
     async def get_tokens(self) -> OAuthToken | None:
-        found: OAuthToken | None = _parse_stored(OAuthToken, self.record.tokens)
-        return found
+        tokens: OAuthToken | None = _parse_stored(OAuthToken, self.record.tokens)
+        return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         expires_at = None if tokens.expires_in is None else time.time() + tokens.expires_in
-        said = tokens.model_dump(mode="json", exclude_none=True)
         self.record = replace(
-            self.record, tokens=said, expires_at=expires_at, found=_discovered_metadata(self.provider)
+            self.record,
+            tokens=tokens.model_dump(mode="json", exclude_none=True),
+            expires_at=expires_at,
+            found=_discovered_metadata(self.provider),
         )
         self._store.write(self.record)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        found: OAuthClientInformationFull | None = _parse_stored(OAuthClientInformationFull, self.record.client)
-        if found is not None and 0 < (found.client_secret_expires_at or 0) <= time.time():
-            found = None  # another registration is needed
-        return self._grant.registered_client or found
+        client: OAuthClientInformationFull | None = _parse_stored(OAuthClientInformationFull, self.record.client)
+        if client is not None and 0 < (client.client_secret_expires_at or 0) <= time.time():
+            client = None  # its secret has expired: the SDK registers another client
+        return self._grant.registered_client or client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         if self._grant.registered_client is not None:
@@ -109,12 +113,12 @@ class SdkTokenStorage:
 
 
 def record_for_client(grant: OAuthGrant, record: TokenRecord) -> TokenRecord:
-    """What is kept, unless it belongs to a client that is not ours any more."""
+    """The stored record, or an empty one if it belongs to another client than the one that is registered now."""
     if grant.registered_client is None:
         return record
-    ours = {"client_id": grant.registered_client.client_id}  # and not its secret, which is kept elsewhere
-    same = (record.client or {}).get("client_id") == ours["client_id"]
-    return replace(record, client=ours) if same else TokenRecord(client=ours)
+    client = {"client_id": grant.registered_client.client_id}  # without its secret, which is never stored
+    is_same_client = (record.client or {}).get("client_id") == client["client_id"]
+    return replace(record, client=client) if is_same_client else TokenRecord(client=client)
 
 
 def _covers_scope(client: Mapping[str, Any] | None, requested_scope: str | None) -> bool:
@@ -123,24 +127,22 @@ def _covers_scope(client: Mapping[str, Any] | None, requested_scope: str | None)
 
 
 class AuthorizationCodeGrant(OAuthGrant):
-    """A person says yes in a browser, and the browser brings a code."""
+    """The authorization code grant: a person signs in with a browser, which is redirected to us with a code."""
 
     is_interactive = True
 
     def __init__(self, settings: OAuth, callback: CallbackServer | None = None) -> None:
-        self._settings, self._callback = settings, callback
-        self.scopes, self.issuer, self.lock_timeout_seconds = (
-            settings.scopes,
-            settings.issuer,
-            settings.timeout + AUTHORIZATION_LOCK_TIMEOUT_SECONDS,
-        )
+        self._settings = settings
+        self._callback = callback
+        self.scopes = settings.scopes
+        self.issuer = settings.issuer
+        self.lock_timeout_seconds = settings.timeout + AUTHORIZATION_LOCK_TIMEOUT_SECONDS
         self.sends_secret = settings.client_secret is not None
-        self.registered_client = (
-            None if settings.client_id is None else _registered_client(settings, settings.client_id)
-        )
+        if settings.client_id is not None:
+            self.registered_client = _registered_client(settings, settings.client_id)
 
     def authorizing(self, owner: ConnectionOwner, record: TokenRecord) -> AbstractAsyncContextManager[OAuthGrant]:
-        """With a page to come back to: at the port that is registered, if it is free."""
+        """Open a callback server for the browser, on the registered port if that is free."""
         if not self._settings.can_open_browser(owner):
             raise Denied("Nobody can be asked here.")
         return self._with_callback_server(record)
@@ -153,13 +155,16 @@ class AuthorizationCodeGrant(OAuthGrant):
             yield AuthorizationCodeGrant(self._settings, callback)
 
     def sdk_provider(self, url: str, storage: SdkTokenStorage) -> SdkAuthProvider:
-        """It speaks to the person through the callback; without one, it can only renew."""
-        here = self._callback.redirect_uri if self._callback else "http://127.0.0.1/callback"
-        if self._callback is not None and here not in (storage.record.client or {}).get("redirect_uris", [here]):
-            storage.record = replace(storage.record, client=None)  # registered with a port that is not free
+        """Build the SDK's provider; without a callback server it can only refresh tokens."""
+        redirect_uri = "http://127.0.0.1/callback"
+        if self._callback is not None:
+            redirect_uri = self._callback.redirect_uri
+            registered_uris = (storage.record.client or {}).get("redirect_uris", [redirect_uri])
+            if redirect_uri not in registered_uris:  # the registered port is not free: register again with this one
+                storage.record = replace(storage.record, client=None)
         return OAuthClientProvider(
             url,
-            OAuthClientMetadata(redirect_uris=[AnyUrl(here)], client_name=self._settings.client_name),
+            OAuthClientMetadata(redirect_uris=[AnyUrl(redirect_uri)], client_name=self._settings.client_name),
             storage,
             self._open_authorization_url,
             self._wait_for_code,
@@ -169,19 +174,22 @@ class AuthorizationCodeGrant(OAuthGrant):
     async def _open_authorization_url(self, url: str) -> None:
         assert self._callback is not None
         self._callback.expect_state_of(url)
-        show = self._settings.open or _open_in_browser
-        await (show(url) if iscoroutinefunction(show) else asyncio.to_thread(show, url))
+        open_url = self._settings.open or _open_in_browser
+        if iscoroutinefunction(open_url):
+            await open_url(url)
+        else:
+            await asyncio.to_thread(open_url, url)
 
     async def _wait_for_code(self) -> AuthorizationCodeResult:
         assert self._callback is not None
         try:
             async with asyncio.timeout(self._settings.timeout):
-                answer = await self._callback.wait_for_response()
+                response = await self._callback.wait_for_response()
         except TimeoutError:
             raise mark_unsent(
                 TimedOut(f"Nobody signed in within {self._settings.timeout:g} seconds. Try again.")
             ) from None
-        return AuthorizationCodeResult(code=answer.code, state=answer.state, iss=answer.issuer)
+        return AuthorizationCodeResult(code=response.code, state=response.state, iss=response.issuer)
 
 
 def _registered_client(settings: OAuth, client_id: str) -> OAuthClientInformationFull:
@@ -194,7 +202,7 @@ def _registered_client(settings: OAuth, client_id: str) -> OAuthClientInformatio
 
 
 def _registered_port(record: TokenRecord) -> int:
-    """The port that was registered: most servers want the very same one again."""
+    """The port of the registered redirect URI, 0 if none: most servers compare the URI exactly, port included."""
     uris = (record.client or {}).get("redirect_uris") or [""]
     return urlsplit(uris[0]).port or 0
 
@@ -206,54 +214,61 @@ def _open_in_browser(url: str) -> None:
 
 
 class ClientCredentialsGrant(OAuthGrant):
-    """A program signs in as itself."""
+    """The client credentials grant: a program signs in as itself."""
+
+    sends_secret = True
 
     def __init__(self, settings: ClientCredentials) -> None:
         self._settings = settings
-        self.scopes, self.issuer, self.sends_secret = settings.scopes, settings.issuer, True
+        self.scopes = settings.scopes
+        self.issuer = settings.issuer
 
     def sdk_provider(self, url: str, storage: SdkTokenStorage) -> SdkAuthProvider:
-        """By secret, by key, or by an assertion that somebody else makes."""
-        given = self._settings
-        common: dict[str, Any] = {"scope": " ".join(given.scopes) or None, "issuer": given.issuer}
+        """Build the SDK's provider for a client secret, a private key, or the developer's own assertion."""
+        settings = self._settings
+        common: dict[str, Any] = {"scope": " ".join(settings.scopes) or None, "issuer": settings.issuer}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that no issuer is named: then only the server's own host is trusted
-            if given.client_secret is not None:
-                method: Any = given.method or "client_secret_basic"
-                secret = given.client_secret
-                return ClientCredentialsOAuthProvider(url, storage, given.client_id, secret, method, **common)
-            signed = given.assertion or self._key_assertion()
-            return PrivateKeyJWTOAuthProvider(url, storage, given.client_id, signed, **common)
+            # The SDK warns where no issuer is named. Then `BearerTokenAuth` trusts the server's own host only.
+            warnings.simplefilter("ignore")
+            if settings.client_secret is not None:
+                method: Any = settings.method or "client_secret_basic"
+                secret = settings.client_secret
+                return ClientCredentialsOAuthProvider(url, storage, settings.client_id, secret, method, **common)
+            assertion = settings.assertion or self._key_assertion()
+            return PrivateKeyJWTOAuthProvider(url, storage, settings.client_id, assertion, **common)
 
     def _key_assertion(self) -> Any:
-        given = self._settings
+        settings = self._settings
         return SignedJWTParameters(
-            issuer=given.client_id,
-            subject=given.client_id,
-            signing_key=given.private_key or "",
-            signing_algorithm=given.algorithm,
+            issuer=settings.client_id,
+            subject=settings.client_id,
+            signing_key=settings.private_key or "",
+            signing_algorithm=settings.algorithm,
         ).create_assertion_provider()
 
 
 class IdentityAssertionGrant(OAuthGrant):
-    """An identity provider that both sides trust says who it is."""
+    """The identity assertion grant: an identity provider that both sides trust vouches for the user."""
+
+    sends_secret = True
 
     def __init__(self, settings: IdentityAssertion) -> None:
         self._settings = settings
-        self.scopes, self.issuer, self.sends_secret = settings.scopes, settings.issuer, True
+        self.scopes = settings.scopes
+        self.issuer = settings.issuer
 
     def sdk_provider(self, url: str, storage: SdkTokenStorage) -> SdkAuthProvider:
-        """It speaks to the issuer that was named, and to no other."""
-        given = self._settings
-        method: Any = given.method or "client_secret_post"
+        """Build the SDK's provider, which sends requests to the configured issuer only."""
+        settings = self._settings
+        method: Any = settings.method or "client_secret_post"
         return IdentityAssertionOAuthProvider(
             url,
             storage,
-            given.client_id,
-            given.client_secret,
-            given.issuer,
-            given.assertion,
-            " ".join(given.scopes) or None,
+            settings.client_id,
+            settings.client_secret,
+            settings.issuer,
+            settings.assertion,
+            " ".join(settings.scopes) or None,
             method,
         )
 
@@ -262,22 +277,29 @@ def _parse_stored(model: Any, stored: Any) -> Any:
     try:
         return None if stored is None else model.model_validate(stored)
     except ValidationError:
-        return None  # kept by another version: as if there were none
+        return None  # stored by another version of the SDK: sign in again
 
 
 def _discovered_metadata(provider: SdkAuthProvider | None) -> dict[str, Any]:
-    """Where the authorisation server is: asked for again it could be another, and not asked for it would be a guess."""
+    """The metadata of the authorization server that issued the tokens.
+
+    They are stored with the tokens: discovered again, they could lead a refresh token to another server.
+    """
     if not isinstance(provider, OAuthClientProvider):
         return {}
     context = provider.context
-    known = {"resource": context.protected_resource_metadata, "server": context.oauth_metadata}
-    texts = {name: said.model_dump(mode="json", exclude_none=True) for name, said in known.items() if said is not None}
-    return {**texts, "issuer": context.auth_server_url}
+    stored: dict[str, Any] = {"issuer": context.auth_server_url}
+    if context.protected_resource_metadata is not None:
+        stored["resource"] = context.protected_resource_metadata.model_dump(mode="json", exclude_none=True)
+    if context.oauth_metadata is not None:
+        stored["server"] = context.oauth_metadata.model_dump(mode="json", exclude_none=True)
+    return stored
 
 
 def restore_metadata(provider: OAuthClientProvider, record: TokenRecord) -> None:
-    """Let the library go on where it was before a restart."""
-    context, found = provider.context, record.found
-    context.protected_resource_metadata = _parse_stored(ProtectedResourceMetadata, found.get("resource"))
-    context.oauth_metadata = _parse_stored(OAuthMetadata, found.get("server"))
-    context.auth_server_url = found.get("issuer")
+    """Give the SDK's provider the stored metadata, so that it can refresh tokens after a restart."""
+    context = provider.context
+    stored = record.found
+    context.protected_resource_metadata = _parse_stored(ProtectedResourceMetadata, stored.get("resource"))
+    context.oauth_metadata = _parse_stored(OAuthMetadata, stored.get("server"))
+    context.auth_server_url = stored.get("issuer")

@@ -1,4 +1,4 @@
-"""Login: signing in now, because a person asks for it, and not because a call needs it."""
+"""`log_in` signs a user in on request, for `surehand login` and for programs with a sign-in page of their own."""
 
 from __future__ import annotations
 
@@ -28,42 +28,46 @@ _SESSION_HEADER = "Mcp-Session-Id"
 
 
 async def log_in(auth: OAuth, server: HttpAddress, user: str | None) -> TokenRecord:
-    """Sign a user in to a server; where that is so already, it is made sure of, and renewed if need be."""
-    import httpx2
+    """Sign a user in to a server; for a user who is signed in, check the tokens and refresh them if needed.
 
-    who = ConnectionOwner(user)
-    kept = auth.tokens.file_for(server.url, user)
+    Raises `NotFound` if the server requires no sign-in, and `Denied` if it refuses the user.
+    """
+    import httpx2  # heavy, and an extra
+
     try:
-        await _request_challenge(auth, server, who)
+        await _request_challenge(auth, server, ConnectionOwner(user))
     except httpx2.RequestError as error:
         if isinstance(error.__cause__, ToolError):
             raise error.__cause__ from None
         raise ToolError(f"{urlsplit(server.url).hostname} broke off ({type(error).__name__}). Try again.") from None
-    signed_in = kept.read()
-    if signed_in.access_token is None:
+    record = auth.tokens.file_for(server.url, user).read()
+    if record.access_token is None:
         raise NotFound(f"{server.label} does not ask anybody to sign in.")
-    return signed_in
+    return record
 
 
 async def _request_challenge(auth: OAuth, server: HttpAddress, owner: ConnectionOwner) -> None:
-    """Ask for something, so that the server asks who we are: in the newer way, and else in the older."""
-    from surehand.http.transport import GuardedClient
+    """Send a request that the server answers with 401: a streamable HTTP one, then one of the older SSE transport."""
+    from surehand.http.transport import GuardedClient  # loads httpx2
 
     headers = {**await resolve_headers_or_env(server.headers, owner), **_ACCEPT_HEADERS}
-    signs = auth.as_interactive().auth_for(owner, server.url)
-    kept = auth.tokens.file_for(server.url, owner.user)
-    async with GuardedClient(server.settings, auth=signs, headers=headers, max_redirects=MAX_AUTH_STEPS) as client:
-        for method, hello in (("POST", _INITIALIZE_REQUEST), ("GET", None)):
-            if (answer := await _send_probe(client, method, server.url, hello)) is not None:
-                await client.delete(server.url, headers={_SESSION_HEADER: answer})
-            if kept.read().access_token is not None:
+    request_auth = auth.as_interactive().auth_for(owner, server.url)
+    store = auth.tokens.file_for(server.url, owner.user)
+    async with GuardedClient(
+        server.settings, auth=request_auth, headers=headers, max_redirects=MAX_AUTH_STEPS
+    ) as client:
+        for method, body in (("POST", _INITIALIZE_REQUEST), ("GET", None)):
+            session_id = await _send_probe(client, method, server.url, body)
+            if session_id is not None:
+                await client.delete(server.url, headers={_SESSION_HEADER: session_id})
+            if store.read().access_token is not None:
                 return
 
 
 async def _send_probe(client: Any, method: str, url: str, body: Any) -> str | None:
-    """The session that was opened, which nobody needs; what else is said does not matter."""
+    """Send one request and return the id of the session it opened, if any; the rest of the response is ignored."""
     async with client.stream(method, url, json=body) as response:
         if response.status_code == 403:
             raise Denied(f"{response.request.url.host} does not let us in (403), whoever signs in.")
-        found: str | None = response.headers.get(_SESSION_HEADER)
-        return found
+        session_id: str | None = response.headers.get(_SESSION_HEADER)
+        return session_id

@@ -1,4 +1,8 @@
-"""OAuth: who we are to a server at a URL. Each user has a sign-in of one's own, which outlives the process."""
+"""The `auth=` of `mcp.http` and `mcp.sse`: `oauth`, `client_credentials` and `identity_assertion`.
+
+Each is a frozen value of settings with one method, `auth_for`, which gives the `httpx2.Auth` for a user and a server.
+The modules that load the MCP SDK are imported there, when the first connection is opened.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +25,22 @@ if TYPE_CHECKING:
 
 TokenEndpointAuthMethod: TypeAlias = Literal["client_secret_basic", "client_secret_post", "none"]
 UrlOpener: TypeAlias = Callable[[str], Any]
+"""Shows a URL to the person who signs in; sync or async."""
 ClientAssertionFunction: TypeAlias = Callable[[str], Awaitable[str]]
+"""Returns a signed JWT for an audience."""
 IdentityAssertionFunction: TypeAlias = Callable[[str, str], Awaitable[str]]
+"""Returns the identity provider's assertion for an audience and a server's URL."""
 AuthByUrlAndUser: TypeAlias = "WeakValueDictionary[tuple[str, str | None], Any]"
-"""What signs requests, by URL and user, for as long as some connection uses it."""
+"""The `BearerTokenAuth` of each URL and user, as long as a connection uses it."""
 
 MAX_AUTH_STEPS = 20
-"""What a client's `max_redirects` has to be: `httpx2` counts each step of a sign-in as one."""
+"""`max_redirects` for an HTTP client with such an auth: `httpx2` counts each request of an auth flow as a redirect."""
 _SCOPE_PATTERN = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 
 @dataclass(frozen=True, kw_only=True)
 class OAuth:
-    """Signs each user in to servers by a browser, once, and renews that for as long as the server lets it."""
+    """Settings of the authorization code grant; `oauth` documents them. Each user has tokens of their own."""
 
     scopes: tuple[str, ...] = ()
     client_id: str | None = None
@@ -50,31 +57,33 @@ class OAuth:
     _auth_cache: AuthByUrlAndUser = field(default_factory=WeakValueDictionary, repr=False, compare=False)
 
     def auth_for(self, owner: ConnectionOwner, url: str) -> httpx2.Auth:
-        """What signs a user's requests to the server at a URL; the same for all connections of that user."""
+        """The auth for a user's requests to a server; all connections of that user share it."""
         from surehand.providers.mcp.auth.bearer_auth import BearerTokenAuth
         from surehand.providers.mcp.auth.grants import AuthorizationCodeGrant
 
-        found: BearerTokenAuth | None = self._auth_cache.get((url, owner.user))
-        if found is None:
-            found = self._auth_cache[url, owner.user] = BearerTokenAuth(
+        auth: BearerTokenAuth | None = self._auth_cache.get((url, owner.user))
+        if auth is None:
+            auth = self._auth_cache[url, owner.user] = BearerTokenAuth(
                 owner, url, AuthorizationCodeGrant(self), self.tokens.file_for(url, owner.user)
             )
-        return found
+        return auth
 
     def can_open_browser(self, owner: ConnectionOwner) -> bool:
-        """Whether a browser may be opened for somebody: on a terminal, for the person who sits there and no other."""
+        """Whether a browser may be opened: as `interactive` says, else only on a terminal and for no named user."""
         if self.interactive is not None:
             return self.interactive
-        return owner.user is None and all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+        if owner.user is not None:  # the person at the terminal is not that user
+            return False
+        return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
     def as_interactive(self, *, open: UrlOpener | None = None) -> OAuth:
-        """The same where a person is there to sign in, whoever it is for."""
+        """A copy that may open a browser for any user."""
         return replace(self, interactive=True, open=open or self.open, _auth_cache=WeakValueDictionary())
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientCredentials:
-    """Signs a program in as itself, the same for every user."""
+    """Settings of the client credentials grant, by which a program signs in as itself for all users."""
 
     client_id: str
     client_secret: str | None = field(default=None, repr=False)
@@ -87,21 +96,21 @@ class ClientCredentials:
     _auth_cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def auth_for(self, owner: ConnectionOwner, url: str) -> httpx2.Auth:
-        """What signs requests to the server at a URL."""
+        """The auth for requests to a server, the same for every user."""
         from surehand.providers.mcp.auth.bearer_auth import BearerTokenAuth
         from surehand.providers.mcp.auth.grants import ClientCredentialsGrant
 
-        found: BearerTokenAuth | None = self._auth_cache.get(url)
-        if found is None:  # in memory: whoever holds the secret can have another token at any time
-            found = self._auth_cache[url] = BearerTokenAuth(
+        auth: BearerTokenAuth | None = self._auth_cache.get(url)
+        if auth is None:  # tokens in memory only: with the secret, others can be obtained at any time
+            auth = self._auth_cache[url] = BearerTokenAuth(
                 ConnectionOwner(), url, ClientCredentialsGrant(self), MemoryTokenStore()
             )
-        return found
+        return auth
 
 
 @dataclass(frozen=True, kw_only=True)
 class IdentityAssertion:
-    """Signs each user in by what an identity provider of the enterprise says of that user."""
+    """Settings of the identity assertion grant: an identity provider of the enterprise vouches for each user."""
 
     client_id: str
     client_secret: str = field(repr=False)
@@ -112,16 +121,16 @@ class IdentityAssertion:
     _auth_cache: AuthByUrlAndUser = field(default_factory=WeakValueDictionary, repr=False, compare=False)
 
     def auth_for(self, owner: ConnectionOwner, url: str) -> httpx2.Auth:
-        """What signs a user's requests to the server at a URL."""
+        """The auth for a user's requests to a server."""
         from surehand.providers.mcp.auth.bearer_auth import BearerTokenAuth
         from surehand.providers.mcp.auth.grants import IdentityAssertionGrant
 
-        found: BearerTokenAuth | None = self._auth_cache.get((url, owner.user))
-        if found is None:
-            found = self._auth_cache[url, owner.user] = BearerTokenAuth(
+        auth: BearerTokenAuth | None = self._auth_cache.get((url, owner.user))
+        if auth is None:
+            auth = self._auth_cache[url, owner.user] = BearerTokenAuth(
                 owner, url, IdentityAssertionGrant(self), MemoryTokenStore()
             )
-        return found
+        return auth
 
 
 def oauth(
@@ -139,24 +148,28 @@ def oauth(
     timeout: float = 300.0,
     interactive: bool | None = None,
 ) -> OAuth:
-    """Sign in to a server by a browser; each user for oneself, and once, since the sign-in is kept.
+    """Sign each user in with a browser (authorization code grant), and refresh the stored tokens from then on.
 
     Args:
-        scopes: what to ask for in place of all that the server lists; what it insists on is asked for in any case.
-        client_id: of a client that is registered already; without one, the server is asked to register us.
-        client_metadata_url: where our own metadata are, for servers that look them up instead of registering.
-        issuer: the authorisation server that may see the secret, where it is not on the server's own host.
-        redirect_port: the port of this machine to which the browser comes back; 0 for any that is free.
-        tokens: where sign-ins are kept; without it, in the user's own state folder.
-        open: shows a URL to the person; a plain function runs in a thread. Unless given, it is printed and opened.
-        interactive: whether a browser may be opened at all; unless given, only on a terminal and for no named user.
+        scopes: request these instead of all scopes that the server lists; scopes it demands are always requested.
+        client_id: id of a client that you have registered; without one, a client is registered dynamically.
+        client_metadata_url: URL of your client's metadata document, for servers that use it instead of registration.
+        issuer: the authorization server that may receive the secret, if it is not on the server's own host.
+        redirect_port: the port of this machine to which the browser is redirected; 0 for any free port.
+        tokens: the folder of the token files; without it, a folder in the user's state folder.
+        open: shows a URL to the person; a plain function runs in a thread. The default prints and opens the URL.
+        timeout: seconds that the person has to sign in.
+        interactive: whether a browser may be opened; the default is only on a terminal and for no named user.
     """
     if client_secret is not None and client_id is None:
-        raise DefinitionError("There is a client_secret but no client_id.", fix="give both, or neither.")
+        raise DefinitionError("client_secret is set, but client_id is not.", fix="set both, or neither.")
     if not 0 <= redirect_port < 65536:
-        raise DefinitionError(f"redirect_port={redirect_port} is no port.", fix="give 0 for any, or 1024 to 65535.")
+        raise DefinitionError(
+            f"redirect_port must be between 0 and 65535, got {redirect_port}.",
+            fix="use 0 for any free port, or 1024 to 65535.",
+        )
     if not timeout > 0:
-        raise DefinitionError(f"timeout={timeout} is no time.", fix="give seconds above zero.")
+        raise DefinitionError(f"timeout must be positive, got {timeout}.", fix="give seconds above zero.")
     _validate_url("issuer", issuer, "http", "https")
     _validate_url("client_metadata_url", client_metadata_url, "https", needs_path=True)
     return OAuth(
@@ -186,16 +199,17 @@ def client_credentials(
     algorithm: str = "RS256",
     assertion: ClientAssertionFunction | None = None,
 ) -> ClientCredentials:
-    """Sign a program in as itself, with a secret or with a key, and without a person.
+    """Sign a program in as itself (client credentials grant), with a secret or a private key and without a person.
 
     Args:
-        issuer: the authorisation server that may see it, where it is not on the server's own host.
-        private_key: in PEM, to sign with in place of a secret.
-        assertion: an async function that gives a signed JWT for an audience, in place of both.
+        issuer: the authorization server that may receive the credentials, if it is not on the server's own host.
+        private_key: a key in PEM format that signs the requests, instead of a secret.
+        assertion: an async function that returns a signed JWT for an audience, instead of both.
     """
-    if sum(given is not None for given in (client_secret, private_key, assertion)) != 1:
-        fix = "give client_secret, private_key or assertion, and only one of them."
-        raise DefinitionError(f"How {client_id!r} shows who it is has to be said once.", fix=fix)
+    credentials = [each for each in (client_secret, private_key, assertion) if each is not None]
+    if len(credentials) != 1:
+        fix = "set exactly one of client_secret, private_key and assertion."
+        raise DefinitionError(f"The client {client_id!r} has {len(credentials)} credentials, needs one.", fix=fix)
     _validate_url("issuer", issuer, "http", "https")
     return ClientCredentials(
         client_id=client_id,
@@ -218,10 +232,11 @@ def identity_assertion(
     scopes: Iterable[str] = (),
     method: TokenEndpointAuthMethod | None = None,
 ) -> IdentityAssertion:
-    """Sign users in by an identity provider of the enterprise, which servers trust.
+    """Sign users in through an identity provider of the enterprise that the servers trust.
 
     Args:
-        assertion: an async function of the audience and of the server's URL that gives the provider's signed word.
+        issuer: the authorization server that may receive the assertion and the secret.
+        assertion: an async function of the audience and the server's URL that returns the provider's signed assertion.
     """
     _validate_url("issuer", issuer, "http", "https")
     return IdentityAssertion(
@@ -234,11 +249,12 @@ def identity_assertion(
     )
 
 
-def _parse_scopes(given: Iterable[str]) -> tuple[str, ...]:
-    scopes = tuple(given.split() if isinstance(given, str) else given)
+def _parse_scopes(value: Iterable[str]) -> tuple[str, ...]:
+    scopes = tuple(value.split() if isinstance(value, str) else value)
     for scope in scopes:
         if not _SCOPE_PATTERN.fullmatch(scope):
-            raise DefinitionError(f"{scope!r} is no scope.", fix="give words without spaces, quotes and backslashes.")
+            fix = "use printable ASCII without spaces, quotes and backslashes."
+            raise DefinitionError(f"{scope!r} is not a valid OAuth scope.", fix=fix)
     return scopes
 
 
@@ -247,4 +263,4 @@ def _validate_url(name: str, url: str | None, *schemes: str, needs_path: bool = 
         return
     parts = urlsplit(url)
     if parts.scheme not in schemes or not parts.hostname or (needs_path and parts.path in ("", "/")):
-        raise DefinitionError(f"{name}={url!r} cannot be used.", fix=f"give a URL: {schemes[-1]}://host/path.")
+        raise DefinitionError(f"{name} must be a URL, got {url!r}.", fix=f"write {schemes[-1]}://host/path.")

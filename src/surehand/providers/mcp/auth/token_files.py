@@ -1,4 +1,7 @@
-"""Tokens: who is signed in to which server, kept in files that only their owner can read."""
+"""Token files: the OAuth tokens of each user and server, in a folder that only its owner can read.
+
+Processes share the folder: files are replaced atomically, and refreshes are serialized with `flock`.
+"""
 
 from __future__ import annotations
 
@@ -26,59 +29,63 @@ log = logging.getLogger("surehand")
 
 
 class UnsafeTokenFile(Denied):
-    """Others could read, or could have written, what is kept."""
+    """A token file or its folder belongs to, or can be accessed by, other users of the machine."""
 
     executed = False
 
 
 class TokenFolder:
-    """Sign-ins in a folder, one file for each server and user; nobody is ever given another's."""
+    """A folder of token files, one for each server and user."""
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         self.path = Path(folder).expanduser() if folder is not None else state_folder() / "tokens"
 
     def file_for(self, server_url: str, user: str | None) -> TokenFile:
-        """The sign-in of a user to the server at a URL; the user None is the person at this machine."""
+        """The token file of a user at a server; the user None is the person at this machine."""
         return TokenFile(self.path, server_url, user)
 
     def __repr__(self) -> str:
-        return f"Tokens({str(self.path)!r})"
+        return f"TokenFolder({str(self.path)!r})"
 
 
 def state_folder() -> Path:
-    """Where things are kept that cannot be had again without a person."""
-    if named := os.environ.get("SUREHAND_STATE"):
-        return Path(named).expanduser()
-    state = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state") / "surehand"
+    """The folder for data that cannot be obtained again without a person: `SUREHAND_STATE`, or as XDG says."""
+    if configured := os.environ.get("SUREHAND_STATE"):
+        return Path(configured).expanduser()
+    xdg_state = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(xdg_state) if os.path.isabs(xdg_state) else Path.home() / ".local" / "state"
+    return base / "surehand"
 
 
 def canonical_url(url: str) -> str:
-    """A server's URL in the same words each time, without what could be a secret of its own."""
+    """A server's URL in normal form, without credentials, query and fragment, which may hold secrets."""
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
-    usual = {"http": 80, "https": 443}.get(parts.scheme.lower())
-    port = "" if parts.port in (None, usual) else f":{parts.port}"
+    default_port = {"http": 80, "https": 443}.get(parts.scheme.lower())
+    port = "" if parts.port in (None, default_port) else f":{parts.port}"
     return f"{parts.scheme.lower()}://{host}{port}{parts.path or '/'}"
 
 
 class TokenFile:
-    """One sign-in in a file of its own. What is in the file is read again when it has changed."""
+    """A `TokenStore` in a file of its own, which is read again after another process has changed it."""
 
     def __init__(self, folder: Path, server_url: str, user: str | None) -> None:
-        self._folder, self._server_url, self._user = folder, canonical_url(server_url), user
-        whose = json.dumps([self._server_url, urlsplit(server_url).query, user])
-        self._file_stem = sha256(whose.encode()).hexdigest()[:40]
+        self._folder = folder
+        self._server_url = canonical_url(server_url)
+        self._user = user
+        key = json.dumps([self._server_url, urlsplit(server_url).query, user])
+        self._file_stem = sha256(key.encode()).hexdigest()[:40]
         self._cached: tuple[object, TokenRecord] = (None, TokenRecord())
+        """The last record, and inode, time and size of the file it was read from; None if it is in memory only."""
         self._last_warning: object = None
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The path of the JSON file."""
         return self._folder / f"{self._file_stem}.json"
 
     def read(self) -> TokenRecord:
-        """What is kept; nothing where there is no file, or none that can be read."""
+        """The stored record, empty if there is no file; raises `UnsafeTokenFile` if others can access it."""
         with self._open_folder() as folder:
             if folder is None:
                 return self._cached[1] if self._cached[0] is None else TokenRecord()
@@ -89,28 +96,30 @@ class TokenFile:
             except OSError as error:
                 raise self._unsafe_file_error(self.path, f"it cannot be opened ({error.strerror})") from None
             with os.fdopen(descriptor, "rb") as file:
-                state = os.fstat(file.fileno())
-                self._check_owner_and_mode(self.path, state, "600")
-                seen = (state.st_ino, state.st_mtime_ns, state.st_size)
-                return (
-                    self._cached[1]
-                    if self._cached[0] == seen
-                    else self._parse_and_cache(seen, file.read(MAX_TOKEN_FILE_BYTES))
-                )
+                status = os.fstat(file.fileno())
+                self._check_owner_and_mode(self.path, status, "600")
+                file_state = (status.st_ino, status.st_mtime_ns, status.st_size)
+                if self._cached[0] == file_state:
+                    return self._cached[1]
+                return self._parse_and_cache(file_state, file.read(MAX_TOKEN_FILE_BYTES))
 
     def write(self, record: TokenRecord) -> None:
-        """Keep it, whole or not at all. Where that cannot be, it is good for as long as this process runs."""
+        """Replace the file atomically. If it cannot be written, the record is used until the process ends."""
+        text = json.dumps({"server": self._server_url, "user": self._user, **asdict(record)})
         try:
-            seen = self._replace_file(
-                json.dumps({"server": self._server_url, "user": self._user, **asdict(record)}).encode()
-            )
+            file_state = self._replace_file(text.encode())
         except OSError as error:
-            log.warning("The sign-in to %s cannot be kept in %s: %s.", self._server_url, self._folder, error.strerror)
-            seen = self._cached[0]
-        self._cached = (seen, record)
+            log.warning(
+                "Cannot write the tokens for %s to %s: %s. They are lost when this process ends.",
+                self._server_url,
+                self._folder,
+                error.strerror,
+            )
+            file_state = self._cached[0]
+        self._cached = (file_state, record)
 
     async def delete(self) -> bool:
-        """Forget it; whether there was one."""
+        """Delete the file, and say whether there was one."""
         async with self.lock("renew", 60.0):
             self._cached = (None, TokenRecord())
             for unfinished in self._folder.glob(f".{self._file_stem}.*.new"):
@@ -119,14 +128,16 @@ class TokenFile:
 
     @asynccontextmanager
     async def lock(self, purpose: LockPurpose, timeout: float) -> AsyncIterator[None]:
-        """Alone among all tasks and processes: each opens the file anew, and so has a lock of its own."""
-        import fcntl
+        """Hold an exclusive lock among all tasks and processes."""
+        import fcntl  # not on Windows
 
+        # `flock` locks the open file description, so each task opens the file itself: descriptors of one description
+        # would not exclude each other. The kernel releases the lock when the process dies.
         descriptor = self._open_lock_file(purpose)
         try:
-            until = time.monotonic() + timeout
+            deadline = time.monotonic() + timeout
             while not _try_lock(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)):
-                if time.monotonic() > until:
+                if time.monotonic() > deadline:
                     raise Unavailable(f"Another program has been signing in to {self._server_url} for long. Try later.")
                 await asyncio.sleep(LOCK_POLL_SECONDS)
             yield
@@ -140,12 +151,12 @@ class TokenFile:
                     f"{self._file_stem}.{purpose}", os.O_RDWR | os.O_CREAT | _SAFE_OPEN_FLAGS, 0o600, dir_fd=folder
                 )
         except OSError as error:
-            log.warning("Sign-ins cannot be kept in %s: %s.", self._folder, error.strerror)
+            log.warning("Cannot open a lock file in the token folder %s: %s.", self._folder, error.strerror)
             raise Unavailable(f"A sign-in to {self._server_url} cannot be kept here. The log says why.") from None
 
     @contextmanager
     def _open_folder(self, *, create: bool = False) -> Iterator[int | None]:
-        """The folder, which has to be its owner's alone; None where there is none."""
+        """Open the folder and check that only its owner can access it; None if it does not exist."""
         if create:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
@@ -169,30 +180,30 @@ class TokenFile:
             )
             try:
                 with os.fdopen(descriptor, "wb") as file:
-                    os.fchmod(file.fileno(), 0o600)
+                    os.fchmod(file.fileno(), 0o600)  # whatever the umask is
                     file.write(data)
                     file.flush()
-                    os.fsync(file.fileno())
-                    state = os.fstat(file.fileno())
+                    os.fsync(file.fileno())  # before the rename, which could otherwise survive a crash without data
+                    status = os.fstat(file.fileno())
                 os.replace(unfinished, f"{self._file_stem}.json", src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
                 with suppress(OSError):
                     os.unlink(unfinished, dir_fd=folder)
                 raise
-            return (state.st_ino, state.st_mtime_ns, state.st_size)
+            return (status.st_ino, status.st_mtime_ns, status.st_size)
 
     def _parse_and_cache(self, file_state: object, data: bytes | None = None) -> TokenRecord:
-        """What is in the file; what was only in memory counts until there is another file."""
+        """Parse the file's content; a record that could not be written is used as long as there is no file."""
         if data is None and self._cached[0] is None:
             return self._cached[1]
-        sign_in = TokenRecord()
+        record = TokenRecord()
         if data is not None:
             try:
-                sign_in = TokenRecord.from_json(json.loads(data))
+                record = TokenRecord.from_json(json.loads(data))
             except ValueError:
-                log.warning("The sign-in in %s is damaged, and counts as none.", self.path)
-        self._cached = (file_state, sign_in)
-        return sign_in
+                log.warning("The token file %s is damaged and is ignored. Sign in again.", self.path)
+        self._cached = (file_state, record)
+        return record
 
     def _check_owner_and_mode(self, path: Path, status: os.stat_result, mode: str) -> None:
         if status.st_uid != os.geteuid():
@@ -207,18 +218,19 @@ class TokenFile:
     def _unsafe_file_error(
         self, path: Path, reason: str, remedy: str = "remove it, and sign in again"
     ) -> UnsafeTokenFile:
-        """The model is told that it cannot be used, and the log where it is and how to mend it: once."""
+        """The error for a model, which does not name the path; path and remedy are logged, once."""
         if self._last_warning != (path, reason):
-            log.warning("%s is not used: %s. Mend it: %s", path, reason, remedy)
+            log.warning("Token file %s is not used: %s. To fix this: %s", path, reason, remedy)
             self._last_warning = (path, reason)
         return UnsafeTokenFile(
             f"The sign-in that is kept for {self._server_url} is not used: {reason}. The log says how to mend that."
         )
 
     def __repr__(self) -> str:
-        return f"KeptFile({self._server_url!r}, user={self._user!r})"
+        return f"TokenFile({self._server_url!r}, user={self._user!r})"
 
 
+# A symbolic link could lead to a file that another user controls.
 _SAFE_OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 

@@ -1,4 +1,7 @@
-"""Kept: what is known of one user's sign-in to one server, and where that is kept."""
+"""`TokenRecord`, the tokens of one user at one server, and `TokenStore`, the protocol of a place that holds one.
+
+`token_files.py` stores records in files; `MemoryTokenStore` here is for tokens that can be obtained again at any time.
+"""
 
 from __future__ import annotations
 
@@ -12,82 +15,89 @@ from typing import Any, Literal, Protocol, TypeAlias
 from surehand.core.errors import Unavailable
 
 LOCK_POLL_SECONDS = 0.02
-"""Seconds between two looks at a lock that somebody else holds."""
+"""Time between two attempts to take a lock that another task or process holds."""
 LockPurpose: TypeAlias = Literal["renew", "ask"]
+"""`renew`: refresh the tokens; `ask`: obtain new ones. Also the suffix of the lock files."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """What is known of one user's sign-in to one server. Most of it is secret, and none of that is ever shown."""
+    """Tokens, client registration and server metadata of one user at one server; its `repr` shows no secret.
+
+    The field names are the keys of the token files.
+    """
 
     tokens: Mapping[str, Any] | None = field(default=None, repr=False)
-    """As the authorisation server gave them."""
+    """The token response of the authorization server."""
     expires_at: float | None = None
+    """Unix time at which the access token expires; None if the server did not say."""
     client: Mapping[str, Any] | None = field(default=None, repr=False)
-    """As whom we are registered there."""
+    """The client registration: id, redirect URIs, scope."""
     found: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """Where the authorisation server is, and what it said of itself: needed to renew after a restart."""
+    """The discovered metadata of the authorization server, which a refresh after a restart needs."""
 
     @property
     def access_token(self) -> str | None:
-        """What opens the server."""
+        """The bearer token, None before the user has signed in."""
         return self.tokens["access_token"] if self.tokens else None
 
     @property
     def can_refresh(self) -> bool:
-        """Whether it can be renewed without a person."""
+        """Whether the tokens can be refreshed without a person."""
         return bool(self.tokens and self.tokens.get("refresh_token") and self.client)
 
     def is_expiring(self) -> bool:
-        """Whether it is too old to be tried."""
+        """Whether the access token has expired, or expires within 30 seconds or a tenth of its lifetime."""
         if self.tokens is None or self.expires_at is None:
             return False
-        early = min(30.0, 0.1 * float(self.tokens.get("expires_in") or 0))
-        return time.time() >= self.expires_at - early
+        margin = min(30.0, 0.1 * float(self.tokens.get("expires_in") or 0))
+        return time.time() >= self.expires_at - margin
 
     @classmethod
     def from_json(cls, stored: Any) -> TokenRecord:
-        """What was kept; ValueError for anything else."""
+        """Parse a stored record; raises `ValueError` for anything else."""
         if not isinstance(stored, dict):
-            raise ValueError("it is no sign-in")
-        tokens, expires_at = stored.get("tokens"), stored.get("expires_at")
+            raise ValueError("The record is not a JSON object.")
+        tokens = stored.get("tokens")
+        expires_at = stored.get("expires_at")
         if tokens is not None and not (isinstance(tokens, dict) and isinstance(tokens.get("access_token"), str)):
-            raise ValueError("its tokens cannot be used")
+            raise ValueError("The record has no access_token.")
         if not isinstance(expires_at, float | int | None):
-            raise ValueError("its end is no time")
+            raise ValueError("expires_at is not a number.")
         return cls(tokens, expires_at, stored.get("client"), stored.get("found") or {})
 
 
 class TokenStore(Protocol):
-    """Where one sign-in is kept."""
+    """Stores the record of one user at one server."""
 
     def read(self) -> TokenRecord: ...
     def write(self, record: TokenRecord) -> None: ...
     def lock(self, purpose: LockPurpose, timeout: float) -> Any:
-        """An async context in which nobody else, of all tasks and processes, does the same."""
+        """An async context that one task of one process enters at a time, per purpose."""
 
 
 class MemoryTokenStore:
-    """One sign-in that ends with the process."""
+    """Stores one record until the process ends."""
 
     def __init__(self) -> None:
         self._record = TokenRecord()
         self._locked = set[LockPurpose]()
 
     def read(self) -> TokenRecord:
-        """What is kept."""
+        """The current record."""
         return self._record
 
     def write(self, record: TokenRecord) -> None:
-        """Keep it."""
+        """Replace the record."""
         self._record = record
 
     @asynccontextmanager
     async def lock(self, purpose: LockPurpose, timeout: float) -> AsyncIterator[None]:
-        """Alone among all tasks."""
-        until = time.monotonic() + timeout
+        """Hold the lock among the tasks of this process."""
+        # Polled, not an `asyncio.Lock`: that is bound to one event loop, and a program may run several in turn.
+        deadline = time.monotonic() + timeout
         while purpose in self._locked:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise Unavailable("Another call has been signing in for long. Try later.")
             await asyncio.sleep(LOCK_POLL_SECONDS)
         self._locked.add(purpose)

@@ -1,1 +1,1 @@
-"""Written: servers as people write them into files."""
+"""MCP servers in configuration files: reading the files, validating entries, and substituting variables."""

@@ -1,4 +1,7 @@
-"""Late: the way to a server whose command or URL has variables, which are filled in when it is used."""
+"""`DeferredAddress`: the address of a server whose command or URL holds variables, which are resolved on connecting.
+
+`build_address` makes it from an entry. `surehand doctor` uses its checks, which start nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,167 +13,174 @@ from typing import Any
 
 from surehand.core.errors import DefinitionError, ToolError
 from surehand.providers.mcp.addresses.address import ConnectionOwner, OnConnectionEnd, ServerAddress
+from surehand.providers.mcp.auth.oauth import OAuth, client_credentials, oauth
 from surehand.providers.mcp.config.server_entry import ServerEntry
 from surehand.providers.mcp.config.variables import Variables, has_references, read_env_file
 
-_URL_CREDENTIALS, _URL_QUERY = re.compile(r"(?<=://)[^/@]*@"), re.compile(r"[?#].*\Z", re.DOTALL)
+_URL_CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
+_URL_QUERY = re.compile(r"[?#].*\Z", re.DOTALL)
 
 
 class DeferredAddress(ServerAddress):
-    """It is shown, and remembered, as it is written: so no value of a variable gets there."""
+    """Resolves its variables at each connection.
+
+    Label and identity keep the references unresolved: no value of a variable gets into logs, manifests or lock files.
+    """
 
     def __init__(self, entry: ServerEntry, variables: Variables, location: str = "") -> None:
-        self._entry, self._variables, self._location = entry, variables, location
+        self._entry = entry
+        self._variables = variables
+        self._location = location
         self._resolved: ServerAddress | None = None
+        """The address of the last connection."""
         self.namespace = str(entry.options["namespace"])
-        if entry.transport_type != "stdio" and has_references(entry.url):  # as it stands, it is no URL
+        if entry.transport_type != "stdio" and has_references(entry.url):  # not a valid URL before it is resolved
             self.label = _strip_credentials(entry.url)
             self.identity = f"{entry.transport_type}:{self.label}"
         else:
-            shown = self._build_address(_unchanged, with_auth=False)
-            self.label, self.identity = shown.label, shown.identity
+            unresolved = self._build_address(_unchanged, with_auth=False)
+            self.label = unresolved.label
+            self.identity = unresolved.identity
 
     def create_transports(self, owner: ConnectionOwner, on_end: OnConnectionEnd) -> Sequence[Any]:
-        """What the way of this moment gives."""
+        """Resolve the variables and create the transports of the resulting address."""
         self._resolved = self.resolve()
         return self._resolved.create_transports(owner, on_end)
 
     def resolve(self) -> ServerAddress:
-        """The way as it is at this moment; its troubles are told in the words of the file."""
-        made = self._build_address(self.substitute)
-        made.label, made.identity = self.label, self.identity
-        return made
+        """The address with the current values of its variables; raises `DefinitionError` that names the file."""
+        address = self._build_address(self.substitute)
+        address.label = self.label
+        address.identity = self.identity
+        return address
 
     def exit_report(self) -> str:
-        """How the process that was started last ended."""
+        """How the last process ended, for a person; empty if there is none."""
         return self._resolved.exit_report() if self._resolved is not None else ""
 
     def is_permanent_error(self, error: BaseException) -> bool:
-        """Whether another try cannot help: as where a variable is missing."""
-        return super().is_permanent_error(error) if self._resolved is None else self._resolved.is_permanent_error(error)
+        """Whether a retry fails too, for example because a variable is not set."""
+        if self._resolved is None:
+            return super().is_permanent_error(error)
+        return self._resolved.is_permanent_error(error)
 
     def should_try_next_transport(self, error: BaseException) -> bool:
-        """Whether an error while connecting means: try the next target."""
+        """Whether this error of the first request means that the next transport is to be tried."""
         return self._resolved is not None and self._resolved.should_try_next_transport(error)
 
     def substitute(self, text: str) -> str:
-        """A text with its variables filled in."""
+        """A text with the values of its variables."""
         return self._variables.substitute(text, self._error)
 
     async def find_problem(self) -> str:
-        """What can be known to be wrong without starting anything: a variable, or a command that is not there."""
-        from surehand.providers.mcp.addresses.stdio import StdioAddress
+        """A problem that is found without starting the server, such as a missing variable or command; else empty."""
+        from surehand.providers.mcp.addresses.stdio import StdioAddress  # loads the process and sandbox modules
 
         try:
-            made = self.resolve()
-            self._environment(ConnectionOwner()), self._request_headers(ConnectionOwner())
-            if isinstance(made, StdioAddress):
-                made.validate_start(await made.sandbox_for(ConnectionOwner()))
+            address = self.resolve()
+            self._environment(ConnectionOwner())
+            self._request_headers(ConnectionOwner())
+            if isinstance(address, StdioAddress):
+                address.validate_start(await address.sandbox_for(ConnectionOwner()))
         except (DefinitionError, ToolError) as error:
             return str(error)
         return ""
 
     def secret_values(self) -> list[str]:
-        """What was filled in for a server's eyes alone."""
-        given = [*self._entry.env.values(), *self._entry.headers.values()]
+        """The values of environment and headers, which must be redacted wherever they could be shown."""
+        texts = [*self._entry.env.values(), *self._entry.headers.values()]
         try:
-            return [*map(self.substitute, given), *self._environment(ConnectionOwner()).values()]
+            return [*map(self.substitute, texts), *self._environment(ConnectionOwner()).values()]
         except DefinitionError:
-            return given
+            return texts
 
     def is_signed_in(self) -> bool | None:
-        """Whether the person at this machine has signed in; None where nobody has to."""
-        from surehand.providers.mcp.auth.oauth import OAuth
-
+        """Whether the person at this machine has signed in; None if the server has no `auth: oauth`."""
         if not isinstance(self.auth, OAuth):
             return None
-        kept = self.auth.tokens.file_for(self.substitute(self._entry.url), None).read()
-        return kept.access_token is not None and (kept.can_refresh or not kept.is_expiring())
+        record = self.auth.tokens.file_for(self.substitute(self._entry.url), None).read()
+        return record.access_token is not None and (record.can_refresh or not record.is_expiring())
 
     def _build_address(self, substitute: Callable[[str], str], *, with_auth: bool = True) -> ServerAddress:
-        return (
-            self._build_stdio(substitute)
-            if self._entry.transport_type == "stdio"
-            else self._build_remote(substitute(self._entry.url), with_auth)
-        )
+        if self._entry.transport_type == "stdio":
+            return self._build_stdio(substitute)
+        return self._build_remote(substitute(self._entry.url), with_auth)
 
     def _build_stdio(self, substitute: Callable[[str], str]) -> ServerAddress:
-        from surehand.providers.mcp.addresses.stdio import StdioAddress
+        from surehand.providers.mcp.addresses.stdio import StdioAddress  # loads the process and sandbox modules
 
-        entry, cwd = self._entry, self._working_directory(substitute)
-        command = self._program_path(substitute(entry.command), cwd)
-        return StdioAddress(
-            command, *map(substitute, entry.args), env=self._environment, cwd=cwd, **self._connection_options
-        )
+        cwd = self._working_directory(substitute)
+        command = self._program_path(substitute(self._entry.command), cwd)
+        args = map(substitute, self._entry.args)
+        return StdioAddress(command, *args, env=self._environment, cwd=cwd, **self._connection_options)
 
     def _working_directory(self, substitute: Callable[[str], str]) -> Path | None:
-        """Where the command runs: as its entry says, or beside the file; a sandbox is not shown that unasked."""
+        """The `cwd` of the entry, else the folder of the file; a sandboxed command gets no folder that is not named."""
         if self._entry.cwd:
             return self._variables.resolve_path(substitute(self._entry.cwd))
-        return (
-            self._variables.workspace_folder
-            if self._location and not self._entry.connection_options.get("sandbox")
-            else None
-        )
+        if self._location and not self._entry.connection_options.get("sandbox"):
+            return self._variables.workspace_folder
+        return None
 
     @staticmethod
     def _program_path(command: str, cwd: Path | None) -> str:
-        """A path is meant where the command runs; a mere name is looked for as always."""
+        """A path is relative to the working directory; a name without a slash is searched in `PATH`."""
         path = Path(command).expanduser()
-        return str((cwd or Path()) / path) if len(path.parts) > 1 and not command.startswith("${") else command
+        is_path = len(path.parts) > 1 and not command.startswith("${")
+        return str((cwd or Path()) / path) if is_path else command
 
     def _environment(self, owner: ConnectionOwner) -> dict[str, str]:
-        entry = self._entry
-        beside = (
-            self._read_env_file(self._variables.resolve_path(self.substitute(entry.env_file))) if entry.env_file else {}
-        )
-        return {**beside, **{name: self.substitute(value) for name, value in entry.env.items()}}
+        environment: dict[str, str] = {}
+        if self._entry.env_file:
+            path = self._variables.resolve_path(self.substitute(self._entry.env_file))
+            environment |= self._read_env_file(path)
+        return environment | {name: self.substitute(value) for name, value in self._entry.env.items()}
 
     def _read_env_file(self, path: Path) -> Mapping[str, str]:
         try:
             return read_env_file(path)
         except (OSError, UnicodeDecodeError):
-            raise self._error("its envFile cannot be read", "name a file of NAME=value lines.") from None
+            raise self._error("its envFile cannot be read", "give a file of NAME=value lines.") from None
 
     @cached_property
     def _connection_options(self) -> dict[str, Any]:
-        from surehand.sandbox.sandbox import Sandbox
+        """The connection options as `StdioAddress` takes them, with a `Sandbox` object."""
+        options = dict(self._entry.connection_options)
+        sandbox = options.pop("sandbox", False)
+        if not sandbox:
+            return options
+        from surehand.sandbox.sandbox import Sandbox  # few servers have one
 
-        given = dict(self._entry.connection_options)
-        wanted = given.pop("sandbox", False)
-        if not wanted:
-            return given
-        settings = {} if wanted is True else dict(wanted)
+        settings = {} if sandbox is True else dict(sandbox)
         for name in {"read", "write"} & set(settings):
             settings[name] = [self._variables.resolve_path(path) for path in settings[name]]
-        return {**given, "sandbox": Sandbox(**settings)}
+        return {**options, "sandbox": Sandbox(**settings)}
 
     def _build_remote(self, url: str, with_auth: bool) -> ServerAddress:
         if self._entry.transport_type == "websocket":
-            from surehand.providers.mcp.addresses.websocket import WebSocketAddress
+            from surehand.providers.mcp.addresses.websocket import WebSocketAddress  # loads websockets, an extra
 
             return WebSocketAddress(url, headers=self._request_headers, **self._entry.connection_options)
-        from surehand.providers.mcp.addresses.http import HttpAddress, SseAddress
+        from surehand.providers.mcp.addresses.http import HttpAddress, SseAddress  # loads the HTTP modules
 
         auth = self.auth if with_auth else None
-        made = HttpAddress if self._entry.transport_type == "http" else SseAddress
-        return made(url, headers=self._request_headers, auth=auth, **self._entry.connection_options)
+        address_type = HttpAddress if self._entry.transport_type == "http" else SseAddress
+        return address_type(url, headers=self._request_headers, auth=auth, **self._entry.connection_options)
 
     def _request_headers(self, owner: ConnectionOwner) -> dict[str, str]:
         return {name: self.substitute(value) for name, value in self._entry.headers.items()}
 
     @cached_property
     def auth(self) -> Any:
-        """Who we are to the server; made once, because it remembers who is signed in."""
-        from surehand.providers.mcp.auth.oauth import client_credentials, oauth
-
+        """The OAuth settings of the entry; built once, because they cache the auth of each user."""
         if self._entry.auth is None:
             return None
-        given: dict[str, Any] = {
+        settings: dict[str, Any] = {
             name: self.substitute(value) if isinstance(value, str) else value
             for name, value in self._entry.auth.items()
         }
-        return oauth(**given) if given.pop("type") == "oauth" else client_credentials(**given)
+        grant = settings.pop("type")
+        return oauth(**settings) if grant == "oauth" else client_credentials(**settings)
 
     def _error(self, problem: str, fix: str) -> DefinitionError:
         return DefinitionError(
@@ -179,11 +189,14 @@ class DeferredAddress(ServerAddress):
 
 
 def build_address(entry: ServerEntry, variables: Variables, location: str = "") -> ServerAddress:
-    """The way to a server: at once where only what it is told has references, for that is asked for late anyway."""
-    late = DeferredAddress(entry, variables, location)
-    signing = [value for value in (entry.auth or {}).values() if isinstance(value, str)]
-    fixed = (entry.command, *entry.args, entry.cwd or "", entry.url, *signing)
-    return late if any(map(has_references, fixed)) else late.resolve()
+    """The address of an entry, deferred if command, URL or auth hold references.
+
+    Environment and headers may hold references in any case: they are functions that are called on connecting.
+    """
+    deferred = DeferredAddress(entry, variables, location)
+    auth_texts = [value for value in (entry.auth or {}).values() if isinstance(value, str)]
+    texts = (entry.command, *entry.args, entry.cwd or "", entry.url, *auth_texts)
+    return deferred if any(map(has_references, texts)) else deferred.resolve()
 
 
 def _unchanged(text: str) -> str:

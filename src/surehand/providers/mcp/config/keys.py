@@ -1,4 +1,4 @@
-"""Keys: what may be said of a server in a file, in our words and in those of other programs."""
+"""The keys of a server entry: our own, their aliases in the files of other programs, and the ones that are ignored."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from surehand.providers.mcp.config.values import (
 
 
 def _parse_effects(node: FileNode) -> dict[str, list[str]]:
-    """What tools do, by glob; one list is said of all of them."""
+    """Effects by glob of tool names; a plain list applies to all tools."""
     if not isinstance(node.value, Mapping):
         return {"*": _parse_effect_names(node)}
-    return {glob: _parse_effect_names(inside) for glob, inside in node.entries().items()}
+    return {glob: _parse_effect_names(child) for glob, child in node.entries().items()}
 
 
 def _parse_effect_names(node: FileNode) -> list[str]:
-    found = read_texts(node)
-    if set(found) - EFFECTS:
-        raise node.error("effects names something unknown.", f"use some of {', '.join(sorted(EFFECTS))}.")
-    return found
+    names = read_texts(node)
+    if set(names) - EFFECTS:
+        raise node.error("effects has an unknown effect.", f"use some of {', '.join(sorted(EFFECTS))}.")
+    return names
 
 
 def _parse_cache_seconds(node: FileNode) -> float | None:
-    """In the files of other programs, a bare number is milliseconds whatever the key looks like."""
+    """How long to cache; a bare number is seconds in our own files, and milliseconds in those of other programs."""
     return read_duration(node, is_milliseconds="mcp_servers" not in node.key_path)
 
 
 def _parse_tools_cache(node: FileNode) -> dict[str, float | None]:
-    return {glob: _parse_cache_seconds(inside) for glob, inside in node.entries().items()}
+    return {glob: _parse_cache_seconds(child) for glob, child in node.entries().items()}
 
 
 def _parse_lock_path(node: FileNode) -> str | None:
@@ -53,19 +53,24 @@ def _parse_manifest_folder(node: FileNode) -> bool | str:
 
 
 _SANDBOX_PARSERS: Mapping[str, NodeParser] = {
-    "network": read_flag, "env": read_text_mapping, "read": read_texts, "write": read_texts, "cpu": read_duration, "memory": read_size,
+    "network": read_flag,
+    "env": read_text_mapping,
+    "read": read_texts,
+    "write": read_texts,
+    "cpu": read_duration,
+    "memory": read_size,
     "processes": read_positive_integer,
-}  # fmt: skip
+}
 
 
 def _parse_sandbox(node: FileNode) -> bool | dict[str, Any]:
     if isinstance(node.value, bool):
         return node.value
-    return {name: _SANDBOX_PARSERS[name](inside) for name, inside in node.known_entries(_SANDBOX_PARSERS).items()}
+    return {name: _SANDBOX_PARSERS[name](child) for name, child in node.known_entries(_SANDBOX_PARSERS).items()}
 
 
 def is_editor_sandbox(node: FileNode) -> bool:
-    """Whether a sandbox is told in VS Code's words, of which ours knows none."""
+    """Whether a sandbox has the form of VS Code, which is not supported."""
     rules = node.value
     return isinstance(rules, Mapping) and ("filesystem" in rules or isinstance(rules.get("network"), Mapping))
 
@@ -93,38 +98,38 @@ OPTION_PARSERS: Mapping[str, NodeParser] = {
     "manifest": _parse_manifest_folder,
     "sessions": read_positive_integer,
 }
-"""What may be said of any server, and how it is read."""
+"""The options of every server."""
 PYTHON_OPTION_NAMES = {"tools_allowed": "allow", "tools_denied": "deny"}
-"""What an option is called there, where that is another word."""
+"""The keyword argument of an option, where it has another name than the key."""
 CONNECTION_OPTION_PARSERS: Mapping[str, NodeParser] = {"sandbox": _parse_sandbox, "max_frame": read_size}
-"""What may be said of a way to a server."""
+"""The options of the connection, which go to the address."""
 COMMAND_KEYS = ("command", "args", "env", "env_file", "cwd", "sandbox")
-"""Said of servers that are started here."""
+"""Keys of servers that are started as a process."""
 URL_KEYS = ("url", "headers", "auth")
-"""Said of servers that are reached over the network."""
+"""Keys of servers that are reached over the network."""
 DOCUMENTED_KEYS = ("type", *COMMAND_KEYS, *URL_KEYS, "max_frame", *OPTION_PARSERS, "enabled", "shared")
-"""All that our own files say."""
+"""The keys of our own configuration files, which messages list."""
 FOREIGN_KEYS = ("disabled", "tool_prefix", "name", "bearer_token_env_var")
-"""Further keys of other programs, which mean something here."""
+"""Keys of other programs that are supported as well."""
 REPORTED_IGNORED_KEYS = {
     "auto_approve": "what may run without being asked about is decided by policy",
     "tool_schemas": "schemas are the server's own",
-    "sandbox_enabled": "it is run without a sandbox, unless `sandbox` says `true`, or in our words what it may reach",
-    "headers_helper": "no program is run for headers; write them, with ${NAME} for what is secret",
+    "sandbox_enabled": "the server runs without a sandbox, unless `sandbox` is `true` or lists what it may access",
+    "headers_helper": "no program is run for headers; write them, with ${NAME} for secrets",
     "env_http_headers": "write them under `headers`, as ${NAME}",
     "env_vars": "write them under `env`, as ${NAME}",
-    "auth_provider_type": "`auth` says how to sign in",
+    "auth_provider_type": "`auth` sets how to sign in",
 }
-"""Keys that are left out, and why."""
+"""Keys that are ignored with a note to the developer, and the reason."""
 REPORTED_IGNORED_AUTH_KEYS = {
-    "auth_server_metadata_url": "where to sign in is asked of the server; `issuer` says who it must be"
+    "auth_server_metadata_url": "the server names its authorization server; `issuer` sets which one it must be"
 }
-"""The same of `auth`."""
+"""Keys of `auth` that are ignored with a note."""
 SILENTLY_IGNORED_KEYS = (
     "description", "version", "gallery", "dev", "source", "icon", "always_load", "watch_paths", "settings",
     "target_audience", "target_service_account",
 )  # fmt: skip
-"""Keys that are left out: an editor's own affairs."""
+"""Keys that are ignored without a note, because they concern the editor alone."""
 KEY_ALIASES = {
     "transport": "type", "transport_type": "type", "environment": "env", "working_directory": "cwd",
     "server_url": "url", "http_url": "url", "http_headers": "headers", "oauth": "auth",
@@ -138,5 +143,5 @@ KEY_ALIASES = {
     "start_timeout_ms": "start_timeout", "cache_ms": "cache", "health_probe": "probe", "server_name": "name",
     "always_allow": "auto_approve", "trust": "auto_approve",
 }  # fmt: skip
-"""Other words for the same."""
+"""Our names for keys of other programs, in snake case."""
 UNDOCUMENTED_KEYS = (*FOREIGN_KEYS, *REPORTED_IGNORED_KEYS, *SILENTLY_IGNORED_KEYS)

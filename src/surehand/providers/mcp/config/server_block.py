@@ -1,4 +1,7 @@
-"""Entries: the servers of a file as people have it, be it Claude Desktop's, Cursor's, VS Code's or our own."""
+"""Loads the servers of a configuration file: of Claude Desktop, Cursor, VS Code and others, or our own.
+
+`mcp.servers` and `assemble` use it. Reading a file starts no server and resolves no variable.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +26,157 @@ from surehand.providers.mcp.config.variables import Variables
 from surehand.providers.mcp.options import ServerOptions
 from surehand.providers.mcp.provider import Server
 
+log = logging.getLogger("surehand")
+BLOCK_KEYS = ("mcp_servers", "context_servers", "servers")
+"""The keys under which programs put their block of servers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerBlock:
+    """The block of servers in a file, and the inputs that an editor would prompt for."""
+
+    servers_node: FileNode
+    inputs: Mapping[str, str | None] = field(default_factory=dict)
+    """Default values of `${input:name}`, by name."""
+
+    def entries(self) -> list[ServerEntry]:
+        """Every server of the block, disabled ones included."""
+        named_nodes = list(self._named_nodes())
+        namespaces = unique_namespaces(name for name, _ in named_nodes)
+        entries = [parse_server_entry(name, node, namespaces[name]) for name, node in named_nodes]
+        _check_unique_namespaces(entry for entry in entries if entry.enabled)
+        return entries
+
+    def _named_nodes(self) -> Iterator[tuple[str, FileNode]]:
+        """The servers by name: a mapping by its keys, a list by the `name` of each item."""
+        if not isinstance(self.servers_node.value, (list, tuple)):
+            yield from self.servers_node.entries("write name: {command: ...}, or name: {url: ...}.").items()
+            return
+        names = set[str]()
+        for item in self.servers_node.items():
+            nodes = {_canonical_key(key): node for key, node in item.entries().items()}
+            if "name" not in nodes:
+                raise item.error("A server in a list needs a name.", "write name: ....")
+            name = read_text(nodes["name"])
+            if name in names:
+                raise item.error(f"Two servers have the name {name!r}.", "rename one of them.")
+            names.add(name)
+            yield name, item
+
+
+def _check_unique_namespaces(entries: Iterable[ServerEntry]) -> None:
+    """Refuse two servers with one namespace: a lock would hold back each as an impostor of the other."""
+    names_by_namespace = dict[str, str]()
+    for entry in entries:
+        namespace = str(entry.options["namespace"])
+        other = names_by_namespace.setdefault(namespace, entry.name)
+        if other != entry.name:
+            problem = f"{entry.name} and {other} have the same namespace, {namespace}."
+            raise FileNodeError(entry.key_path, problem, "give one of them another: namespace: ....")
+
+
+def find_server_block(root: FileNode) -> ServerBlock:
+    """The block of servers in a file, or the whole file if it holds nothing else."""
+    if isinstance(root.value, (list, tuple)):
+        return ServerBlock(root)
+    nodes = {to_snake_case(key): node for key, node in root.entries().items()}
+    for key in BLOCK_KEYS:
+        if key in nodes and not _looks_like_server(nodes[key]):
+            return ServerBlock(nodes[key], parse_inputs(nodes.get("inputs")))
+    for key in ("mcp", "tools"):
+        if key in nodes and isinstance(nodes[key].value, Mapping) and not _looks_like_server(nodes[key]):
+            return find_server_block(nodes[key])
+    if nodes and not all(_looks_like_server(node) for node in nodes.values()):
+        raise root.error("The file has no MCP servers.", "put them under mcpServers: {name: {command: ...}}.")
+    return ServerBlock(root)
+
+
+def _looks_like_server(node: FileNode) -> bool:
+    if not isinstance(node.value, Mapping):
+        return isinstance(node.value, str)
+    values = {_canonical_key(str(key)): value for key, value in node.value.items()}
+    return any(isinstance(values.get(key), (str, list)) for key in ("command", "url"))
+
+
+def _canonical_key(key: str) -> str:
+    """Our name for a key of another program."""
+    name = to_snake_case(key)
+    return KEY_ALIASES.get(name, name)
+
+
+def parse_inputs(node: FileNode | None) -> dict[str, str | None]:
+    """The inputs that an editor would prompt for, with their default values."""
+    if node is None:
+        return {}
+    inputs = [item.entries() for item in node.items()]
+    return {
+        read_text(each["id"]): read_scalar_text(each["default"]) if "default" in each else None
+        for each in inputs
+        if "id" in each
+    }
+
+
+def load_servers(
+    source: str | PathLike[str] | Mapping[str, Any], *, environment: Mapping[str, str] | None = None, **options: Any
+) -> list[Server]:
+    """The enabled servers of a configuration file, or of a mapping with the same content.
+
+    Args:
+        environment: the values of variables; by default the environment of this process.
+        options: defaults for servers that do not set them.
+    """
+    if "namespace" in options:
+        raise DefinitionError(
+            "Several servers cannot share a namespace.", fix="leave namespace out: each server has its own."
+        )
+    file = ServerFile(FileNode(source)) if isinstance(source, Mapping) else read_server_file(Path(source).expanduser())
+    try:
+        block = find_server_block(file.root)
+        variables = Variables(os.environ if environment is None else environment, file.folder, block.inputs)
+        entries = [entry for entry in block.entries() if entry.enabled]
+    except FileNodeError as error:
+        raise DefinitionError(error.problem, fix=error.fix, where=file.location_of(error.key_path)) from None
+    return [_build_located_server(entry, variables, file.location_of(entry.key_path), options) for entry in entries]
+
+
+def _build_located_server(
+    entry: ServerEntry, variables: Variables, location: str, options: Mapping[str, Any]
+) -> Server:
+    """Build a server; errors name its place in the file."""
+    try:
+        return build_server(entry, variables, location, **options)
+    except DefinitionError as error:
+        raise DefinitionError(error.problem, fix=error.fix, where=error.where or location) from error
+
+
+def build_server(entry: ServerEntry, variables: Variables, location: str = "", **options: Any) -> Server:
+    """Build the provider for an entry; `options` are defaults that the entry overrides."""
+    for note in entry.ignored_key_notes:
+        log.info("%s: %s", location or entry.name, note)
+    merged = {**options, **entry.options}
+    merged["deny"] = [*options.get("deny", ()), *entry.options.get("deny", ())]
+    for name in ("lock", "manifest"):
+        if isinstance(merged.get(name), str):
+            merged[name] = variables.resolve_path(merged[name])
+    server = Server(build_address(entry, variables, location), ServerOptions.from_mapping(merged))
+    server.configured_name = entry.name
+    return server
+
 
 def unique_namespaces(names: Iterable[str]) -> dict[str, str]:
-    """One for each name: itself if it can be one, else the nearest that can; where that is taken, with a hash."""
-    given = list(names)
-    found = {name: name for name in given if _is_valid_namespace(name)}
-    taken = set(found)
-    for name in given:
-        if name not in found:
-            found[name] = near if (near := nearest_namespace(name)) not in taken else f"{near}_{_hash_suffix(name)}"
-            taken.add(found[name])
-    return found
+    """A namespace for each server name: the name itself if valid, else the nearest valid one, with a hash if taken."""
+    server_names = list(names)
+    namespaces = {name: name for name in server_names if _is_valid_namespace(name)}
+    taken = set(namespaces)
+    for name in server_names:
+        if name in namespaces:
+            continue
+        namespace = nearest_namespace(name)
+        if namespace in taken:
+            namespace = f"{namespace}_{_hash_suffix(name)}"
+        namespaces[name] = namespace
+        taken.add(namespace)
+    return namespaces
 
 
 def nearest_namespace(name: str) -> str:
@@ -47,129 +190,3 @@ def _is_valid_namespace(name: str) -> bool:
 
 def _hash_suffix(name: str) -> str:
     return sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
-
-
-log = logging.getLogger("surehand")
-BLOCK_KEYS = ("mcp_servers", "context_servers", "servers")
-"""What the block of servers is called."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerBlock:
-    """The servers of a file, and what an editor would ask for to fill them in."""
-
-    servers_node: FileNode
-    inputs: Mapping[str, str | None] = field(default_factory=dict)
-
-    def entries(self) -> list[ServerEntry]:
-        """Every server of it, those too that are switched off."""
-        named = list(self._named_nodes())
-        spaces = unique_namespaces(name for name, _ in named)
-        found = [parse_server_entry(name, given, spaces[name]) for name, given in named]
-        _check_unique_namespaces(entry for entry in found if entry.enabled)
-        return found
-
-    def _named_nodes(self) -> Iterator[tuple[str, FileNode]]:
-        if not isinstance(self.servers_node.value, (list, tuple)):
-            yield from self.servers_node.entries("write name: {command: ...}, or name: {url: ...}.").items()
-            return
-        seen = set[str]()
-        for item in self.servers_node.items():
-            found = {
-                KEY_ALIASES.get(to_snake_case(key), to_snake_case(key)): inside
-                for key, inside in item.entries().items()
-            }
-            if "name" not in found:
-                raise item.error("A server in a list needs a name.", "write name: ....")
-            if (name := read_text(found["name"])) in seen:
-                raise item.error(f"There are two servers {name!r}.", "give one another name.")
-            seen.add(name)
-            yield name, item
-
-
-def _check_unique_namespaces(entries: Iterable[ServerEntry]) -> None:
-    """A lock knows a server by its namespace: of two under one, each would be held back as another than the first."""
-    taken = dict[str, str]()
-    for entry in entries:
-        namespace = str(entry.options["namespace"])
-        if (other := taken.setdefault(namespace, entry.name)) != entry.name:
-            problem = f"{entry.name} and {other} have the same namespace, {namespace}."
-            raise FileNodeError(entry.key_path, problem, "give one of them another: namespace: ....")
-
-
-def find_server_block(root: FileNode) -> ServerBlock:
-    """The block of servers in a whole file, or the file itself where it is nothing else."""
-    if isinstance(root.value, (list, tuple)):
-        return ServerBlock(root)
-    found = {to_snake_case(key): inside for key, inside in root.entries().items()}
-    for name in BLOCK_KEYS:
-        if name in found and not _looks_like_server(found[name]):
-            return ServerBlock(found[name], parse_inputs(found.get("inputs")))
-    for name in ("mcp", "tools"):
-        if name in found and isinstance(found[name].value, Mapping) and not _looks_like_server(found[name]):
-            return find_server_block(found[name])
-    if found and not all(_looks_like_server(inside) for inside in found.values()):
-        raise root.error("There are no MCP servers in it.", "put them under mcpServers: {name: {command: ...}}.")
-    return ServerBlock(root)
-
-
-def _looks_like_server(node: FileNode) -> bool:
-    if not isinstance(node.value, Mapping):
-        return isinstance(node.value, str)
-    named = {
-        KEY_ALIASES.get(to_snake_case(str(key)), to_snake_case(str(key))): value for key, value in node.value.items()
-    }
-    return any(isinstance(named.get(key), (str, list)) for key in ("command", "url"))
-
-
-def parse_inputs(node: FileNode | None) -> dict[str, str | None]:
-    """What an editor would ask for, with what it offers."""
-    found = [item.entries() for item in node.items()] if node is not None else []
-    return {
-        read_text(item["id"]): read_scalar_text(item["default"]) if "default" in item else None
-        for item in found
-        if "id" in item
-    }
-
-
-def load_servers(
-    source: str | PathLike[str] | Mapping[str, Any], *, environment: Mapping[str, str] | None = None, **options: Any
-) -> list[Server]:
-    """The servers of a file, or of a mapping, as other programs have it; those that are switched off are left out.
-
-    Args:
-        environment: what variables stand for; the environment of this program unless said otherwise.
-        options: for servers that say nothing of it themselves.
-    """
-    if "namespace" in options:
-        raise DefinitionError("Several servers cannot share a namespace.", fix="each has its own name.")
-    file = ServerFile(FileNode(source)) if isinstance(source, Mapping) else read_server_file(Path(source).expanduser())
-    try:
-        block = find_server_block(file.root)
-        variables = Variables(os.environ if environment is None else environment, file.folder, block.inputs)
-        found = [entry for entry in block.entries() if entry.enabled]
-    except FileNodeError as mistake:
-        raise DefinitionError(mistake.problem, fix=mistake.fix, where=file.location_of(mistake.key_path)) from None
-    return [_build_located_server(entry, variables, file.location_of(entry.key_path), options) for entry in found]
-
-
-def _build_located_server(
-    entry: ServerEntry, variables: Variables, location: str, options: Mapping[str, Any]
-) -> Server:
-    try:
-        return build_server(entry, variables, location, **options)
-    except DefinitionError as error:
-        raise DefinitionError(error.problem, fix=error.fix, where=error.where or location) from error
-
-
-def build_server(entry: ServerEntry, variables: Variables, location: str = "", **options: Any) -> Server:
-    """One server; nothing is started, and no variable is looked at."""
-    for note in entry.ignored_key_notes:
-        log.info("%s: %s", location or entry.name, note)
-    given = {**options, **entry.options, "deny": [*options.get("deny", ()), *entry.options.get("deny", ())]}
-    for name in ("lock", "manifest"):
-        if isinstance(given.get(name), str):
-            given[name] = variables.resolve_path(given[name])
-    server = Server(build_address(entry, variables, location), ServerOptions.from_mapping(given))
-    server.configured_name = entry.name
-    return server

@@ -1,4 +1,7 @@
-"""Entry: one server as people write it in their files, in our words."""
+"""`ServerEntry`: one server of a configuration file, validated, with our names for the keys of other programs.
+
+Its texts still hold `${NAME}` references; `DeferredAddress` substitutes them when the server is used.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +44,12 @@ NodesByKey: TypeAlias = Mapping[str, FileNode]
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """One server: how it is reached, with its references still in it, and its options."""
+    """One server: how it is reached, and its options."""
 
     name: str
     transport_type: TransportType
     key_path: JsonPath = ()
-    """The way to it in its file."""
+    """The keys that lead to the entry in its file."""
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
@@ -58,55 +61,57 @@ class ServerEntry:
     connection_options: Mapping[str, Any] = field(default_factory=dict)
     """`sandbox` and `max_frame`."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """As `mcp.stdio` and the others take them."""
+    """The keyword options of `mcp.stdio` and `mcp.http`."""
     enabled: bool = True
     ignored_key_notes: tuple[str, ...] = ()
-    """What of it was left out, and why."""
+    """Which keys of another program are ignored, and why."""
 
     def texts_with_variables(self) -> Iterator[str]:
-        """Everything in which references are filled in; they mean nothing anywhere else."""
+        """Every text in which `${NAME}` is substituted."""
         yield from (self.command, *self.args, *self.env.values(), self.url, *self.headers.values())
-        yield from (given for given in (self.cwd, self.env_file) if given)
+        yield from (path for path in (self.cwd, self.env_file) if path)
         yield from (value for value in (self.auth or {}).values() if isinstance(value, str))
 
 
 def parse_server_entry(name: str, node: FileNode, default_namespace: str) -> ServerEntry:
-    """One server; a text is a command or a URL. It has this namespace, unless it asks for another."""
+    """Parse one server; a plain text is a command or a URL. Raises `FileNodeError`."""
     if isinstance(node.value, str):
-        node = FileNode({"url" if "://" in node.value.split(" ")[0] else "command": node.value}, node.key_path)
-    found, notes = _split_ignored_keys(node.known_entries(DOCUMENTED_KEYS, KEY_ALIASES, UNDOCUMENTED_KEYS))
-    kind = _transport_type(name, found, node)
+        key = "url" if "://" in node.value.split(" ")[0] else "command"
+        node = FileNode({key: node.value}, node.key_path)
+    nodes, notes = _split_ignored_keys(node.known_entries(DOCUMENTED_KEYS, KEY_ALIASES, UNDOCUMENTED_KEYS))
+    transport_type = _transport_type(name, nodes, node)
     options = {
-        PYTHON_OPTION_NAMES.get(key, key): OPTION_PARSERS[key](inside)
-        for key, inside in found.items()
+        PYTHON_OPTION_NAMES.get(key, key): OPTION_PARSERS[key](child)
+        for key, child in nodes.items()
         if key in OPTION_PARSERS
+    }
+    connection_options = {
+        key: CONNECTION_OPTION_PARSERS[key](child) for key, child in nodes.items() if key in CONNECTION_OPTION_PARSERS
     }
     return ServerEntry(
         name,
-        kind,
+        transport_type,
         node.key_path,
-        **(_command_fields(found) if kind == "stdio" else _url_fields(found)),
-        connection_options={
-            key: CONNECTION_OPTION_PARSERS[key](inside)
-            for key, inside in found.items()
-            if key in CONNECTION_OPTION_PARSERS
-        },
-        options={**options, **_parse_shared(found), "namespace": _parse_namespace(found, default_namespace)},
-        enabled=_parse_switch(found, "enabled", True) and not _parse_switch(found, "disabled", False),
+        **(_command_fields(nodes) if transport_type == "stdio" else _url_fields(nodes)),
+        connection_options=connection_options,
+        options={**options, **_parse_shared(nodes), "namespace": _parse_namespace(nodes, default_namespace)},
+        enabled=_parse_switch(nodes, "enabled", True) and not _parse_switch(nodes, "disabled", False),
         ignored_key_notes=notes,
     )
 
 
 def _split_ignored_keys(nodes: NodesByKey) -> tuple[NodesByKey, tuple[str, ...]]:
-    """What means something here, and what of the rest is told."""
-    left = {key: why for key, why in REPORTED_IGNORED_KEYS.items() if key in nodes}
+    """The nodes that are used, and a note for each ignored key that a person should know of."""
+    ignored = {key: reason for key, reason in REPORTED_IGNORED_KEYS.items() if key in nodes}
     if "sandbox" in nodes and is_editor_sandbox(nodes["sandbox"]):
-        left["sandbox"] = REPORTED_IGNORED_KEYS["sandbox_enabled"]
-    notes = [f"{nodes[key].key} is left out: {why}." for key, why in left.items()]
+        ignored["sandbox"] = REPORTED_IGNORED_KEYS["sandbox_enabled"]
+    notes = [f"{nodes[key].key} is left out: {reason}." for key, reason in ignored.items()]
     auth = nodes["auth"].value if "auth" in nodes else None
-    named = {to_snake_case(str(key)): key for key in auth} if isinstance(auth, Mapping) else {}
-    notes += [f"{named[key]} is left out: {why}." for key, why in REPORTED_IGNORED_AUTH_KEYS.items() if key in named]
-    return {key: inside for key, inside in nodes.items() if key not in left}, tuple(notes)
+    auth_keys = {to_snake_case(str(key)): key for key in auth} if isinstance(auth, Mapping) else {}
+    for key, reason in REPORTED_IGNORED_AUTH_KEYS.items():
+        if key in auth_keys:
+            notes.append(f"{auth_keys[key]} is left out: {reason}.")
+    return {key: child for key, child in nodes.items() if key not in ignored}, tuple(notes)
 
 
 _parse_type = choice_parser(
@@ -116,21 +121,22 @@ _parse_type = choice_parser(
 
 
 def _transport_type(name: str, nodes: NodesByKey, node: FileNode) -> TransportType:
-    """As its type says; without one, a command is started and a URL is looked at."""
-    reached = [key for key in ("command", "url") if key in nodes]
-    if not reached:
+    """The transport that `type` names; without it, stdio for a command, else the one that the URL suggests."""
+    if "command" not in nodes and "url" not in nodes:
         raise node.error(f"{name} has neither a command nor a url.", "write command: ..., or url: ....")
-    kind = _parse_type(nodes["type"]) if "type" in nodes else "stdio" if "command" in nodes else "remote"
-    needed, others = ("command", URL_KEYS) if kind == "stdio" else ("url", COMMAND_KEYS)
-    if needed not in nodes:
-        raise node.error(f"{name} is of type {kind}, which needs a {needed}.", f"write {needed}: ....")
-    for key in others:
+    inferred = "stdio" if "command" in nodes else "remote"
+    kind = _parse_type(nodes["type"]) if "type" in nodes else inferred
+    needed_key, foreign_keys = ("command", URL_KEYS) if kind == "stdio" else ("url", COMMAND_KEYS)
+    if needed_key not in nodes:
+        raise node.error(f"{name} is of type {kind}, which needs a {needed_key}.", f"write {needed_key}: ....")
+    for key in foreign_keys:
         if key in nodes:
-            where = "is started here" if kind == "stdio" else "is reached by its url"
-            raise nodes[key].error(f"{name} {where}: {nodes[key].key} means nothing there.", "take it out.")
-    kind = _transport_type_of_url(read_text(nodes["url"])) if kind == "remote" else kind
+            reached_by = "a command" if kind == "stdio" else "a url"
+            raise nodes[key].error(f"{name} has {reached_by}, so {nodes[key].key} has no effect.", "remove it.")
+    if kind == "remote":
+        kind = _transport_type_of_url(read_text(nodes["url"]))
     if kind == "websocket" and "auth" in nodes:
-        raise nodes["auth"].error(f"{name} is a web socket, where nobody signs in.", "say who you are by headers.")
+        raise nodes["auth"].error(f"{name} is a WebSocket server, which has no sign-in.", "send a token in headers.")
     return cast(TransportType, kind)
 
 
@@ -141,12 +147,12 @@ def _transport_type_of_url(url: str) -> TransportType:
 
 
 def _command_fields(nodes: NodesByKey) -> dict[str, Any]:
-    first, *rest = _parse_command_words(nodes["command"], may_be_command_line="args" not in nodes)
+    command, *args = _parse_command_words(nodes["command"], may_be_command_line="args" not in nodes)
+    if "args" in nodes:
+        args += [read_scalar_text(item) for item in nodes["args"].items()]
     return {
-        "command": first,
-        "args": (*rest, *(read_scalar_text(item) for item in nodes["args"].items()))
-        if "args" in nodes
-        else tuple(rest),
+        "command": command,
+        "args": tuple(args),
         "env": read_text_mapping(nodes["env"]) if "env" in nodes else {},
         "env_file": read_text(nodes["env_file"]) if "env_file" in nodes else None,
         "cwd": read_text(nodes["cwd"]) if "cwd" in nodes else None,
@@ -154,25 +160,25 @@ def _command_fields(nodes: NodesByKey) -> dict[str, Any]:
 
 
 def _parse_command_words(node: FileNode, *, may_be_command_line: bool) -> list[str]:
-    """A command is a list, or a text; one that stands alone may be a whole line."""
+    """The words of a command: a list, one word, or, without `args`, a whole command line."""
     if isinstance(node.value, str):
         line = read_text(node)
+        if not may_be_command_line or " " not in line.strip() or Path(line).exists():
+            return [line]
         try:
-            return (
-                shlex.split(line) if may_be_command_line and " " in line.strip() and not Path(line).exists() else [line]
-            )
+            return shlex.split(line)
         except ValueError:
-            raise node.error("command has a quote that is never closed.", "write a list of words.") from None
-    found = [read_scalar_text(item) for item in node.items("write command: npx, or a list of words.")]
-    if not found or not found[0].strip():
+            raise node.error("command has an unclosed quote.", "write a list of words.") from None
+    words = [read_scalar_text(item) for item in node.items("write command: npx, or a list of words.")]
+    if not words or not words[0].strip():
         raise node.error("command is empty.", "write command: npx, or a list of words.")
-    return found
+    return words
 
 
 def _url_fields(nodes: NodesByKey) -> dict[str, Any]:
     url = read_text(nodes["url"]).strip()
     if "://" not in url and not url.startswith("${"):
-        raise nodes["url"].error("url is no URL.", "write https://host/path.")
+        raise nodes["url"].error("url must be a URL.", "write https://host/path.")
     headers = read_text_mapping(nodes["headers"]) if "headers" in nodes else {}
     if "bearer_token_env_var" in nodes:
         headers = {"Authorization": f"Bearer ${{{read_text(nodes['bearer_token_env_var'])}}}", **headers}
@@ -181,7 +187,7 @@ def _url_fields(nodes: NodesByKey) -> dict[str, Any]:
 
 _AUTH_PARSERS = {
     "type": choice_parser(oauth="oauth", client_credentials="client_credentials"),
-    "scopes": lambda given: read_text(given).split() if isinstance(given.value, str) else read_texts(given),
+    "scopes": lambda node: read_text(node).split() if isinstance(node.value, str) else read_texts(node),
     "client_id": read_text,
     "client_secret": read_text,
     "issuer": read_text,
@@ -191,30 +197,31 @@ _AUTH_KEY_ALIASES = {"scope": "scopes", "callback_port": "redirect_port"}
 
 
 def _parse_auth(node: FileNode) -> dict[str, Any] | None:
-    """`oauth`, or `{type: oauth, scopes: [...], client_id, client_secret}`."""
+    """Parse `auth: oauth`, or `auth: {type: oauth, scopes: [...], client_id: ..., client_secret: ...}`."""
     if isinstance(node.value, bool):
         return {"type": "oauth"} if node.value else None
     if isinstance(node.value, str):
         node = FileNode({"type": node.value}, node.key_path)
-    found = node.known_entries(_AUTH_PARSERS, _AUTH_KEY_ALIASES, REPORTED_IGNORED_AUTH_KEYS)
-    auth = {
-        "type": "oauth",
-        **{key: _AUTH_PARSERS[key](inside) for key, inside in found.items() if key in _AUTH_PARSERS},
-    }
+    nodes = node.known_entries(_AUTH_PARSERS, _AUTH_KEY_ALIASES, REPORTED_IGNORED_AUTH_KEYS)
+    auth: dict[str, Any] = {"type": "oauth"}
+    auth |= {key: _AUTH_PARSERS[key](child) for key, child in nodes.items() if key in _AUTH_PARSERS}
     if auth["type"] == "client_credentials":
         for key in ("client_id", "client_secret"):
             if key not in auth:
                 raise node.error(f"client_credentials needs a {key}.", f"write {key}: ${{NAME}}.")
-        if "redirect_port" in found:
-            raise found["redirect_port"].error("client_credentials asks nobody.", "take it out.")
+        if "redirect_port" in nodes:
+            raise nodes["redirect_port"].error(
+                "client_credentials opens no browser, so redirect_port has no effect.", "remove it."
+            )
     return auth
 
 
 def _parse_shared(nodes: NodesByKey) -> dict[str, str]:
+    """`shared: true` is another form of `per: everyone`."""
     if "shared" not in nodes:
         return {}
     if "per" in nodes:
-        raise nodes["shared"].error("shared says the same as per.", "keep one of them.")
+        raise nodes["shared"].error("shared and per set the same option.", "keep one of them.")
     return {"per": "everyone" if read_flag(nodes["shared"]) else "session"}
 
 
@@ -223,10 +230,12 @@ def _parse_switch(nodes: NodesByKey, key: str, default: bool) -> bool:
 
 
 def _parse_namespace(nodes: NodesByKey, default: str) -> str:
-    """What tools' names begin with: as the entry says, or what its own name gives."""
-    if (asked := nodes.get("namespace") or nodes.get("tool_prefix")) is None:
+    """The namespace of the server's tools: `namespace` or `tool_prefix`, else the one from its name."""
+    node = nodes.get("namespace") or nodes.get("tool_prefix")
+    if node is None:
         return default
-    if not is_legal_name(chosen := read_text(asked).rstrip("_-")):
-        fix = "use letters, digits, _ and -, not - at the start"
-        raise asked.error(f"{asked.key} is no name for a server.", f"{fix}.")
-    return chosen
+    namespace = read_text(node).rstrip("_-")
+    if not is_legal_name(namespace):
+        fix = "use letters, digits, _ and -, and no - at the start."
+        raise node.error(f"{node.key} must be a legal name.", fix)
+    return namespace

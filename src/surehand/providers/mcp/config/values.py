@@ -1,4 +1,7 @@
-"""Written: a value of somebody's file, and the way to it. Whoever has the file knows the line."""
+"""`FileNode`, a value in a configuration file with the keys that lead to it, and readers for kinds of values.
+
+The readers raise `FileNodeError` with the key path; `server_block.py` turns that into a file and a line.
+"""
 
 from __future__ import annotations
 
@@ -16,67 +19,73 @@ _CAMEL_CASE_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class FileNodeError(Exception):
-    """Something in a file that means nothing. It never quotes values: they may be secrets."""
+    """A key or value in a file is invalid. The message never quotes a value: it may be a secret."""
 
     def __init__(self, key_path: JsonPath, problem: str, fix: str = "") -> None:
-        self.key_path, self.problem, self.fix = key_path, problem, fix
+        self.key_path = key_path
+        self.problem = problem
+        self.fix = fix
         super().__init__(f"{problem}{' Fix: ' + fix if fix else ''}")
 
 
 @dataclass(frozen=True, slots=True)
 class FileNode:
-    """One value, and the keys and numbers that lead to it from the top of its file."""
+    """One value, and the keys and list positions that lead to it from the top of its file."""
 
     value: Any
     key_path: JsonPath = ()
 
     @property
     def key(self) -> str:
-        """What it is called there."""
+        """The last key of the path, for messages."""
         return str(self.key_path[-1]) if self.key_path else "the file"
 
     def error(self, problem: str, fix: str = "") -> FileNodeError:
-        """What is wrong here."""
+        """The error for a problem with this value; raise it."""
         return FileNodeError(self.key_path, problem, fix)
 
     def entries(self, fix: str = "") -> dict[str, FileNode]:
-        """The values of a mapping."""
+        """The values of a mapping, by key."""
         if not isinstance(self.value, Mapping):
-            raise self.error(f"{self.key} must hold keys and values.", fix)
+            raise self.error(f"{self.key} must be a mapping.", fix)
         if any(not isinstance(key, str) for key in self.value):
-            raise self.error(f"A key in {self.key} is no text.", "put it in quotes.")
+            raise self.error(f"A key in {self.key} is not text.", "put it in quotes.")
         return {key: FileNode(value, (*self.key_path, key)) for key, value in self.value.items()}
 
     def items(self, fix: str = "") -> list[FileNode]:
         """The values of a list."""
         if not isinstance(self.value, (list, tuple)):
             raise self.error(f"{self.key} must be a list.", fix)
-        return [FileNode(value, (*self.key_path, number)) for number, value in enumerate(self.value)]
+        return [FileNode(value, (*self.key_path, position)) for position, value in enumerate(self.value)]
 
     def known_entries(
         self, names: Iterable[str], aliases: Mapping[str, str] | None = None, undocumented: Iterable[str] = ()
     ) -> dict[str, FileNode]:
-        """The entries by their proper names; a key that means nothing is a mistake that says what was meant.
+        """The entries by their canonical names; raises for an unknown key and suggests the nearest known one.
 
         Args:
-            others: other words for some of them.
-            further: names that are taken too, but that nobody is told of.
+            aliases: canonical names by other names for them.
+            undocumented: names that are accepted as well, but that messages do not list.
         """
-        names, aliases, found = list(names), aliases or {}, dict[str, FileNode]()
-        taken = {*names, *undocumented}
-        for key, inside in self.entries().items():
-            name = aliases.get(to_snake_case(key), to_snake_case(key))
-            if name not in taken:
-                near = nearest_names(to_snake_case(key), [*names, *aliases], 1)
-                meant = f"did you mean {near[0]!r}? " if near else ""
-                raise inside.error(f"Unknown key {key!r}.", f"{meant}Known here: {', '.join(names)}.")
-            if name in found:
-                raise inside.error(f"{key} says the same as {found[name].key}.", "keep one of them.")
-            found[name] = inside
-        return found
+        names = list(names)
+        aliases = aliases or {}
+        accepted = {*names, *undocumented}
+        nodes: dict[str, FileNode] = {}
+        for key, node in self.entries().items():
+            snake_case = to_snake_case(key)
+            name = aliases.get(snake_case, snake_case)
+            if name not in accepted:
+                near = nearest_names(snake_case, [*names, *aliases], 1)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                raise node.error(f"Unknown key {key!r}.", f"{hint}Known here: {', '.join(names)}.")
+            if name in nodes:
+                raise node.error(f"{key} and {nodes[name].key} set the same option.", "keep one of them.")
+            nodes[name] = node
+        return nodes
 
 
 NodeParser: TypeAlias = Callable[[FileNode], Any]
+"""Validates a node and returns its Python value."""
 
 
 def to_snake_case(key: str) -> str:
@@ -85,19 +94,19 @@ def to_snake_case(key: str) -> str:
 
 
 def read_text(node: FileNode) -> str:
-    """Words that are there."""
+    """A text that is not blank."""
     if not isinstance(node.value, str) or not node.value.strip() or "\0" in node.value:
         raise node.error(f"{node.key} must be text.")
     return node.value
 
 
 def read_texts(node: FileNode) -> list[str]:
-    """One text, or a list of them."""
+    """A list of texts; a single text is a list of one."""
     return [read_text(node)] if isinstance(node.value, str) else [read_text(item) for item in node.items()]
 
 
 def read_scalar_text(node: FileNode) -> str:
-    """Text for another program, which may be empty; numbers and truth are written out as JSON has them."""
+    """Text for another program, possibly empty; numbers and booleans are written as in JSON."""
     value = node.value
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -107,60 +116,60 @@ def read_scalar_text(node: FileNode) -> str:
 
 
 def read_text_mapping(node: FileNode) -> dict[str, str]:
-    """Text by name; nothing is said by null."""
-    return {name: read_scalar_text(inside) for name, inside in node.entries().items() if inside.value is not None}
+    """A mapping of texts; keys whose value is null are left out."""
+    return {name: read_scalar_text(child) for name, child in node.entries().items() if child.value is not None}
 
 
 def read_flag(node: FileNode) -> bool:
-    """True or false."""
+    """A boolean."""
     if not isinstance(node.value, bool):
         raise node.error(f"{node.key} must be true or false.")
     return node.value
 
 
 def read_positive_integer(node: FileNode) -> int:
-    """A whole number from one on."""
+    """An integer of at least 1."""
     if isinstance(node.value, bool) or not isinstance(node.value, int) or node.value < 1:
-        raise node.error(f"{node.key} must be a whole number, one at least.")
+        raise node.error(f"{node.key} must be a positive integer.")
     return node.value
 
 
 def read_non_negative_integer(node: FileNode) -> int:
-    """A whole number, zero too."""
+    """An integer of at least 0."""
     return 0 if node.value == 0 and node.value is not False else read_positive_integer(node)
 
 
 def read_size(node: FileNode) -> int:
     """A number of bytes, or `4MiB`."""
     try:
-        found = parse_size(node.value) if isinstance(node.value, (int, str)) else 0
+        size = parse_size(node.value) if isinstance(node.value, (int, str)) else 0
     except (ValueError, OverflowError):
-        found = 0
-    if found < 1 or isinstance(node.value, bool):
+        size = 0
+    if size < 1 or isinstance(node.value, bool):
         raise node.error(f"{node.key} must be a size.", "write 4194304, 500kB or 4MiB.")
-    return found
+    return size
 
 
 def read_duration(node: FileNode, *, is_milliseconds: bool | None = None) -> float | None:
-    """Seconds, or None for `off`; a bare number is seconds, and under a key in camelCase, or in `_ms`, milliseconds."""
+    """Seconds, or None for `off`.
+
+    Args:
+        is_milliseconds: the unit of a bare number; by default milliseconds under a key in camelCase or with `_ms`.
+    """
     value = node.value
-    if value is False:  # as YAML reads `off`
+    if value is False:  # YAML reads `off` as false
         return None
     if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value.strip()):
         value = float(value)
+    if is_milliseconds is None:
+        is_milliseconds = _is_in_milliseconds(node.key)
     try:
-        found = (
-            parse_duration(value)
-            if isinstance(value, str)
-            else _number_to_seconds(
-                value, _is_in_milliseconds(node.key) if is_milliseconds is None else is_milliseconds
-            )
-        )
+        seconds = parse_duration(value) if isinstance(value, str) else _number_to_seconds(value, is_milliseconds)
     except (ValueError, TypeError, OverflowError):
         raise node.error(f"{node.key} must be a duration.", "write 500ms, 30s, 5m or off.") from None
-    if found is not None and not (isfinite(found) and found > 0):
-        raise node.error(f"{node.key} must be a duration above zero.", "write 500ms, 30s, 5m or off.")
-    return found
+    if seconds is not None and not (isfinite(seconds) and seconds > 0):
+        raise node.error(f"{node.key} must be a positive duration.", "write 500ms, 30s, 5m or off.")
+    return seconds
 
 
 def _number_to_seconds(value: Any, is_milliseconds: bool) -> float:
@@ -174,13 +183,13 @@ def _is_in_milliseconds(key: str) -> bool:
 
 
 def choice_parser(**choices: str) -> NodeParser:
-    """One of some words, each with what it means here."""
-    known = {to_snake_case(choice): meant for choice, meant in choices.items()}
+    """A parser for one of some words; each stands for the value that it is given here."""
+    values = {to_snake_case(choice): value for choice, value in choices.items()}
 
-    def read(given: FileNode) -> str:
-        found = known.get(to_snake_case(str(given.value)))  # YAML takes 2026-07-28 for a date
-        if found is None:
-            raise given.error(f"{given.key} is none that is known.", f"use {', '.join(choices)}.")
-        return found
+    def read_choice(node: FileNode) -> str:
+        value = values.get(to_snake_case(str(node.value)))  # `str`, because YAML reads 2026-07-28 as a date
+        if value is None:
+            raise node.error(f"{node.key} has an unknown value.", f"use {', '.join(choices)}.")
+        return value
 
-    return read
+    return read_choice

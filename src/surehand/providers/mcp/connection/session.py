@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from surehand.providers.mcp.connection.tools_list import fetch_manifest
 from surehand.providers.mcp.tools.manifest import Manifest
 from surehand.providers.mcp.transports.connection_errors import failure_from_error
 from surehand.providers.mcp.transports.transport import Transport
+from surehand.version import __version__
 
 if TYPE_CHECKING:
     import logging
@@ -239,5 +239,4 @@ class McpClientSession:
 
 
 def _client_info() -> types.Implementation:
-    name = __name__.partition(".")[0]
-    return types.Implementation(name=name, version=sys.modules[name].__version__)
+    return types.Implementation(name="surehand", version=__version__)

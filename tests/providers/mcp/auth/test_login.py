@@ -1,4 +1,4 @@
-"""`surehand login` and `surehand logout`, against a real authorisation server."""
+"""`surehand login` and `surehand logout`, against a real authorization server."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_login_signs_in_and_logout_forgets(authority, tmp_path, capsys):
     assert "There was no sign-in" in capsys.readouterr().out
 
 
-def test_each_user_has_a_sign_in_of_ones_own(authority, tmp_path, capsys):
+def test_each_user_signs_in_separately(authority, tmp_path, capsys):
     run(login, "notes")
     authority.person = "bob"
     run(login, "notes", "--user", "bob")
@@ -75,7 +75,7 @@ def test_each_user_has_a_sign_in_of_ones_own(authority, tmp_path, capsys):
     assert {found["user"] for found in kept(tmp_path)} == {None}
 
 
-def test_a_url_will_do_for_a_name_written_down_or_not(authority, tmp_path, capsys):
+def test_login_accepts_a_url_that_is_in_the_configuration_or_not(authority, tmp_path, capsys):
     run(login, authority.url)
     (tmp_path / "surehand.json").unlink()
     run(login, authority.url)
@@ -84,7 +84,7 @@ def test_a_url_will_do_for_a_name_written_down_or_not(authority, tmp_path, capsy
     assert capsys.readouterr().out.count("Signed in to") == 2
 
 
-def test_what_was_refused_or_is_not_there_is_said(authority):
+def test_a_refused_sign_in_and_an_unknown_server_are_reported(authority):
     authority.refuses = True
     with pytest.raises(CommandExit, match=r"refused \(access_denied\)") as refused:
         run(login, "notes")
@@ -99,7 +99,7 @@ def test_what_was_refused_or_is_not_there_is_said(authority):
     assert all("access-" not in str(error.value) for error in (refused, unknown, open_to_all))
 
 
-def test_a_server_that_asks_nobody_says_so(authority, capsys):
+def test_login_to_a_server_without_sign_in_is_reported(authority, capsys):
     with pytest.raises(CommandExit, match="does not ask anybody to sign in") as ended:
         run(login, f"{authority.issuer}/.well-known/oauth-authorization-server")
 

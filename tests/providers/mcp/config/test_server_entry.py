@@ -1,4 +1,4 @@
-"""Servers as people write them, in their own files."""
+"""Server entries in the files of other programs and in our own."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-import mcp as library  # noqa: F401 - it takes a second, which no test should have to wait
+import mcp as mcp_sdk  # noqa: F401 - imported here because it takes a second, which would count for the first test
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ from surehand.providers.mcp.config.values import FileNode, FileNodeError
 from surehand.providers.mcp.config.variables import Variables
 from surehand.providers.mcp.options import ServerOptions
 
-SERVER = Path(__file__).with_name("speaking.py")
+SERVER = Path(__file__).parents[1] / "speaking.py"
 
 
 def read(value, **_) -> list[ServerEntry]:
@@ -107,7 +107,7 @@ def file(tmp_path):
     return write
 
 
-def test_a_file_of_claude_desktop_is_taken_as_it_is(file):
+def test_a_file_of_claude_desktop_is_read_unchanged(file):
     found = mcp.servers(file(CLAUDE, "claude_desktop_config.json"))
 
     assert [server.namespace for server in found] == ["filesystem", "github", "sentry"]
@@ -116,7 +116,7 @@ def test_a_file_of_claude_desktop_is_taken_as_it_is(file):
     assert not any("hunter2" in f"{server.address.label}{server.address.identity}{server!r}" for server in found)
 
 
-def test_a_file_of_cursor_is_taken_as_it_is(file, tmp_path):
+def test_a_file_of_cursor_is_read_unchanged(file, tmp_path):
     path = file(CURSOR, ".cursor/mcp.json")
     entries = read(json.loads(CURSOR))
 
@@ -132,7 +132,7 @@ def test_a_file_of_cursor_is_taken_as_it_is(file, tmp_path):
     assert local.address.identity.endswith(f":{tmp_path.resolve()}")
 
 
-def test_a_file_of_vs_code_is_taken_as_it_is_comments_and_commas_too(file, tmp_path):
+def test_a_file_of_vs_code_is_read_with_comments_and_trailing_commas(file, tmp_path):
     found = mcp.servers(file(VSCODE, ".vscode/mcp.json"))
 
     assert [server.namespace for server in found] == ["io_github_microsoft_playwright-mcp", "perplexity", "docs"]
@@ -174,12 +174,12 @@ def test_a_server_may_be_called_like_a_block():
 
 
 @pytest.mark.parametrize("value", [{}, {"mcpServers": {}}, {"mcpServers": []}])
-def test_no_servers_are_no_mistake(value):
+def test_an_empty_block_is_valid(value):
     assert read(value) == []
 
 
 def test_a_file_without_servers_says_how_to_write_them():
-    assert "There are no MCP servers in it. Fix: put them under mcpServers" in str(mistake({"editor.fontSize": 12}))
+    assert "The file has no MCP servers. Fix: put them under mcpServers" in str(mistake({"editor.fontSize": 12}))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_file_without_servers_says_how_to_write_them():
         ("uvx mcp-server-git", "stdio"),
     ],
 )
-def test_how_a_server_is_reached_is_said_or_seen(entry, kind):
+def test_the_transport_is_given_by_type_or_found_from_command_and_url(entry, kind):
     assert one(entry).transport_type == kind
 
 
@@ -222,7 +222,7 @@ def test_a_command_is_a_word_a_line_or_a_list(entry, words):
     assert [found.command, *found.args] == words
 
 
-def test_values_for_other_programs_are_written_out():
+def test_numbers_and_booleans_for_a_command_become_text():
     found = one({"command": "x", "environment": {"PORT": 80, "DEBUG": True, "NONE": None, "EMPTY": ""}})
 
     assert found.env == {"PORT": "80", "DEBUG": "true", "EMPTY": ""}
@@ -259,7 +259,7 @@ def test_values_for_other_programs_are_written_out():
         ({"lock": False, "manifest": False}, {"lock": None, "manifest": False}),
     ],
 )
-def test_options_in_everybodys_words(entry, options):
+def test_options_are_accepted_under_the_names_of_other_programs(entry, options):
     assert one({"command": "x", **entry}).options == {"namespace": "one", **options}
 
 
@@ -269,10 +269,10 @@ def test_a_bare_number_in_our_own_files_is_seconds():
     assert found.options["cache"] == 300
 
 
-def test_every_option_of_python_can_be_written_and_nothing_else():
-    told = {PYTHON_OPTION_NAMES.get(name, name) for name in OPTION_PARSERS}
+def test_the_option_keys_match_the_python_options():
+    names = {PYTHON_OPTION_NAMES.get(name, name) for name in OPTION_PARSERS}
 
-    assert told == set(ServerOptions.__dataclass_fields__)
+    assert names == set(ServerOptions.__dataclass_fields__)
     assert set(KEY_ALIASES.values()) <= {*DOCUMENTED_KEYS, *UNDOCUMENTED_KEYS}
     assert not set(KEY_ALIASES) & {*DOCUMENTED_KEYS, *UNDOCUMENTED_KEYS}
 
@@ -283,7 +283,7 @@ def test_a_server_that_is_switched_off_is_left_out():
     assert [server.namespace for server in mcp.servers(entries)] == ["c"]
 
 
-def test_what_only_policy_decides_is_left_out_and_told():
+def test_keys_that_policy_decides_are_ignored_with_a_note():
     found = one({"command": "x", "autoApprove": ["read_file"], "toolSchemas": {}, "description": "mine"})
 
     assert found.ignored_key_notes == (
@@ -292,7 +292,7 @@ def test_what_only_policy_decides_is_left_out_and_told():
     )
 
 
-def test_what_other_programs_say_for_themselves_does_not_stop_a_file():
+def test_keys_of_other_programs_are_ignored():
     sandbox = {"filesystem": {"allowWrite": ["${workspaceFolder}"]}, "network": {"allowedDomains": ["example.com"]}}
     ours = {"command": "x", "sandbox": {"network": True}}
     code = {"command": "x", "sandboxEnabled": True, "sandbox": sandbox, "dev": {}, "gallery": True, "version": "1"}
@@ -313,7 +313,7 @@ def test_what_other_programs_say_for_themselves_does_not_stop_a_file():
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "message"),
     [
         ({"command": "x", "sandboxEnabledd": True}, "Unknown key 'sandboxEnabledd'."),
         ({"command": "x", "toolsAlowed": []}, "Unknown key 'toolsAlowed'. Fix: did you mean 'tools_allowed'?"),
@@ -321,36 +321,39 @@ def test_what_other_programs_say_for_themselves_does_not_stop_a_file():
         ({"args": []}, "one has neither a command nor a url."),
         ({"type": "stdio", "url": "https://x"}, "one is of type stdio, which needs a command."),
         ({"type": "sse", "command": "x"}, "one is of type sse, which needs a url."),
-        ({"command": "x", "url": "https://x"}, "one is started here: url means nothing there."),
-        ({"url": "https://x", "env": {}}, "one is reached by its url: env means nothing there."),
-        ({"type": "carrier pigeon", "command": "hunter2"}, "type is none that is known. Fix: use stdio, local, http"),
-        ({"command": "x", "toolsAllowed": ["a"], "allowedTools": []}, "allowedTools says the same as toolsAllowed."),
-        ({"command": "x", "shared": True, "per": "user"}, "shared says the same as per."),
+        ({"command": "x", "url": "https://x"}, "one has a command, so url has no effect."),
+        ({"url": "https://x", "env": {}}, "one has a url, so env has no effect."),
+        ({"type": "carrier pigeon", "command": "hunter2"}, "type has an unknown value. Fix: use stdio, local, http"),
+        (
+            {"command": "x", "toolsAllowed": ["a"], "allowedTools": []},
+            "allowedTools and toolsAllowed set the same option.",
+        ),
+        ({"command": "x", "shared": True, "per": "user"}, "shared and per set the same option."),
         ({"command": ["hunter2", ["x"]]}, "1 must be text."),
         ({"command": []}, "command is empty."),
-        ({"command": "x 'hunter2"}, "command has a quote that is never closed."),
+        ({"command": "x 'hunter2"}, "command has an unclosed quote."),
         ({"command": "x", "args": "hunter2"}, "args must be a list."),
-        ({"command": "x", "env": ["hunter2"]}, "env must hold keys and values."),
+        ({"command": "x", "env": ["hunter2"]}, "env must be a mapping."),
         ({"command": "x", "env": {"A": ["hunter2"]}}, "A must be text."),
-        ({"url": "hunter2"}, "url is no URL."),
+        ({"url": "hunter2"}, "url must be a URL."),
         ({"command": "x", "timeout": "hunter2"}, "timeout must be a duration."),
-        ({"command": "x", "timeout": -1}, "timeout must be a duration above zero."),
+        ({"command": "x", "timeout": -1}, "timeout must be a positive duration."),
         ({"command": "x", "enabled": "hunter2"}, "enabled must be true or false."),
-        ({"command": "x", "effects": ["hunter2"]}, "effects names something unknown."),
-        ({"command": "x", "protocol": "hunter2"}, "protocol is none that is known."),
+        ({"command": "x", "effects": ["hunter2"]}, "effects has an unknown effect."),
+        ({"command": "x", "protocol": "hunter2"}, "protocol has an unknown value."),
         ({"command": "x", "sandbox": {"netwrk": True}}, "Unknown key 'netwrk'. Fix: did you mean 'network'?"),
         ({"url": "https://x", "auth": {"type": "client_credentials"}}, "client_credentials needs a client_id."),
-        ({"command": "x", "namespace": "two words"}, "namespace is no name for a server."),
-        ({"url": "wss://x", "auth": "oauth"}, "one is a web socket, where nobody signs in."),
-        (None, "one must hold keys and values."),
-        (5, "one must hold keys and values."),
+        ({"command": "x", "namespace": "two words"}, "namespace must be a legal name."),
+        ({"url": "wss://x", "auth": "oauth"}, "one is a WebSocket server, which has no sign-in."),
+        (None, "one must be a mapping."),
+        (5, "one must be a mapping."),
     ],
 )
-def test_a_mistake_is_named_and_values_never_are(entry, told):
-    said = str(mistake({"mcpServers": {"one": entry}}))
+def test_an_error_names_the_key_and_never_the_value(entry, message):
+    error = str(mistake({"mcpServers": {"one": entry}}))
 
-    assert said.startswith(told)
-    assert "hunter2" not in said
+    assert error.startswith(message)
+    assert "hunter2" not in error
 
 
 @pytest.mark.parametrize("block", ["mcpServers", "servers"])
@@ -367,7 +370,7 @@ def test_a_mistake_is_named_and_values_never_are(entry, told):
         ("数据", "server"),
     ],
 )
-def test_a_server_may_be_called_anything_and_its_tools_begin_with_what_is_nearest(block, name, namespace):
+def test_any_server_name_gives_a_valid_namespace(block, name, namespace):
     [found] = read({block: {name: {"command": "x"}}})
     [server] = mcp.servers({block: {name: {"command": "x"}}})
 
@@ -375,7 +378,7 @@ def test_a_server_may_be_called_anything_and_its_tools_begin_with_what_is_neares
 
 
 @pytest.mark.parametrize("order", [("a.b", "a b", "a_b", "a/b"), ("a/b", "a_b", "a b", "a.b")])
-def test_names_that_come_out_the_same_are_told_apart(order):
+def test_names_with_the_same_namespace_get_a_hash(order):
     found = [server.namespace for server in mcp.servers({name: {"command": "x"} for name in order})]
 
     assert found[order.index("a_b")] == "a_b"
@@ -383,28 +386,30 @@ def test_names_that_come_out_the_same_are_told_apart(order):
     assert all(re.fullmatch(r"a_b(_[0-9a-f]{8})?", namespace) for namespace in found)
 
 
-def test_a_variable_that_is_missing_is_told_of_by_the_name_in_the_file():
+def test_a_missing_variable_is_reported_with_the_server_name_of_the_file():
     [server] = mcp.servers({"awslabs.core": {"command": "${NOT_SET}"}}, environment={})
 
     with pytest.raises(DefinitionError, match=r"The MCP server 'awslabs\.core' cannot be used"):
         server.address.resolve()
 
 
-def test_a_server_may_say_its_namespace():
+def test_an_entry_may_set_its_namespace():
     [found] = read({"mcpServers": {"bad name": {"command": "x", "namespace": "good"}}})
     assert (found.name, found.options["namespace"]) == ("bad name", "good")
 
 
 @pytest.mark.parametrize("other", [{"namespace": "b"}, {"tool_prefix": "b_"}])
-def test_no_two_servers_have_one_namespace_unless_one_is_switched_off(other):
+def test_two_enabled_servers_cannot_share_a_namespace(other):
     servers = {"one": {"command": "x", "namespace": "b"}, "two": {"command": "y", **other}}
 
     assert "two and one have the same namespace, b." in str(mistake({"mcpServers": servers}))
     assert len(read({"mcpServers": {**servers, "two": {**servers["two"], "disabled": True}}})) == 2
 
 
-def test_servers_in_a_list_have_names_of_their_own():
-    assert "There are two servers 'a'." in str(mistake([{"name": "a", "command": "x"}, {"name": "a", "command": "y"}]))
+def test_servers_in_a_list_need_unique_names():
+    assert "Two servers have the name 'a'." in str(
+        mistake([{"name": "a", "command": "x"}, {"name": "a", "command": "y"}])
+    )
     assert "A server in a list needs a name." in str(mistake([{"command": "x"}]))
 
 
@@ -415,27 +420,27 @@ def test_servers_in_a_list_have_names_of_their_own():
         (
             '{\n"mcpServers": {\n"a": {"command": "x"},\n"a": {}}}',
             "mcp.json",
-            "mcp.json:4: a is there twice, first in line 3",
+            "mcp.json:4: The key a occurs twice, first in line 3",
         ),
-        ('{\n"mcpServers": {', "mcp.json", "mcp.json:2: This is no JSON"),
+        ('{\n"mcpServers": {', "mcp.json", "mcp.json:2: The file is not valid JSON"),
         ("mcpServers:\n  - name: a\n    comand: x\n", "c.yaml", "c.yaml, mcpServers.0.comand: Unknown key 'comand'"),
         ("[mcp_servers.a]\ncomand = 'x'\n", "c.toml", "c.toml, mcp_servers.a.comand: Unknown key 'comand'"),
-        ("a: [", "c.yaml", "c.yaml: This is no YAML"),
+        ("a: [", "c.yaml", "c.yaml: The file is not valid YAML"),
     ],
 )
-def test_mistakes_in_a_file_say_where(file, tmp_path, text, name, where):
+def test_errors_in_a_file_name_the_line(file, tmp_path, text, name, where):
     with pytest.raises(DefinitionError) as error:
         mcp.servers(file(text, name))
 
     assert str(error.value).replace(f"{tmp_path}/", "").startswith(where)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DefinitionError, match=r"absent.json: The file cannot be read: No such file"):
         mcp.servers(tmp_path / "absent.json")
 
 
-def test_options_for_all_hold_where_an_entry_says_nothing():
+def test_shared_options_apply_unless_an_entry_sets_its_own():
     found = mcp.servers(
         {"a": {"command": "x", "timeout": 5, "toolsDenied": ["one"]}, "b": {"command": "x"}}, timeout=9, deny=["two"]
     )
@@ -466,7 +471,7 @@ def test_options_for_all_hold_where_an_entry_says_nothing():
         ("a${/}b", "a/b"),
     ],
 )
-def test_references_are_filled_in_once(text, filled):
+def test_variables_are_substituted_once(text, filled):
     environment = {"NAME": "ada", "TRICK": "${NAME}", "EMPTY": ""}
 
     assert Variables(environment).substitute(text, DefinitionError) == filled
@@ -494,7 +499,7 @@ async def test_a_missing_variable_is_named_when_the_server_is_used(file, tmp_pat
     )
 
 
-def test_a_login_is_filled_in_when_it_is_used():
+def test_auth_settings_are_substituted_when_used():
     entry = {
         "url": "https://${HOST}/${KEY}/mcp?q=${KEY}",
         "auth": {"clientId": "us", "clientSecret": "${KEY}", "scope": "a b"},
@@ -513,12 +518,12 @@ def test_a_login_is_filled_in_when_it_is_used():
     assert "hunter2" not in now.label + now.identity + server.address.identity
 
 
-async def test_secrets_reach_the_server_and_nobody_else(file, tmp_path):
+async def test_secrets_reach_only_the_server(file, tmp_path):
     (tmp_path / "more.env").write_text("# two\nexport FROM_FILE='hunter3' # quoted\nSAID=no\nnonsense\n")
-    told = {"command": sys.executable, "args": [str(SERVER), "${WORD}"], "envFile": "more.env", "manifest": False,
+    entry = {"command": sys.executable, "args": [str(SERVER), "${WORD}"], "envFile": "more.env", "manifest": False,
             "env": {"TOKEN": "${TOKEN}", "SAID": "yes"}}  # fmt: skip
     found = mcp.servers(
-        file(json.dumps({"mcpServers": {"one": told}})), environment={"TOKEN": "hunter2", "WORD": "hunter4"}
+        file(json.dumps({"mcpServers": {"one": entry}})), environment={"TOKEN": "hunter2", "WORD": "hunter4"}
     )
 
     async with Runtime(*found) as runtime:
@@ -540,7 +545,7 @@ ANYTHING = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(ANYTHING)
-def test_whatever_is_written_gives_servers_or_a_mistake(value):
+def test_any_value_gives_servers_or_an_error(value):
     for block in (value, {"one": value}):
         with suppress(DefinitionError):
             mcp.servers({"mcpServers": block}, environment={})

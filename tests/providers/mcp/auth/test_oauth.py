@@ -1,4 +1,4 @@
-"""Signing in to MCP servers, against a real authorisation server that guards a real MCP server."""
+"""Signing in to MCP servers, against a real authorization server that guards a real MCP server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from surehand.providers.mcp.transports.connection_errors import NotSignedIn, inn
 from tests.http.server import Names, only_loopback, port_of_nobody
 from tests.providers.mcp.authority import browser, running, texts_in
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 HERE = HttpSettings(allow_private=["127.0.0.1"])
 
 
@@ -51,43 +51,43 @@ def folder(tmp_path):
 
 @pytest.fixture
 def port():
-    """A port that is free whenever it is asked for."""
+    """A port that stays free during the test."""
     with port_of_nobody() as number:
         yield number
 
 
 @pytest.fixture
 def person(folder):
-    """Somebody with a browser; each use is another process's view, since nothing but the folder is shared."""
+    """OAuth settings with a person at a browser; each use stands for another process: only the folder is shared."""
 
-    def make(**given):
-        return oauth(**{"tokens": folder, "open": browser, "interactive": True, **given})
+    def make(**settings):
+        return oauth(**{"tokens": folder, "open": browser, "interactive": True, **settings})
 
     return make
 
 
 @pytest.fixture
-def nobody(folder):
-    """The same where nobody can be asked."""
+def headless(folder):
+    """OAuth settings without a person who could sign in."""
 
-    def make(**given):
-        return oauth(**{"tokens": folder, "interactive": False, **given})
+    def make(**settings):
+        return oauth(**{"tokens": folder, "interactive": False, **settings})
 
     return make
 
 
 @asynccontextmanager
 async def connected(auth, authority, user=None, settings=HERE):
-    signs = auth.auth_for(ConnectionOwner(user), authority.url)
+    request_auth = auth.auth_for(ConnectionOwner(user), authority.url)
     async with (
-        GuardedClient(settings, auth=signs, max_redirects=MAX_AUTH_STEPS) as http,
+        GuardedClient(settings, auth=request_auth, max_redirects=MAX_AUTH_STEPS) as http,
         Client(streamable_http_client(authority.url, http_client=http)) as client,
     ):
         yield client
 
 
 async def whoami(auth, authority, user=None, settings=HERE):
-    """Who we are to the server; what goes wrong is raised as it is, not in a group."""
+    """The user as the server sees it; an error is raised by itself, not in a group."""
     try:
         async with connected(auth, authority, user, settings) as client:
             return (await client.call_tool("whoami", {})).content[0].text
@@ -96,23 +96,23 @@ async def whoami(auth, authority, user=None, settings=HERE):
     raise error
 
 
-def grow_old(folder):
-    """As if the time that tokens are good for were over."""
+def expire_tokens(folder):
+    """Make all stored tokens look expired."""
     for path in folder.glob("*.json"):
         path.write_text(json.dumps({**json.loads(path.read_text()), "expires_at": time.time() - 1}))
 
 
-async def test_a_person_signs_in_once_and_a_restart_remembers(authority, person, nobody):
+async def test_a_person_signs_in_once_and_a_restart_remembers(authority, person, headless):
     assert await whoami(person(), authority) == "ada"
     assert authority.seen == ["registered", "signed in ada"]
 
-    assert await whoami(nobody(), authority) == "ada"
+    assert await whoami(headless(), authority) == "ada"
     assert authority.seen == ["registered", "signed in ada"]
 
 
-async def test_where_nobody_can_be_asked_the_call_says_what_a_person_has_to_do(authority, nobody):
+async def test_a_call_that_cannot_ask_a_person_names_the_login_command(authority, headless):
     with pytest.raises(Denied, match=rf"Nobody is signed in to {authority.url}.*: surehand login {authority.url}$"):
-        await whoami(nobody(), authority)
+        await whoami(headless(), authority)
 
     assert authority.seen == []
 
@@ -130,12 +130,12 @@ async def test_a_browser_is_only_opened_on_a_terminal_and_never_for_a_named_user
     assert oauth(tokens=folder, interactive=True).can_open_browser(ConnectionOwner("ada"))
 
 
-async def test_two_users_are_two_people(authority, person, nobody):
+async def test_two_users_have_separate_tokens(authority, person, headless):
     assert await whoami(person(), authority, "ada") == "ada"
     authority.person = "bob"
     assert await whoami(person(), authority, "bob") == "bob"
 
-    ours = nobody()
+    ours = headless()
     assert await whoami(ours, authority, "ada") == "ada"
     assert await whoami(ours, authority, "bob") == "bob"
     with pytest.raises(Denied, match=r"login .* --user 'eve smith'$"):
@@ -144,28 +144,28 @@ async def test_two_users_are_two_people(authority, person, nobody):
         await whoami(ours, authority, None)
 
 
-async def test_what_is_too_old_is_renewed_after_a_restart_at_the_right_server(authority, person, nobody, folder):
+async def test_expired_tokens_are_refreshed_after_a_restart_at_the_same_server(authority, person, headless, folder):
     await whoami(person(), authority)
     authority.expire()
-    grow_old(folder)
+    expire_tokens(folder)
 
-    assert await whoami(nobody(), authority) == "ada"
+    assert await whoami(headless(), authority) == "ada"
     assert authority.seen[2:] == ["renewed ada"]
-    assert await whoami(nobody(), authority) == "ada"
+    assert await whoami(headless(), authority) == "ada"
     assert authority.seen[2:] == ["renewed ada"]
 
 
-async def test_what_the_server_does_not_take_any_more_is_renewed_too(authority, person, nobody):
+async def test_tokens_that_the_server_rejects_are_refreshed(authority, person, headless):
     """Its time is not over, or the server did not say how long that is."""
     authority.lifetime = None
     await whoami(person(), authority)
     authority.expire()
 
-    assert await whoami(nobody(), authority) == "ada"
+    assert await whoami(headless(), authority) == "ada"
     assert authority.seen[2:] == ["renewed ada"]
 
 
-async def test_in_the_middle_of_a_connection_it_is_renewed_as_well(authority, person):
+async def test_tokens_are_refreshed_during_a_connection(authority, person):
     async with connected(person(), authority) as client:
         assert (await client.call_tool("whoami", {})).content[0].text == "ada"
         authority.expire()
@@ -174,7 +174,7 @@ async def test_in_the_middle_of_a_connection_it_is_renewed_as_well(authority, pe
     assert authority.seen[2:] == ["renewed ada"]
 
 
-async def test_many_calls_at_once_renew_once(authority, person):
+async def test_parallel_calls_refresh_once(authority, person):
     authority.pace = 0.05
     async with connected(person(), authority) as client:
         authority.expire()
@@ -191,14 +191,14 @@ async def test_calls_do_not_wait_for_each_other(authority, person):
     assert [result.content[0].text for result in found] == ["met"] * 5
 
 
-async def test_a_refused_refresh_token_leads_to_a_person_and_to_no_loop(authority, person, nobody, folder, port):
+async def test_a_rejected_refresh_token_needs_a_person_and_causes_no_loop(authority, person, headless, folder, port):
     await whoami(person(redirect_port=port), authority)
     authority.expire()
     authority.renewing.clear()
 
     for _ in range(3):
         with pytest.raises(Denied, match="surehand login"):
-            await whoami(nobody(), authority)
+            await whoami(headless(), authority)
 
     assert authority.seen[2:] == ["reused"]
     assert texts_in(folder)[0]["tokens"] is None
@@ -206,18 +206,18 @@ async def test_a_refused_refresh_token_leads_to_a_person_and_to_no_loop(authorit
     assert authority.seen[3:] == ["signed in ada"]  # and not registered again
 
 
-async def test_an_authorisation_server_in_trouble_costs_no_sign_in(authority, person, nobody):
+async def test_an_authorization_server_that_is_unavailable_costs_no_tokens(authority, person, headless):
     await whoami(person(), authority)
     authority.expire()
     authority.broken = True
 
     with pytest.raises(Unavailable, match="HTTP 503"):
-        await whoami(nobody(), authority)
+        await whoami(headless(), authority)
     authority.broken = False
-    assert await whoami(nobody(), authority) == "ada"
+    assert await whoami(headless(), authority) == "ada"
 
 
-async def test_a_call_cancelled_while_it_renews_loses_nothing(authority, person, nobody):
+async def test_a_call_cancelled_during_a_refresh_loses_no_tokens(authority, person, headless):
     async with connected(person(), authority) as client:
         authority.expire()
         authority.holds = True
@@ -229,11 +229,11 @@ async def test_a_call_cancelled_while_it_renews_loses_nothing(authority, person,
         await asyncio.wait({calling})
 
     assert calling.cancelled()
-    assert await whoami(nobody(), authority) == "ada"
+    assert await whoami(headless(), authority) == "ada"
     assert authority.seen[2:] == ["renewed ada"]
 
 
-async def test_a_cancelled_sign_in_locks_nobody_out(authority, person):
+async def test_a_cancelled_sign_in_releases_its_lock(authority, person):
     opened = asyncio.Event()
 
     async def look_at_it(url):
@@ -249,12 +249,12 @@ async def test_a_cancelled_sign_in_locks_nobody_out(authority, person):
     assert await whoami(person(), authority) == "ada"
 
 
-async def test_nobody_waits_for_ever_for_a_person(authority, person):
+async def test_waiting_for_a_person_times_out(authority, person):
     with pytest.raises(TimedOut, match=r"Nobody signed in within 0\.1 seconds"):
         await whoami(person(open=lambda url: None, timeout=0.1), authority)
 
 
-async def test_a_sign_in_that_fails_is_asked_for_once_and_not_by_every_call(authority, person):
+async def test_a_failed_sign_in_is_not_repeated_by_every_waiting_call(authority, person):
     asked, refusals = [], []
     everybody = asyncio.Event()
 
@@ -272,8 +272,8 @@ async def test_a_sign_in_that_fails_is_asked_for_once_and_not_by_every_call(auth
     hooks = {"response": [count]}
 
     async def call():
-        signs = ours.auth_for(ConnectionOwner(), authority.url)
-        async with GuardedClient(HERE, auth=signs, max_redirects=MAX_AUTH_STEPS, event_hooks=hooks) as http:
+        request_auth = ours.auth_for(ConnectionOwner(), authority.url)
+        async with GuardedClient(HERE, auth=request_auth, max_redirects=MAX_AUTH_STEPS, event_hooks=hooks) as http:
             await http.post(authority.url, json={})
 
     found = await asyncio.gather(*(call() for _ in range(5)), return_exceptions=True)
@@ -282,14 +282,14 @@ async def test_a_sign_in_that_fails_is_asked_for_once_and_not_by_every_call(auth
     assert len(asked) == 1
 
 
-async def test_a_person_who_says_no_is_heard(authority, person):
+async def test_a_person_who_refuses_ends_the_sign_in(authority, person):
     authority.refuses = True
 
     with pytest.raises(Denied, match=r"refused \(access_denied\)"):
         await whoami(person(), authority)
 
 
-async def test_more_is_asked_for_when_a_tool_needs_more(authority, person, folder):
+async def test_further_scopes_are_requested_when_a_tool_needs_them(authority, person, folder):
     async with connected(person(), authority) as client:
         assert texts_in(folder)[0]["tokens"]["scope"] == "tools"
         result = await client.call_tool("admin", {})
@@ -298,10 +298,10 @@ async def test_more_is_asked_for_when_a_tool_needs_more(authority, person, folde
     assert texts_in(folder)[0]["tokens"]["scope"] == "tools admin"
 
 
-async def test_where_nobody_can_give_more_the_call_says_what_is_missing(authority, person, nobody):
+async def test_a_call_that_cannot_request_scopes_names_the_missing_ones(authority, person, headless):
     await whoami(person(), authority)
 
-    auth = nobody().auth_for(ConnectionOwner(), authority.url)
+    auth = headless().auth_for(ConnectionOwner(), authority.url)
     async with GuardedClient(HERE, auth=auth, max_redirects=MAX_AUTH_STEPS) as http:
         with pytest.raises(Denied, match=r"does not cover this\. It asks for 'admin'.*surehand login") as refused:
             await http.post(authority.url, json={"params": {"name": "admin"}})
@@ -310,14 +310,14 @@ async def test_where_nobody_can_give_more_the_call_says_what_is_missing(authorit
     assert authority.seen[2:] == []
 
 
-async def test_scopes_that_a_developer_wants_are_asked_for(authority, person, folder):
+async def test_scopes_of_the_developer_are_requested(authority, person, folder):
     await whoami(person(scopes=["tools", "admin"]), authority)
 
     assert texts_in(folder)[0]["tokens"]["scope"] == "tools admin"
 
 
 async def test_a_client_that_is_registered_already_signs_in_without_registering(
-    authority, person, nobody, folder, port
+    authority, person, headless, folder, port
 ):
     await whoami(person(redirect_port=port), authority)
     (client,) = authority.clients.values()
@@ -330,10 +330,10 @@ async def test_a_client_that_is_registered_already_signs_in_without_registering(
     assert authority.seen == ["signed in ada"]
     assert client.client_secret not in json.dumps(texts_in(folder))
     with pytest.raises(Denied):  # what was signed in to as one client is not used as another
-        await whoami(nobody(client_id="another"), authority)
+        await whoami(headless(client_id="another"), authority)
 
 
-async def test_a_secret_goes_to_no_authorisation_server_that_nobody_named(authority, person):
+async def test_a_secret_is_not_sent_to_an_authorization_server_that_was_not_configured(authority, person):
     given = {"client_id": "c", "client_secret": "s3cret"}
     authority.metadata = {
         "resource": authority.url, "authorization_servers": [authority.issuer.replace("127.0.0.1", "localhost")],
@@ -362,7 +362,7 @@ async def test_a_secret_stays_on_the_servers_own_host_unless_an_issuer_is_named(
     )
 
 
-async def test_a_server_may_look_our_metadata_up_instead_of_registering_us(authority, person, port):
+async def test_a_client_metadata_url_replaces_registration(authority, person, port):
     ours = "https://surehand.test/client.json"
     authority.says = {"client_id_metadata_document_supported": True}
     authority.clients[ours] = OAuthClientInformationFull(
@@ -376,7 +376,7 @@ async def test_a_server_may_look_our_metadata_up_instead_of_registering_us(autho
     assert authority.seen == ["signed in ada"]
 
 
-async def test_an_identity_provider_says_who_each_user_is(authority):
+async def test_an_identity_provider_vouches_for_each_user(authority):
     async def said(audience, resource):
         return f"{audience} says: ada"
 
@@ -402,7 +402,7 @@ async def test_a_program_signs_in_as_itself(authority):
     assert len(authority.seen) == 2
 
 
-async def test_a_program_that_is_refused_is_told_in_one_word(authority):
+async def test_a_refused_program_gets_the_oauth_error_code(authority):
     authority.refuses = True
 
     with pytest.raises(Denied, match=r"refused to sign us in \(invalid_client\)\. Somebody has to") as refused:
@@ -424,7 +424,7 @@ async def test_a_program_signs_in_with_a_key(authority):
     assert "PRIVATE" not in repr(ours)
 
 
-async def test_metadata_that_lead_to_a_private_address_are_refused_before_anything_is_dialled(authority, person):
+async def test_metadata_with_a_private_address_are_refused_before_connecting(authority, person):
     dialled = []
 
     async def dialer(address, port, timeout):
@@ -450,7 +450,7 @@ async def test_metadata_for_another_server_are_refused(authority, person):
     assert authority.seen == []
 
 
-async def test_an_answer_from_another_issuer_is_refused(authority, person, folder):
+async def test_a_response_from_another_issuer_is_refused(authority, person, folder):
     authority.says_iss = True
 
     with pytest.raises(Denied, match="iss mismatch"):
@@ -459,16 +459,16 @@ async def test_an_answer_from_another_issuer_is_refused(authority, person, folde
     assert texts_in(folder)[0]["tokens"] is None
 
 
-async def test_no_token_is_in_a_log_or_an_error_or_a_repr(authority, person, nobody, caplog):
+async def test_no_token_is_in_a_log_or_an_error_or_a_repr(authority, person, headless, caplog):
     caplog.set_level(logging.DEBUG)
     ours = person(client_id=None)
     await whoami(ours, authority)
     authority.expire()
-    await whoami(nobody(), authority)
+    await whoami(headless(), authority)
     authority.renewing.clear()
     authority.expire()
     with pytest.raises(Denied) as refused:
-        await whoami(nobody(), authority)
+        await whoami(headless(), authority)
 
     shown = caplog.text + repr(refused.value) + repr(ours) + repr(ours.auth_for(ConnectionOwner(), authority.url))
     shown += repr(ours.tokens.file_for(authority.url, None)) + repr(ours.tokens.file_for(authority.url, None).read())
@@ -479,16 +479,16 @@ async def test_no_token_is_in_a_log_or_an_error_or_a_repr(authority, person, nob
 
 
 @pytest.mark.long
-@pytest.mark.timeout(60)  # another interpreter starts and imports the library
-async def test_two_processes_use_a_refresh_token_once(authority, person, nobody, folder):
+@pytest.mark.timeout(60)  # another interpreter starts and imports the MCP SDK
+async def test_two_processes_use_a_refresh_token_once(authority, person, headless, folder):
     await whoami(person(), authority)
     authority.expire()
-    grow_old(folder)
+    expire_tokens(folder)
     authority.pace = 0.3
     process = [sys.executable, "-P", "-c", _CHILD, str(folder), authority.url]
     child = subprocess.Popen(process, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert await asyncio.to_thread(child.stdout.readline) == "ready\n"
-    ours = asyncio.create_task(whoami(nobody(), authority))
+    ours = asyncio.create_task(whoami(headless(), authority))
     said, _ = await asyncio.to_thread(child.communicate, "go\n")
 
     assert await ours == "ada"
@@ -499,14 +499,14 @@ async def test_two_processes_use_a_refresh_token_once(authority, person, nobody,
 _CHILD = """
 import asyncio, sys
 from surehand.http.connector import dial
-from surehand.http.settings import Settings
+from surehand.http.settings import HttpSettings
 from surehand.http.transport import GuardedClient
 from surehand.providers.mcp.auth.oauth import oauth
-from surehand.providers.mcp.addresses.address import Who
+from surehand.providers.mcp.addresses.address import ConnectionOwner
 folder, url = sys.argv[1:]
-auth = oauth(tokens=folder, interactive=False).auth_for(Who(), url)
+auth = oauth(tokens=folder, interactive=False).auth_for(ConnectionOwner(), url)
 async def main():
-    async with GuardedClient(Settings(allow_private=["127.0.0.1"]), auth=auth, max_redirects=20) as client:
+    async with GuardedClient(HttpSettings(allow_private=["127.0.0.1"]), auth=auth, max_redirects=20) as client:
         print("ready", flush=True)
         sys.stdin.readline()
         print((await client.post(url, json={})).status_code)
@@ -529,6 +529,6 @@ asyncio.run(main())
         lambda: identity_assertion("c", "s", issuer="ftp://x", assertion=browser),
     ],
 )
-def test_what_can_never_work_is_said_at_once(make):
+def test_invalid_settings_are_definition_errors(make):
     with pytest.raises(DefinitionError, match="Fix: "):
         make()
