@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-STATELESS_VERSION = "2026-07-28"
+MODERN_VERSION = "2026-07-28"
 INPUT_SCHEMA = {
     "type": "object",
     "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
@@ -35,7 +35,7 @@ def answer_method(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "initialize":
         return {"protocolVersion": params["protocolVersion"], **SERVER_INFO}
     if method == "server/discover":
-        return {"supportedVersions": [STATELESS_VERSION], "ttlMs": 0, "cacheScope": "private", **SERVER_INFO}
+        return {"supportedVersions": [MODERN_VERSION], "ttlMs": 0, "cacheScope": "private", **SERVER_INFO}
     return None
 
 
@@ -44,8 +44,8 @@ def answer_request(message: dict[str, Any]) -> dict[str, Any]:
     result = answer_method(message["method"], params)
     if result is None:
         return {"error": {"code": -32601, "message": f"unknown method {message['method']}"}}
-    stateless = "io.modelcontextprotocol/protocolVersion" in (params.get("_meta") or {})
-    return {"result": {**result, "resultType": "complete"} if stateless else result}
+    is_modern = "io.modelcontextprotocol/protocolVersion" in (params.get("_meta") or {})
+    return {"result": {**result, "resultType": "complete"} if is_modern else result}
 
 
 if __name__ == "__main__":

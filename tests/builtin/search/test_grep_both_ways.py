@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builtin.comparing import differences
+from tests.builtin.search_comparison import find_differences
 from tests.needs import needs
 
 
@@ -10,4 +10,4 @@ from tests.needs import needs
 @pytest.mark.timeout(30)  # many processes, on a busy machine
 @pytest.mark.parametrize("seed", range(16))
 def test_both_ways_give_the_same_answers(seed: int) -> None:
-    assert list(differences(seed)) == []
+    assert list(find_differences(seed)) == []

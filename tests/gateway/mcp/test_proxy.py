@@ -9,7 +9,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from surehand import Runtime, gateway
-from tests.conformance.listening import listening
+from tests.conformance.own_http import serve_app
 from tests.gateway.mcp.backend_server import BackendServer, returning, text_block
 from tests.gateway.mcp.raw_client import CANCEL, DECLINE, accepted, raw_client
 from tests.gateway.mcp.sdk_clients import ERAS, HANDSHAKE, MODERN, sdk_client, within
@@ -436,7 +436,7 @@ async def test_each_user_has_a_separate_session_with_the_server_behind(tmp_path)
         async with http, Client(streamable_http_client(url, http_client=http), mode=MODERN) as client:
             return {(await client.call_tool("pid")).content[0].text for _ in range(2)}
 
-    async with listening(app) as url:
+    async with serve_app(app) as url:
         ann, bob = await pids(url, "a"), await pids(url, "b")
         again = await pids(url, "a")
 

@@ -1,4 +1,4 @@
-"""An app of ours on a port of this machine, as `surehand mcp --http` has it there."""
+"""Serves an app of our gateway on a free port, in the same way as `surehand mcp --http`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from surehand import gateway
 
 
 @asynccontextmanager
-async def listening(app: Starlette) -> AsyncIterator[str]:
-    """Where its `/mcp` is."""
+async def serve_app(app: Starlette) -> AsyncIterator[str]:
+    """Serve the app; gives the URL of its `/mcp`."""
     sockets, ready = gateway.mcp.bound("127.0.0.1", 0), asyncio.Event()
     url = f"http://127.0.0.1:{sockets[0].getsockname()[1]}/mcp"
 
     async def serve() -> None:
         await gateway.mcp.listen(app, sockets, ready=ready.set)
-        raise RuntimeError("A signal has ended it.")
+        raise RuntimeError("The server was ended by a signal.")
 
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(serve())

@@ -1,4 +1,4 @@
-"""Tools that answer at once, each in a way of its own."""
+"""Our server's tools that return at once, one for each kind of content."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 from surehand import Audio, Context, Done, Image, Provider, Resource, Text, Tool, ToolError, tool
-from tests.conformance import material
+from tests.conformance import fixture_data
 
-_PICTURE = Image(material.PIXEL, material.PIXEL_TYPE)
+_PICTURE = Image(fixture_data.PIXEL_BASE64, fixture_data.PIXEL_TYPE)
 
 
 @tool(effects={"read"})
@@ -26,19 +26,19 @@ async def test_image_content() -> Done:
 @tool(effects={"read"})
 async def test_audio_content() -> Done:
     """Answers with a sound."""
-    return Done(content=[Audio(material.SILENCE, material.SILENCE_TYPE)])
+    return Done(content=[Audio(fixture_data.SILENCE_BASE64, fixture_data.SILENCE_TYPE)])
 
 
 @tool(effects={"read"})
 async def test_embedded_resource() -> Done:
     """Answers with a document."""
-    return Done(content=[_resource(*material.EMBEDDED)])
+    return Done(content=[_resource(*fixture_data.EMBEDDED_RESOURCE)])
 
 
 @tool(effects={"read"})
 async def test_multiple_content_types() -> Done:
     """Answers with a text, a picture and a document."""
-    return Done(content=[Text("Multiple content types test:"), _PICTURE, _resource(*material.MIXED)])
+    return Done(content=[Text("Multiple content types test:"), _PICTURE, _resource(*fixture_data.MIXED_RESOURCE)])
 
 
 @tool(effects={"read"})
@@ -77,30 +77,33 @@ async def test_reconnection() -> str:
     return "Here it is."
 
 
-@tool(effects={"read"}, parameters=dict(material.FULL_VOCABULARY))
-async def json_schema_2020_12_tool(given: dict[str, Any]) -> dict[str, Any]:
+@tool(effects={"read"}, parameters=dict(fixture_data.FULL_VOCABULARY_SCHEMA))
+async def json_schema_2020_12_tool(arguments: dict[str, Any]) -> dict[str, Any]:
     """Tool with JSON Schema 2020-12 features."""
-    return given
+    return arguments
 
 
-@tool(effects={"read"}, parameters=dict(material.WITH_HEADER))
-async def test_custom_header(given: dict[str, Any]) -> str:
+@tool(effects={"read"}, parameters=dict(fixture_data.HEADER_SCHEMA))
+async def test_custom_header(arguments: dict[str, Any]) -> str:
     """Wants to have its region as a header, too."""
-    return f"Looked in {given['region']}."
+    return f"Looked in {arguments['region']}."
 
 
-class Changing(Provider):
-    """A tool that comes and goes, and another one that makes it do so."""
+class ChangingTools(Provider):
+    """A provider with a tool that adds and removes another tool."""
 
     namespace = "changing"
-    _more = False
+    _has_extra_tool = False
 
     async def tools(self) -> list[Tool[..., Any]]:
         trigger = tool.provided("test_trigger_tool_change", "Adds a tool, or takes it away again.", effects={"write"})
-        return [trigger, *([tool.provided("test_come_and_go", "It is there at times.")] if self._more else [])]
+        return [
+            trigger,
+            *([tool.provided("test_come_and_go", "It is there at times.")] if self._has_extra_tool else []),
+        ]
 
     async def invoke(self, call: Any, context: Any) -> str:
-        self._more = not self._more
+        self._has_extra_tool = not self._has_extra_tool
         self.notify_changed()
         return "The list of tools is another."
 
@@ -109,7 +112,7 @@ def _resource(uri: str, mime_type: str, text: str) -> Resource:
     return Resource(uri, mime_type=mime_type, text=text)
 
 
-ANSWERS = [
+SIMPLE_TOOLS = [
     *(test_simple_text, test_image_content, test_audio_content, test_embedded_resource, test_multiple_content_types),
     *(test_error_handling, test_tool_with_progress, test_tool_with_logging, test_logging_tool, test_reconnection),
     *(json_schema_2020_12_tool, test_custom_header),

@@ -1,21 +1,22 @@
-"""What the suite's tools give and ask for, the same in every server that has them."""
+"""Content and schemas of the suite's tools, shared by our server and the MCP SDK's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
-SILENCE = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA="
-"""A red dot and an empty sound, in base64."""
+PIXEL_BASE64 = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+SILENCE_BASE64 = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA="
+"""An empty sound in base64."""
 
-PIXEL_TYPE, SILENCE_TYPE = "image/png", "audio/wav"
-EMBEDDED = ("test://embedded-resource", "text/plain", "This is an embedded resource content.")
-MIXED = ("test://mixed-content-resource", "application/json", '{"test":"data","value":123}')
+PIXEL_TYPE = "image/png"
+SILENCE_TYPE = "audio/wav"
+EMBEDDED_RESOURCE = ("test://embedded-resource", "text/plain", "This is an embedded resource content.")
+MIXED_RESOURCE = ("test://mixed-content-resource", "application/json", '{"test":"data","value":123}')
 
-NOTHING: Mapping[str, Any] = {"type": "object", "properties": {}}
+NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
-FULL_VOCABULARY: Mapping[str, Any] = {
+FULL_VOCABULARY_SCHEMA: Mapping[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
     "$defs": {
@@ -38,9 +39,9 @@ FULL_VOCABULARY: Mapping[str, Any] = {
     "else": {"required": ["email"]},
     "additionalProperties": False,
 }
-"""Words of JSON Schema 2020-12 that have to arrive as they were written."""
+"""Keywords of JSON Schema 2020-12 that must arrive unchanged."""
 
-WITH_HEADER: Mapping[str, Any] = {
+HEADER_SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {
         "region": {"type": "string", "description": "Where to look.", "x-mcp-header": "Region"},
@@ -48,24 +49,24 @@ WITH_HEADER: Mapping[str, Any] = {
     },
     "required": ["region"],
 }
-"""A value that has to be sent as a header, too."""
+"""A parameter that clients must also send as a header."""
 
 
-def fields(**properties: Mapping[str, Any]) -> dict[str, Any]:
-    """A form that wants all of these."""
+def form_schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a form in which every field is required."""
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-NAME = fields(name={"type": "string"})
-COLOUR = fields(color={"type": "string"})
-AGREE = fields(ok={"type": "boolean"})
-CONFIRM = fields(confirm={"type": "boolean"})
-PERSON = fields(
+NAME_FORM = form_schema(name={"type": "string"})
+COLOR_FORM = form_schema(color={"type": "string"})
+OK_FORM = form_schema(ok={"type": "boolean"})
+CONFIRM_FORM = form_schema(confirm={"type": "boolean"})
+PERSON_FORM = form_schema(
     username={"type": "string", "description": "User's response"},
     email={"type": "string", "description": "User's email address"},
 )
 
-FILLED_IN: Mapping[str, Any] = {
+DEFAULTS_FORM: Mapping[str, Any] = {
     "type": "object",
     "properties": {
         "name": {"type": "string", "default": "John Doe"},
@@ -75,26 +76,29 @@ FILLED_IN: Mapping[str, Any] = {
         "verified": {"type": "boolean", "default": True},
     },
 }
-"""Every kind of field with a value to begin with."""
+"""Every kind of field with a default value."""
 
 
-def _titled(*titles: str) -> list[dict[str, str]]:
+def _titled_values(*titles: str) -> list[dict[str, str]]:
     return [{"const": f"value{number}", "title": title} for number, title in enumerate(titles, 1)]
 
 
 _OPTIONS = ["option1", "option2", "option3"]
-CHOICES: Mapping[str, Any] = {
+ENUMS_FORM: Mapping[str, Any] = {
     "type": "object",
     "properties": {
         "untitledSingle": {"type": "string", "enum": _OPTIONS},
-        "titledSingle": {"type": "string", "oneOf": _titled("First Option", "Second Option", "Third Option")},
+        "titledSingle": {"type": "string", "oneOf": _titled_values("First Option", "Second Option", "Third Option")},
         "legacyEnum": {
             "type": "string",
             "enum": ["opt1", "opt2", "opt3"],
             "enumNames": ["Option One", "Option Two", "Option Three"],
         },
         "untitledMulti": {"type": "array", "items": {"type": "string", "enum": _OPTIONS}},
-        "titledMulti": {"type": "array", "items": {"anyOf": _titled("First Choice", "Second Choice", "Third Choice")}},
+        "titledMulti": {
+            "type": "array",
+            "items": {"anyOf": _titled_values("First Choice", "Second Choice", "Third Choice")},
+        },
     },
 }
-"""Every way to let somebody choose."""
+"""Every kind of enum field."""

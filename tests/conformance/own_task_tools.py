@@ -1,4 +1,4 @@
-"""Tools that take a while: with the tasks extension, a client need not wait for them."""
+"""Our server's tools that take a while: with the tasks extension, a client need not wait for them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pydantic import Field
 from surehand import ToolError, tool
 
 
-def as_task(support: str) -> dict[str, Any]:
-    """How a tool says whether it can run as a task."""
+def task_options(support: str) -> dict[str, Any]:
+    """Provider options that declare whether a tool can run as a task."""
     return {"mcp": {"execution": {"taskSupport": support}}}
 
 
@@ -21,7 +21,7 @@ async def greet(name: Annotated[str, Field(description="Whom to greet.")]) -> st
     return f"Hello, {name}!"
 
 
-@tool(effects={"read"}, timeout="2m", provider_options=as_task("optional"))
+@tool(effects={"read"}, timeout="2m", provider_options=task_options("optional"))
 async def slow_compute(
     seconds: Annotated[float, Field(description="How long it takes.")],
     label: Annotated[str, Field(description="What it is called.")] = "",
@@ -31,23 +31,23 @@ async def slow_compute(
     return f"{label or 'It'} took {seconds:g} s."
 
 
-@tool(effects={"read"}, provider_options=as_task("required"))
+@tool(effects={"read"}, provider_options=task_options("required"))
 async def failing_job() -> None:
     """Works for a moment, and fails."""
     await asyncio.sleep(0.5)
     raise ToolError("The job has failed, as it always does.")
 
 
-@tool(effects={"read"}, provider_options=as_task("required"))
+@tool(effects={"read"}, provider_options=task_options("required"))
 async def protocol_error_job() -> None:
     """Breaks down."""
     raise RuntimeError("broken down, as always")
 
 
-@tool(effects={"read"}, provider_options=as_task("required"))
+@tool(effects={"read"}, provider_options=task_options("required"))
 async def test_missing_capability() -> str:
     """Works only for clients that have something: in our case, the tasks extension."""
     return "The client has it."
 
 
-JOBS = [greet, slow_compute, failing_job, protocol_error_job, test_missing_capability]
+TASK_TOOLS = [greet, slow_compute, failing_job, protocol_error_job, test_missing_capability]

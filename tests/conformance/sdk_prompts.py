@@ -1,4 +1,4 @@
-"""The prompts that the suite expects of a server, on the library alone."""
+"""The MCP SDK server's prompts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from tests.conformance import material
-from tests.conformance.library_turn import Turn, form
+from tests.conformance import fixture_data
+from tests.conformance.sdk_request import SdkRequest, form_request
 
-CONTEXT = material.fields(context={"type": "string"})
-_TAKES = {
+CONTEXT_FORM = fixture_data.form_schema(context={"type": "string"})
+_ARGUMENTS_BY_PROMPT = {
     "test_simple_prompt": (),
     "test_prompt_with_arguments": ("arg1", "arg2"),
     "test_prompt_with_embedded_resource": ("resourceUri",),
@@ -20,8 +20,8 @@ _TAKES = {
 }
 
 
-async def listed(context: Any, params: Any) -> types.ListPromptsResult:
-    """All of them."""
+async def list_prompts(context: Any, params: Any) -> types.ListPromptsResult:
+    """List all prompts."""
     return types.ListPromptsResult(
         prompts=[
             types.Prompt(
@@ -29,33 +29,35 @@ async def listed(context: Any, params: Any) -> types.ListPromptsResult:
                 description="A prompt for tests.",
                 arguments=[types.PromptArgument(name=each, description="A text.", required=True) for each in arguments],
             )
-            for name, arguments in _TAKES.items()
+            for name, arguments in _ARGUMENTS_BY_PROMPT.items()
         ]
     )
 
 
-async def given(turn: Turn, name: str) -> types.GetPromptResult:
-    """One of them, filled in."""
+async def get_prompt(request: SdkRequest, name: str) -> types.GetPromptResult:
+    """Render one prompt with its arguments."""
     match name:
         case "test_simple_prompt":
             return _messages("This is a simple prompt for testing.")
         case "test_prompt_with_arguments":
-            return _messages(f"Prompt with arguments: {turn.arguments}")
+            return _messages(f"Prompt with arguments: {request.arguments}")
         case "test_prompt_with_embedded_resource":
-            uri, kind, words = turn.arguments["resourceUri"], "text/plain", "Embedded resource content for testing."
-            found = types.TextResourceContents(uri=uri, mime_type=kind, text=words)
-            return _messages(types.EmbeddedResource(resource=found), "Please process the embedded resource above.")
+            content = "Embedded resource content for testing."
+            resource = types.TextResourceContents(
+                uri=request.arguments["resourceUri"], mime_type="text/plain", text=content
+            )
+            return _messages(types.EmbeddedResource(resource=resource), "Please process the embedded resource above.")
         case "test_prompt_with_image":
-            picture = types.ImageContent(data=material.PIXEL, mime_type=material.PIXEL_TYPE)
+            picture = types.ImageContent(data=fixture_data.PIXEL_BASE64, mime_type=fixture_data.PIXEL_TYPE)
             return _messages(picture, "Please analyze the image above.")
         case "test_input_required_result_prompt":
-            found = await turn.ask(user_context=form("What context should the prompt use?", CONTEXT))
-            return _messages(f"In this context: {found['user_context']}")
+            answers = await request.ask(user_context=form_request("What context should the prompt use?", CONTEXT_FORM))
+            return _messages(f"In this context: {answers['user_context']}")
     raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {name}")
 
 
 async def complete(context: Any, params: Any) -> types.CompleteResult:
-    """Nothing comes to mind."""
+    """Return no completions."""
     return types.CompleteResult(completion=types.Completion(values=[], total=0, has_more=False))
 
 

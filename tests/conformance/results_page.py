@@ -1,4 +1,4 @@
-"""The results as tables in a terminal, and as a page of the documentation."""
+"""Formats the results as tables for a terminal, and as the page `docs/reference/mcp-conformance.md`."""
 
 from __future__ import annotations
 
@@ -7,60 +7,69 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import TypeAlias
 
-from tests.conformance import explained
-from tests.conformance.explained import Reason
-from tests.conformance.runs import NEWER, OLDER, REVISIONS
+from tests.conformance import expected_failures
+from tests.conformance.expected_failures import ExpectedFailure
 from tests.conformance.suite import ROOT, Result
+from tests.conformance.suite_runs import HANDSHAKE_REVISION, MODERN_REVISION, REVISIONS
 
 PAGE = ROOT / "docs/reference/mcp-conformance.md"
 PACKAGE = "@modelcontextprotocol/conformance"
-OTHERS = "other"
+OTHER_COLUMN = "other"
 
 Report: TypeAlias = Mapping[str, Sequence[Result]]
 """The results by the name of the tested part: `client`, or a target."""
 Rows: TypeAlias = list[tuple[str, ...]]
 
 
-def sections(report: Report) -> Iterator[tuple[str, Rows]]:
+def make_sections(report: Report) -> Iterator[tuple[str, Rows]]:
     """A title and a table for each tested part; all proxies share one."""
-    for name, title in (("client", "Client"), ("own", "Server"), ("library", "The MCP SDK's server")):
+    for name, title in (("client", "Client"), ("own", "Server"), ("sdk", "The MCP SDK's server")):
         if report.get(name):
-            yield title, table({column: _of(report[name], column) for column in (*REVISIONS, OTHERS)})
+            yield (
+                title,
+                format_table({column: _results_of(report[name], column) for column in (*REVISIONS, OTHER_COLUMN)}),
+            )
     if any(results for name, results in report.items() if name.startswith("proxy")):
-        yield "Proxy", table(_proxies(report))
+        yield "Proxy", format_table(_proxy_columns(report))
 
 
-def table(columns: Mapping[str, Sequence[Result]]) -> Rows:
+def format_table(columns: Mapping[str, Sequence[Result]]) -> Rows:
     """A row for each scenario, with its result in each column, and a last row with the sums."""
-    shown = {title: results for title, results in columns.items() if results}
-    names = {result.scenario for results in shown.values() for result in results}
+    nonempty_columns = {title: results for title, results in columns.items() if results}
+    names = {result.scenario for results in nonempty_columns.values() for result in results}
     rows = [
-        (name, *(_cell(result for result in results if result.scenario == name) for results in shown.values()))
+        (
+            name,
+            *(
+                _format_cell(result for result in results if result.scenario == name)
+                for results in nonempty_columns.values()
+            ),
+        )
         for name in sorted(names, key=lambda name: ("/" in name, name))
     ]
-    return [("scenario", *shown), *rows, ("in all", *map(_sums, shown.values()))]
+    return [("scenario", *nonempty_columns), *rows, ("in all", *map(_format_sums, nonempty_columns.values()))]
 
 
-def page(report: Report) -> str:
-    """The whole page."""
-    tables = {title: _written(rows) for title, rows in sections(report)}
-    library = {revision: _passed(_of(report["library"], revision)) for revision in REVISIONS}
+def render_page(report: Report) -> str:
+    """The page in Markdown."""
+    tables = {title: _markdown_table(rows) for title, rows in make_sections(report)}
+    passed_by_revision = {revision: _count_passed(_results_of(report["sdk"], revision)) for revision in REVISIONS}
     return _PAGE.format(
         suite=f"{PACKAGE} {suite_version()}",
         library=f"mcp {version('mcp')}",
         client=tables["Client"],
-        client_failing=_reasons(explained.CLIENT),
-        client_absent=_absent(explained.CLIENT_NOT_RUN),
+        client_failing=_expected_failure_rows(expected_failures.CLIENT),
+        client_absent=_not_run_rows(expected_failures.CLIENT_NOT_RUN),
         server=tables["Server"],
-        server_failing=_reasons(explained.OWN),
-        server_absent=_absent(explained.SERVER_NOT_RUN),
-        older=library[OLDER],
-        newer=library[NEWER],
+        server_failing=_expected_failure_rows(expected_failures.OWN),
+        server_absent=_not_run_rows(expected_failures.SERVER_NOT_RUN),
+        handshake=passed_by_revision[HANDSHAKE_REVISION],
+        modern=passed_by_revision[MODERN_REVISION],
         proxy=tables["Proxy"],
-        proxy_failing=_reasons(explained.PROXY),
-        proxy_older=_besides(OLDER, explained.PROXY_OF_OLDER),
-        proxy_newer=_besides(NEWER, explained.PROXY_OF_NEWER),
-        proxy_absent=_absent(explained.PROXY_NOT_RUN),
+        proxy_failing=_expected_failure_rows(expected_failures.PROXY),
+        proxy_handshake=_additional_failures(HANDSHAKE_REVISION, expected_failures.PROXY_OF_HANDSHAKE),
+        proxy_modern=_additional_failures(MODERN_REVISION, expected_failures.PROXY_OF_MODERN),
+        proxy_absent=_not_run_rows(expected_failures.PROXY_NOT_RUN),
     )
 
 
@@ -70,37 +79,39 @@ def suite_version() -> str:
     return str(pins["dependencies"][PACKAGE])
 
 
-def _of(results: Iterable[Result], column: str) -> list[Result]:
+def _results_of(results: Iterable[Result], column: str) -> list[Result]:
     """The results of one protocol version, or those of no version."""
-    return [result for result in results if (result.version if result.version in REVISIONS else OTHERS) == column]
+    return [result for result in results if (result.version if result.version in REVISIONS else OTHER_COLUMN) == column]
 
 
-def _proxies(report: Report) -> dict[str, list[Result]]:
+def _proxy_columns(report: Report) -> dict[str, list[Result]]:
     return {
-        f"{'tasks' if front == OTHERS else front} in front of {back}": _of(report.get(f"proxy of {back}", ()), front)
+        f"{'tasks' if front == OTHER_COLUMN else front} in front of {back}": _results_of(
+            report.get(f"proxy of {back}", ()), front
+        )
         for back in REVISIONS
-        for front in (*REVISIONS, OTHERS)
+        for front in (*REVISIONS, OTHER_COLUMN)
     }
 
 
-def _cell(results: Iterable[Result]) -> str:
+def _format_cell(results: Iterable[Result]) -> str:
     result = next(iter(results), None)
     if result is None:
         return ""
-    counts = _counts(result.count("SUCCESS"), result.count("FAILURE"), result.count("WARNING"))
-    return f"{counts} (second run)" if result.again else counts
+    counts = _format_counts(result.count("SUCCESS"), result.count("FAILURE"), result.count("WARNING"))
+    return f"{counts} (second run)" if result.second_run else counts
 
 
-def _sums(results: Sequence[Result]) -> str:
+def _format_sums(results: Sequence[Result]) -> str:
     counts = (sum(result.count(status) for result in results) for status in ("SUCCESS", "FAILURE", "WARNING"))
-    return f"{len(results)} scenarios: {_counts(*counts)}"
+    return f"{len(results)} scenarios: {_format_counts(*counts)}"
 
 
-def _passed(results: Iterable[Result]) -> int:
+def _count_passed(results: Iterable[Result]) -> int:
     return sum(result.count("SUCCESS") for result in results)
 
 
-def _counts(passed: int, failed: int, warned: int) -> str:
+def _format_counts(passed: int, failed: int, warned: int) -> str:
     counts = [f"{passed} passed"]
     if failed:
         counts.append(f"**{failed} failed**")
@@ -109,32 +120,34 @@ def _counts(passed: int, failed: int, warned: int) -> str:
     return ", ".join(counts)
 
 
-def _written(rows: Rows) -> str:
+def _markdown_table(rows: Rows) -> str:
     head, *body = rows
     named = [(f"`{row[0]}`" if row is not body[-1] else row[0], *row[1:]) for row in body]
-    return "\n".join([_line(head), "|---" * len(head) + "|", *map(_line, named)])
+    return "\n".join([_markdown_row(head), "|---" * len(head) + "|", *map(_markdown_row, named)])
 
 
-def _reasons(reasons: Mapping[str, Reason]) -> str:
+def _expected_failure_rows(reasons: Mapping[str, ExpectedFailure]) -> str:
     return "\n".join(f"| `{name}` | {_describe_reason(reason)} |" for name, reason in reasons.items())
 
 
-def _besides(back: str, reasons: Mapping[str, Reason]) -> str:
+def _additional_failures(back: str, reasons: Mapping[str, ExpectedFailure]) -> str:
     if not reasons:
         return ""
-    return f"\nWith {back} behind, these as well:\n\n| not passed | why |\n|---|---|\n{_reasons(reasons)}\n"
+    return (
+        f"\nWith {back} behind, these as well:\n\n| not passed | why |\n|---|---|\n{_expected_failure_rows(reasons)}\n"
+    )
 
 
-def _describe_reason(reason: Reason) -> str:
-    only = f" (Only {', '.join(f'`{check}`' for check in reason.checks)}.)" if reason.checks else ""
-    return f"{reason.why}{only}"
+def _describe_reason(reason: ExpectedFailure) -> str:
+    only_checks = f" (Only {', '.join(f'`{check}`' for check in reason.checks)}.)" if reason.checks else ""
+    return f"{reason.why}{only_checks}"
 
 
-def _absent(reasons: Mapping[str, str]) -> str:
+def _not_run_rows(reasons: Mapping[str, str]) -> str:
     return "\n".join(f"| `{name}` | {reason} |" for name, reason in reasons.items())
 
 
-def _line(cells: Iterable[str]) -> str:
+def _markdown_row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
@@ -193,7 +206,7 @@ If it fails it is run once more, alone, and the table says so. No other scenario
 
 `gateway.mcp.app(Runtime(mcp.http(...)), short_names=True)`, served in the same way, in front of a server that uses
 the MCP SDK alone. That server passes every scenario of the protocol versions, which the tests check as well:
-{older} checks at 2025-11-25 and {newer} at 2026-07-28. Clients and the server behind may each speak the handshake
+{handshake} checks at 2025-11-25 and {modern} at 2026-07-28. Clients and the server behind may each speak the handshake
 or the modern protocol. The tasks are those of our server, at 2026-07-28: tools behind that may run as tasks do so for
 its clients.
 
@@ -202,7 +215,7 @@ its clients.
 | not passed | why |
 |---|---|
 {proxy_failing}
-{proxy_older}{proxy_newer}
+{proxy_handshake}{proxy_modern}
 | not run | why |
 |---|---|
 {proxy_absent}

@@ -1,4 +1,4 @@
-"""Grounds: a workspace with all that may lead out of it, and an outside that nothing may touch."""
+"""A folder with a workspace full of links that lead out of it, and files outside that no tool may touch."""
 
 from __future__ import annotations
 
@@ -10,36 +10,37 @@ from pathlib import Path
 from typing import Any
 
 CANARY = "canary-7f3a9c"
-"""Stands in every file outside, and nowhere else."""
-MARK = "only-outside-5d1e"
+"""Text of every file outside, and of no other file."""
+OUTSIDE_FILE_NAME = "only-outside-5d1e"
 """The name of an empty file in every folder outside."""
-SIZE = 4321
-"""Bytes of every other file outside, and of none inside."""
+OUTSIDE_FILE_BYTES = 4321
+"""Size of every other file outside, and of no file inside."""
 Snapshot = dict[str, tuple[Any, ...]]
 
 
-class Grounds:
-    """`allowed` is the workspace; all that is beside it is outside."""
+class GuardedTree:
+    """`allowed` is the workspace; everything beside it is outside."""
 
     def __init__(self, base: Path) -> None:
-        self.base, self.root = base, base / "allowed"
+        self.base = base
+        self.root = base / "allowed"
         self._make_outside()
         self.restore()
-        self.before = self.outside()
+        self.expected_outside = self.snapshot_outside()
 
     def _make_outside(self) -> None:
         for name in ("outside/secret.txt", "outside/deep/secret.txt", "allowed_evil/secret.txt", "secret.txt"):
             path = self.base / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{CANARY}\n".ljust(SIZE))
-            (path.parent / MARK).touch()
+            path.write_text(f"{CANARY}\n".ljust(OUTSIDE_FILE_BYTES))
+            (path.parent / OUTSIDE_FILE_NAME).touch()
 
-    def mend(self) -> None:
-        """The file that is moved away."""
+    def restore_moved_file(self) -> None:
+        """Write the file again that a tool has moved away."""
         (self.root / "inside.txt").write_text("inside\n")
 
     def restore(self) -> None:
-        """The workspace as it was."""
+        """Restore the workspace to its first state."""
         if self.root.is_dir():
             for path in self.root.iterdir():
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -56,24 +57,26 @@ class Grounds:
             (self.root / name).symlink_to(target)
         os.link(self.base / "outside/secret.txt", self.root / "hard")
 
-    def outside(self) -> Snapshot:
-        """All that is outside: names, kinds, modes, times and content."""
-        found: Snapshot = {}
+    def snapshot_outside(self) -> Snapshot:
+        """Everything outside: names, kinds, modes, times and contents."""
+        snapshot: Snapshot = {}
         for folder, folders, names in os.walk(self.base):
             if Path(folder) == self.base:
                 folders.remove("allowed")
             for path in (Path(folder), *(Path(folder) / name for name in names)):
-                found[str(path.relative_to(self.base))] = _seen(path)
-        return found
+                snapshot[str(path.relative_to(self.base))] = _file_state(path)
+        return snapshot
 
-    def changed(self) -> list[str]:
-        """What is not as it was outside."""
-        now = self.outside()
-        return sorted(name for name in {*now, *self.before} if now.get(name) != self.before.get(name))
+    def changed_outside(self) -> list[str]:
+        """Names outside the workspace that have changed."""
+        now = self.snapshot_outside()
+        return sorted(
+            name for name in {*now, *self.expected_outside} if now.get(name) != self.expected_outside.get(name)
+        )
 
 
-def _seen(path: Path) -> tuple[Any, ...]:
-    found = path.lstat()
-    content = hashlib.sha256(path.read_bytes()).hexdigest() if stat.S_ISREG(found.st_mode) else ""
-    # The number of names of a file changes when its hard link inside is deleted, which harms nobody.
-    return found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_uid, content
+def _file_state(path: Path) -> tuple[Any, ...]:
+    status = path.lstat()
+    content = hashlib.sha256(path.read_bytes()).hexdigest() if stat.S_ISREG(status.st_mode) else ""
+    # Without the link count: deleting the hard link inside changes it, which is allowed.
+    return status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns, status.st_uid, content
