@@ -40,7 +40,8 @@ def reply_before_write() -> None:
 
 def rerun_unknown_calls() -> None:
     """Run a call again although its process died while it ran."""
-    owners._UNKNOWN = owners._UNKNOWN.replace("state = 'unknown'", "state = 'idle'")
+    query = "mark_running_calls_unknown"
+    owners._SQL[query] = owners._SQL[query].replace("state = 'unknown'", "state = 'idle'")
 
 
 def overwrite_outcome() -> None:

@@ -194,7 +194,7 @@ async def test_a_server_that_was_never_there_is_told_of_with_its_url(caplog):
             pass
 
     [told] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert told.startswith(f"back is left out: The MCP server back ({url}) is not connected: ")
+    assert told.startswith(f"Provider back is unavailable: The MCP server back ({url}) is not connected: ")
     assert "(connection refused)" in told
 
 
