@@ -15,7 +15,7 @@ from bench.sandbox import measure_sandbox
 from bench.search_tools import measure_search
 from bench.table import Row, format_table, write_results
 from bench.tool_definitions import measure_definitions
-from tests.needs import needs
+from tests.requirements import needs
 
 pytestmark = pytest.mark.timeout(80)  # some of these have much to do, and a busy machine takes its time
 

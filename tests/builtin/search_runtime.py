@@ -13,7 +13,7 @@ import pytest
 from surehand import Done, Failed, Outcome, Runtime, Workspace
 from surehand.builtin.search import ripgrep
 from surehand.builtin.search.tools import search_tools
-from tests.needs import needs
+from tests.requirements import needs
 
 ENGINES = [pytest.param("ripgrep", marks=needs("bubblewrap")), "walker"]
 with_both_engines = pytest.mark.parametrize("engine", ENGINES)

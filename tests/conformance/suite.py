@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.node import SUITE, node
+from tests.node_packages import CONFORMANCE_SUITE, node_path
 
 ROOT = Path(__file__).parents[2]
 CLIENT_SCRIPT = Path(__file__).with_name("client.sh")
@@ -126,7 +126,7 @@ async def _play(client: Client, scenario_input: ScenarioInput) -> _ClientExit:
 async def _run_suite(arguments: Sequence[str], **variables: str) -> None:
     environment = {**os.environ, **variables, "NODE_NO_WARNINGS": "1"}
     process = await asyncio.create_subprocess_exec(
-        node(), SUITE, *arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=environment, cwd=ROOT
+        node_path(), CONFORMANCE_SUITE, *arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=environment, cwd=ROOT
     )
     try:
         output, errors = await process.communicate()

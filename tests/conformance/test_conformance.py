@@ -9,7 +9,7 @@ from tests.conformance.client import play_scenario
 from tests.conformance.evaluation import find_outdated, find_unexplained
 from tests.conformance.results_page import PAGE, suite_version
 from tests.conformance.suite_runs import BACKWARD_COMPATIBILITY, EXTENSIONS, run_client_part
-from tests.needs import needs
+from tests.requirements import needs
 
 pytestmark = [needs("node servers"), pytest.mark.timeout(180)]
 MIN_SCENARIOS = {"2025-11-25": 19, "2026-07-28": 33, EXTENSIONS: 6, BACKWARD_COMPATIBILITY: 2}

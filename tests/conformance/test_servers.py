@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance.evaluation import find_outdated, find_unexplained
 from tests.conformance.targets import TARGETS, run_targets
-from tests.needs import needs
+from tests.requirements import needs
 
 pytestmark = [needs("node servers"), pytest.mark.timeout(180), pytest.mark.long]
 SCENARIOS = {

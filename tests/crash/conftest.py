@@ -10,7 +10,7 @@ import pytest
 from tests.crash.fork_server import ForkServer
 from tests.crash.harness import Harness
 from tests.crash.killable_postgres import KillablePostgres
-from tests.room import tmp_path as tmp_path
+from tests.temp_folders import tmp_path as tmp_path
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from tests.crash.process import ProcessPlan
 from tests.crash.run_log import RunLog
 from tests.crash.scenarios import SCENARIOS, Scenario
 from tests.crash.stored_state import read_stored_state
-from tests.room import ROOM
+from tests.temp_folders import TEMP_FOLDER_PARENT
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Harness:
 
     @contextmanager
     def _new_store(self, name: str) -> Iterator[tuple[RunLog, str]]:
-        folder = Path(tempfile.mkdtemp(prefix="surehand-crash-", dir=ROOM))
+        folder = Path(tempfile.mkdtemp(prefix="surehand-crash-", dir=TEMP_FOLDER_PARENT))
         try:
             address = self._stores.create(SCENARIOS[name], self._fork_server, folder)
             yield RunLog(folder), address

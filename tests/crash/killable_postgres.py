@@ -19,8 +19,8 @@ import psycopg
 from tests.crash.fork_server import ForkServer
 from tests.crash.process import ProcessPlan
 from tests.crash.scenarios import Scenario
-from tests.postgres import serving
-from tests.room import ROOM
+from tests.postgres_server import start_server
+from tests.temp_folders import TEMP_FOLDER_PARENT
 
 EXIT_TIMEOUT_SECONDS = 30.0
 """Time in which the server's processes must exit after the postmaster is killed."""
@@ -35,8 +35,8 @@ class KillablePostgres:
 
     def __init__(self) -> None:
         with _start_lock:
-            self._folder = Path(tempfile.mkdtemp(prefix="surehand-pg-", dir=ROOM))
-            self._server: Any = serving(self._folder)
+            self._folder = Path(tempfile.mkdtemp(prefix="surehand-pg-", dir=TEMP_FOLDER_PARENT))
+            self._server: Any = start_server(self._folder)
         self._numbers = count(1)
         self._template_name = ""
         # The kernel keeps what a killed process has written, so waiting for the disk would test nothing more.

@@ -18,7 +18,7 @@ from tests.crash.process import ProcessPlan
 from tests.crash.run_log import RunLog
 from tests.crash.scenarios import LOAD
 from tests.crash.stored_state import read_stored_state
-from tests.room import ROOM
+from tests.temp_folders import TEMP_FOLDER_PARENT
 
 OUTAGE_TIMEOUT_SECONDS = 40.0
 
@@ -39,7 +39,7 @@ def run_outage(
     server: KillablePostgres, fork_server: ForkServer, kill: ServerKill, *, keep: Path | None = None
 ) -> Tally:
     """Kill the server once under load. Most calls in flight survive: their outcome is written after the restart."""
-    run_log = RunLog(Path(tempfile.mkdtemp(prefix="surehand-crash-", dir=ROOM)))
+    run_log = RunLog(Path(tempfile.mkdtemp(prefix="surehand-crash-", dir=TEMP_FOLDER_PARENT)))
     address = server.create(LOAD, fork_server, run_log.folder)
     evidence = Evidence(LOAD, run_log, exclusive=False)
     victims = (server.pid, 0) if kill.kill_caller else (server.pid,)

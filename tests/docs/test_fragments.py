@@ -21,7 +21,7 @@ from types import CodeType, ModuleType
 
 import pytest
 
-from tests.needs import needs
+from tests.requirements import needs
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]

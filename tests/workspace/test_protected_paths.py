@@ -10,7 +10,7 @@ from surehand import Policy, Runtime, Workspace, files, shell
 from surehand.assemble import assemble
 from surehand.config.config import read_config
 from tests.builtin.search_runtime import search_done, with_both_engines
-from tests.needs import needs
+from tests.requirements import needs
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.builtin.search_comparison import find_differences
-from tests.needs import needs
+from tests.requirements import needs
 
 
 @needs("bubblewrap")

@@ -26,7 +26,7 @@ from tests.builtin.search_runtime import (
     with_both_engines,
     write_files,
 )
-from tests.needs import needs
+from tests.requirements import needs
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

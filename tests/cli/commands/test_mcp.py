@@ -25,7 +25,7 @@ from tests.gateway.mcp.http_peer import call_request, request
 from tests.gateway.mcp.processes import PROCESS_TIMEOUT_SECONDS, PROCESS_TOOLS, http_process, stdio_process
 from tests.gateway.mcp.sdk_clients import ERAS
 from tests.gateway.mcp.stdio_peer import TIMEOUT_SECONDS, call, encode_line, message
-from tests.needs import needs
+from tests.requirements import needs
 
 surehand = processes.surehand  # a fixture
 WARNED = f"warning: {NO_STORE_WARNING}"

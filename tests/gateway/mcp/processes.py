@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import Command
 from tests.gateway.mcp.http_peer import HttpSite
 from tests.gateway.mcp.stdio_peer import StdioPeer
+from tests.surehand_command import Command
 
 HERE = Path(__file__).parent
 PROCESS_TOOLS = str(HERE / "process_tools.py")
@@ -25,9 +25,9 @@ PROCESS_TIMEOUT_SECONDS = 30.0
 
 
 @pytest.fixture(scope="session")
-def surehand(ready: Command) -> Command:
+def surehand(fast_command: Command) -> Command:
     """The command `surehand`."""
-    return ready
+    return fast_command
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from surehand import mcp
-from tests import node
+from tests import node_packages
 
 BIN = Path(sys.executable).parent
 
@@ -36,7 +36,7 @@ class Reference:
 
 def _everything(folder: Path, url: str) -> Reference:
     tools = "echo get-annotated-message get-env get-resource-links get-structured-content get-sum get-tiny-image"
-    command = (*node.server("everything"), "stdio")
+    command = (*node_packages.server_command("everything"), "stdio")
     return Reference(command, tools, "echo", {"message": "hello"}, "Echo: hello")
 
 
@@ -46,7 +46,7 @@ def _filesystem(folder: Path, url: str) -> Reference:
         "list_directory_with_sizes read_file read_media_file read_multiple_files read_text_file search_files write_file"
     )
     call = ("read_text_file", {"path": str(folder / "page.html")}, "from a page")
-    return Reference((*node.server("filesystem"), str(folder)), tools, *call)
+    return Reference((*node_packages.server_command("filesystem"), str(folder)), tools, *call)
 
 
 def _memory(folder: Path, url: str) -> Reference:
@@ -56,7 +56,7 @@ def _memory(folder: Path, url: str) -> Reference:
     )
     env = {"MEMORY_FILE_PATH": str(folder / "graph.jsonl")}
     (folder / "graph.jsonl").write_text('{"type":"entity","name":"Ada","entityType":"person","observations":[]}\n')
-    return Reference(node.server("memory"), tools, "search_nodes", {"query": "Ada"}, "person", env)
+    return Reference(node_packages.server_command("memory"), tools, "search_nodes", {"query": "Ada"}, "person", env)
 
 
 def _time(folder: Path, url: str) -> Reference:

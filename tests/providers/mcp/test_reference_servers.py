@@ -17,11 +17,11 @@ import pytest
 
 from surehand import Done, Failed, Outcome, Pending, Runtime, mcp
 from surehand.core.events import CallEnded, CallProgress, CatalogueChanged
-from tests import node
+from tests import node_packages
 from tests.http.server import port_of_nobody
-from tests.needs import needs
 from tests.providers.mcp.reference import BIN, IN_NODE, IN_PYTHON, Reference, Web
 from tests.providers.mcp.steady import until as until_true
+from tests.requirements import needs
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.long]  # a server may take seconds to start on a busy machine
 
@@ -100,7 +100,7 @@ def end(process: psutil.Process) -> None:
 def everything_at(transport: str, port: int = 0) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """The server `everything` behind a port of this machine."""
     process = subprocess.Popen(
-        [*node.server("everything"), transport],
+        [*node_packages.server_command("everything"), transport],
         env={**os.environ, "PORT": str(port)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -124,7 +124,7 @@ def listening(pid: int) -> int:
 
 
 def everything(**options) -> mcp.Server:
-    return mcp.stdio(*node.server("everything"), "stdio", namespace="every", manifest=False, **options)
+    return mcp.stdio(*node_packages.server_command("everything"), "stdio", namespace="every", manifest=False, **options)
 
 
 # Each of them: listed, called, cancelled, killed and back again
@@ -340,7 +340,9 @@ async def test_filesystem_reads_its_folder_and_nothing_else(tmp_path):
     inside.mkdir()
     (inside / "a.txt").write_text("from a file")
     outside.write_text("secret")
-    async with running(mcp.stdio(*node.server("filesystem"), str(inside), namespace="fs", manifest=False)) as runtime:
+    async with running(
+        mcp.stdio(*node_packages.server_command("filesystem"), str(inside), namespace="fs", manifest=False)
+    ) as runtime:
         read = await runtime.call("fs__read_text_file", {"path": str(inside / "a.txt")})
         refused = await runtime.call("fs__read_text_file", {"path": str(outside)})
         asked = await runtime.call("fs__write_file", {"path": str(inside / "b.txt"), "content": "written"})
@@ -357,7 +359,7 @@ async def test_filesystem_reads_its_folder_and_nothing_else(tmp_path):
 @needs("node servers")
 async def test_memory_remembers_what_it_was_told_before_it_was_killed(tmp_path):
     server = mcp.stdio(
-        *node.server("memory"),
+        *node_packages.server_command("memory"),
         env={"MEMORY_FILE_PATH": str(tmp_path / "graph.jsonl")},
         namespace="memory",
         manifest=False,

@@ -23,9 +23,9 @@ from surehand.providers.mcp.addresses.stdio import StdioAddress
 from surehand.providers.mcp.transports import stdio as stdio_transport
 from surehand.providers.mcp.transports.connection_errors import failure_from_error, innermost_error
 from surehand.sandbox.sandbox import Sandbox, Unprotected
-from tests.needs import needs
 from tests.providers.mcp.peers import FRIENDLY, PLAIN
 from tests.providers.mcp.steady import until
+from tests.requirements import needs
 from tests.sandbox.remains import descriptors, gone, marker, processes_with
 
 PYTHON = os.path.realpath(sys.executable)

@@ -1,4 +1,4 @@
-"""Another process: a runtime on the same store that is stopped, killed, or has a full disk."""
+"""Another process with a runtime on the same store, which the tests stop or kill, or whose disk is full."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from surehand.runtime.durability import maintenance, write_retry
 from surehand.store.tables import owners
 
 
-def say(**what: Any) -> None:
-    print(json.dumps(what), flush=True)
+def send(**message: Any) -> None:
+    print(json.dumps(message), flush=True)
 
 
-def told(outcome: Any) -> dict[str, Any]:
-    """An outcome that another process can read."""
+def describe_outcome(outcome: Any) -> dict[str, Any]:
+    """An outcome as JSON for the parent process."""
     match outcome:
         case Done(data):
             return {"done": data}
@@ -29,68 +29,68 @@ def told(outcome: Any) -> dict[str, Any]:
     return {"pending": outcome.waiting_for}
 
 
-async def heard() -> str:
-    """The next line from whoever started this."""
+async def wait_for_message() -> str:
+    """Wait for the next line from the parent process."""
     return (await asyncio.to_thread(sys.stdin.readline)).strip()
 
 
 @tool(effects={"write"})
 async def pay(ctx: Context, amount: int, to: str = "ann") -> str:
     """Pay money."""
-    say(started=ctx.call_id, key=ctx.idempotency_key)
-    await heard()
+    send(started=ctx.call_id, key=ctx.idempotency_key)
+    await wait_for_message()
     return f"sent {amount} to {to}, late"
 
 
 @tool(effects={"write"}, confirm=True)
 async def transfer(ctx: Context, amount: int, to: str = "ann") -> str:
     """Transfer money."""
-    say(started=ctx.call_id, key=ctx.idempotency_key)
-    await heard()
+    send(started=ctx.call_id, key=ctx.idempotency_key)
+    await wait_for_message()
     return f"sent {amount} to {to}, late"
 
 
 async def call(address: str, name: str, call_id: str, amount: str) -> None:
-    """Make one call, and say what came of it; `transfer` is approved by its caller."""
+    """Make one call and send its outcome; a `transfer` is approved here."""
     async with Runtime(pay, transfer, store=address) as runtime:
         outcome = await runtime.call(name, {"amount": int(amount)}, call_id=call_id)
         if name == "transfer":
             outcome = await runtime.approve(call_id)
-        say(**told(outcome))
+        send(**describe_outcome(outcome))
 
 
-def looks_once() -> asyncio.Event:
-    """Set when a keeper has looked after its store for the first time, and holds no lock on it any more."""
-    beat, looked = maintenance.StoreMaintenance._run_once, asyncio.Event()
+def watch_first_maintenance() -> asyncio.Event:
+    """An event that is set after the first maintenance of a store, when it holds no lock any more."""
+    run_once, maintained = maintenance.StoreMaintenance._run_once, asyncio.Event()
 
-    async def beaten(self: maintenance.StoreMaintenance) -> None:
-        await beat(self)
-        looked.set()
+    async def run_and_set(self: maintenance.StoreMaintenance) -> None:
+        await run_once(self)
+        maintained.set()
 
-    maintenance.StoreMaintenance._run_once = beaten  # type: ignore[method-assign]
-    return looked
+    maintenance.StoreMaintenance._run_once = run_and_set  # type: ignore[method-assign]
+    return maintained
 
 
 async def pause(address: str, call_id: str, amount: str) -> None:
-    """The same, in a process that sees nothing but its own call until it is done: it will be stopped for a while."""
+    """Make one call in a process without further maintenance, which the test suspends for a while."""
     owners.LEASE_SECONDS, maintenance.MAINTENANCE_INTERVAL_SECONDS = 0.4, 1_000.0
-    looked = looks_once()
+    maintained = watch_first_maintenance()
     async with Runtime(pay, store=address) as runtime:
-        await looked.wait()
-        say(**told(await runtime.call("pay", {"amount": int(amount)}, call_id=call_id)))
+        await maintained.wait()
+        send(**describe_outcome(await runtime.call("pay", {"amount": int(amount)}, call_id=call_id)))
 
 
 async def approve(address: str, call_id: str) -> None:
-    """Approve a call where its tool is not."""
+    """Approve a call in a runtime without its tool."""
     async with Runtime(store=address) as runtime:
-        say(**told(await runtime.approve(call_id)))
+        send(**describe_outcome(await runtime.approve(call_id)))
 
 
 @tool(effects={"read"})
 async def look(ctx: Context) -> str:
     """Look around."""
-    say(started=ctx.call_id)
-    await heard()
+    send(started=ctx.call_id)
+    await wait_for_message()
     return "seen"
 
 
@@ -98,7 +98,7 @@ async def show(address: str, *call_id: str) -> None:
     """Make a visible call that only reads."""
     async with Runtime(look, store=address) as runtime:
         scope = runtime.scope(space="team", agent="helper", turn="run-1")
-        say(**told(await scope.call("look", call_id=call_id[0] if call_id else None)))
+        send(**describe_outcome(await scope.call("look", call_id=call_id[0] if call_id else None)))
 
 
 @tool(effects={"write"}, confirm=True)
@@ -108,32 +108,32 @@ async def refund(amount: int) -> str:
 
 
 async def approve_edited(address: str, call_id: str, amount: str) -> None:
-    """Approve a call with another amount, where its tool is."""
+    """Approve a call with another amount, in a runtime with its tool."""
     async with Runtime(refund, store=address) as runtime:
-        say(**told(await runtime.approve(call_id, arguments={"amount": int(amount)}, by="bob")))
+        send(**describe_outcome(await runtime.approve(call_id, arguments={"amount": int(amount)}, by="bob")))
 
 
-def limit(size: int) -> None:
-    """No file may grow beyond so many bytes."""
+def limit_file_size(size: int) -> None:
+    """Let no file grow beyond this many bytes."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
-async def full(address: str) -> None:
-    """Calls on a disk that is full before they begin, and one that is full when they end."""
+async def call_on_full_disk(address: str) -> None:
+    """Make calls while the disk is full, and calls that fill the disk before they end."""
     write_retry.RETRY_DELAYS_SECONDS, maintenance.SEAL_INTERVAL_SECONDS = (0.01, 0.01), 0.1
     ran: list[str] = []
-    fills: set[str] = set()
+    names_that_fill: set[str] = set()
 
-    def fill() -> None:
-        limit(os.path.getsize(f"{address}-wal") + 1)
+    def fill_disk() -> None:
+        limit_file_size(os.path.getsize(f"{address}-wal") + 1)
 
     @tool(effects={"write"})
     async def quick(ctx: Context, name: str) -> str:
         """Never wait."""
         ran.append(name)
-        if name in fills:
-            fill()
+        if name in names_that_fill:
+            fill_disk()
         return f"{name} was done"
 
     @tool(effects={"write"})
@@ -141,8 +141,8 @@ async def full(address: str) -> None:
         """Wait a little."""
         await asyncio.sleep(0)
         ran.append(name)
-        if name in fills:
-            fill()
+        if name in names_that_fill:
+            fill_disk()
         return f"{name} was done"
 
     @tool(effects={"write"}, confirm=True)
@@ -155,26 +155,40 @@ async def full(address: str) -> None:
         for name in ("quick", "slow"):
             await runtime.call(name, {"name": "before"}, call_id=f"{name} before")
             await runtime.call("careful", {"name": f"{name} waits"}, call_id=f"{name} waits")
-            fill()
+            fill_disk()
             refused = await runtime.call(name, {"name": f"{name} refused"}, call_id=f"{name} refused")
             unnamed = await runtime.call(name, {"name": "unnamed"})
             approved = await runtime.approve(f"{name} waits")
-            limit(resource.RLIM_INFINITY)
-            say(refused=told(refused), unnamed=told(unnamed), approved=told(approved), ran=ran)
-            fills.add(f"{name} full")
+            limit_file_size(resource.RLIM_INFINITY)
+            send(
+                refused=describe_outcome(refused),
+                unnamed=describe_outcome(unnamed),
+                approved=describe_outcome(approved),
+                ran=ran,
+            )
+            names_that_fill.add(f"{name} full")
             doubtful = await runtime.call(name, {"name": f"{name} full"}, call_id=f"{name} full")
             meanwhile = await runtime.call(name, {"name": f"{name} full"}, call_id=f"{name} full")
-            limit(resource.RLIM_INFINITY)
-            say(doubtful=told(doubtful), meanwhile=told(meanwhile), ran=ran)
-            await heard()
+            limit_file_size(resource.RLIM_INFINITY)
+            send(doubtful=describe_outcome(doubtful), meanwhile=describe_outcome(meanwhile), ran=ran)
+            await wait_for_message()
             again = await runtime.call(name, {"name": f"{name} full"}, call_id=f"{name} full")
             retried = await runtime.call(name, {"name": f"{name} refused"}, call_id=f"{name} refused")
-            say(
-                again=told(again), retried=told(retried), approved=told(await runtime.approve(f"{name} waits")), ran=ran
+            send(
+                again=describe_outcome(again),
+                retried=describe_outcome(retried),
+                approved=describe_outcome(await runtime.approve(f"{name} waits")),
+                ran=ran,
             )
 
 
 if __name__ == "__main__":
-    stories = {"call": call, "pause": pause, "approve": approve, "approve_edited": approve_edited, "full": full}
-    stories |= {"show": show}
-    asyncio.run(stories[sys.argv[1]](*sys.argv[2:]))
+    commands = {
+        "call": call,
+        "pause": pause,
+        "approve": approve,
+        "approve_edited": approve_edited,
+        "full": call_on_full_disk,
+    }
+    commands |= {"show": show}
+    asyncio.run(commands[sys.argv[1]](*sys.argv[2:]))
