@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from surehand.builtin.search import ripgrep
-from tests.builtin.search_runtime import open_search, write_files
+from tests.builtin.search_runtime import open_search, write_tree
 
 OUTSIDE_TEXT = "canary-outside-41c7"
 """Text of every file outside, and of no other file."""
@@ -56,11 +56,11 @@ class SearchRace:
 def write_workspace(base: Path) -> Path:
     """Write a workspace, files outside of the same shape, and the links that are swapped in."""
     names = [f"{folder}/{number}.txt" for folder in ("real", "real/deep") for number in range(20)]
-    root = write_files(base / "allowed", dict.fromkeys(names, "word inside\n"))
-    write_files(base / "outside", {name.removeprefix("real/"): f"word {OUTSIDE_TEXT}\n" for name in names})
-    write_files(base / "outside", {f"only-{OUTSIDE_TEXT}.txt": "word\n", ".gitignore": "nothing\n"})
-    write_files(root, {f"secrets/{name.removeprefix('real/')}": f"word {SECRET_TEXT}\n" for name in names})
-    write_files(root, {"more/a.txt": "word inside\n", "file.txt": "word inside\n"})
+    root = write_tree(base / "allowed", dict.fromkeys(names, "word inside\n"))
+    write_tree(base / "outside", {name.removeprefix("real/"): f"word {OUTSIDE_TEXT}\n" for name in names})
+    write_tree(base / "outside", {f"only-{OUTSIDE_TEXT}.txt": "word\n", ".gitignore": "nothing\n"})
+    write_tree(root, {f"secrets/{name.removeprefix('real/')}": f"word {SECRET_TEXT}\n" for name in names})
+    write_tree(root, {"more/a.txt": "word inside\n", "file.txt": "word inside\n"})
     (root / "out").symlink_to("../outside")
     (root / "in").symlink_to("secrets")
     (root / "file_out").symlink_to(base / "outside/1.txt")

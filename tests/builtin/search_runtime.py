@@ -21,7 +21,7 @@ Call = Callable[..., Awaitable[Outcome]]
 
 
 @contextmanager
-def use_engine(engine: str) -> Iterator[None]:
+def search_with(engine: str) -> Iterator[None]:
     """Search with this engine. A fallback to Python fails the test, unless the engine is "either"."""
     is_available, fallbacks = ripgrep.is_available, _FallbackRecorder()
     assert engine == "walker" or is_available(), "ripgrep or its sandbox is not available"
@@ -51,7 +51,7 @@ class _FallbackRecorder(logging.Handler):
 async def open_search(where: Path | Workspace, engine: str, **options: Any) -> AsyncIterator[Call]:
     """Open a runtime with the search tools of a workspace; gives a function that calls them."""
     space = where if isinstance(where, Workspace) else Workspace(where)
-    with use_engine(engine):
+    with search_with(engine):
         async with Runtime(*search_tools(space), **options) as runtime:
 
             async def call(name: str, /, **arguments: Any) -> Outcome:
@@ -76,7 +76,7 @@ async def search_failed(where: Path | Workspace, engine: str, name: str, /, **ar
     return outcome
 
 
-def write_files(root: Path, files: dict[str, str | bytes]) -> Path:
+def write_tree(root: Path, files: dict[str, str | bytes]) -> Path:
     """Write files, and create their folders."""
     for name, content in files.items():
         path = root / name

@@ -19,7 +19,7 @@ from tests.builtin.search_runtime import (
     search_done,
     search_failed,
     with_both_engines,
-    write_files,
+    write_tree,
 )
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
@@ -52,7 +52,7 @@ PATTERNS = {
 
 @with_both_engines
 async def test_a_pattern_finds_the_files_that_fit(tmp_path: Path, engine: str) -> None:
-    async with open_search(write_files(tmp_path, TREE), engine) as call:
+    async with open_search(write_tree(tmp_path, TREE), engine) as call:
         for pattern, expected in PATTERNS.items():
             listed = await call("glob", pattern=pattern)
 
@@ -63,7 +63,7 @@ async def test_a_pattern_finds_the_files_that_fit(tmp_path: Path, engine: str) -
 @with_both_engines
 async def test_the_newest_come_first_and_only_then_is_the_list_cut(tmp_path: Path, engine: str) -> None:
     for number in range(20):
-        write_files(tmp_path, {f"folder{number % 3}/{number}.txt": "x"})
+        write_tree(tmp_path, {f"folder{number % 3}/{number}.txt": "x"})
         os.utime(tmp_path / f"folder{number % 3}/{number}.txt", (1, number))
 
     listed = await search_done(tmp_path, engine, "glob", pattern="*.txt", max_results=3)
@@ -76,7 +76,7 @@ async def test_the_newest_come_first_and_only_then_is_the_list_cut(tmp_path: Pat
 @with_both_engines
 async def test_of_equally_new_files_the_first_by_name_come_first(tmp_path: Path, engine: str) -> None:
     for name in ("b/x", "a/y", "c", "a/x"):
-        write_files(tmp_path, {name: ""})
+        write_tree(tmp_path, {name: ""})
         os.utime(tmp_path / name, (1, 1))
 
     assert (await search_done(tmp_path, engine, "glob", pattern="**/*")).data == ["a/x", "a/y", "b/x", "c"]
@@ -84,7 +84,7 @@ async def test_of_equally_new_files_the_first_by_name_come_first(tmp_path: Path,
 
 @with_both_engines
 async def test_the_other_name_gives_the_same_as_data(tmp_path: Path, engine: str) -> None:
-    listed = await search_done(write_files(tmp_path, TREE), engine, "glob_files", pattern="*.py", cwd="src")
+    listed = await search_done(write_tree(tmp_path, TREE), engine, "glob_files", pattern="*.py", cwd="src")
 
     assert set(listed.data.pop("files")) == {"src/c.py", "src/deep/e.py"}
     assert listed.data == {"totalFiles": 2, "truncated": False, "leftOut": 0}
@@ -92,10 +92,10 @@ async def test_the_other_name_gives_the_same_as_data(tmp_path: Path, engine: str
 
 @with_both_engines
 async def test_hidden_and_ignored_files_are_skipped_and_links_not_followed(tmp_path: Path, engine: str) -> None:
-    write_files(
+    write_tree(
         tmp_path, dict.fromkeys((".hidden", ".git/config", "kept.txt", "build/out.txt", "sub/x.log", "sub/y"), "")
     )
-    write_files(tmp_path, {".gitignore": "build/\n*.log\n!.hidden\n", "sub/.gitignore": "!x.log\n/y\n"})
+    write_tree(tmp_path, {".gitignore": "build/\n*.log\n!.hidden\n", "sub/.gitignore": "!x.log\n/y\n"})
     (tmp_path / "link").symlink_to("sub")
     (tmp_path / "file_link").symlink_to("kept.txt")
     os.mkfifo(tmp_path / "fifo")
@@ -117,14 +117,14 @@ async def test_what_a_pattern_names_is_found_although_it_is_hidden_or_ignored(
     tmp_path: Path, engine: str, pattern: str, expected: set[str]
 ) -> None:
     names = (".github/workflows/ci.yml", "web/.eslintrc", ".editorconfig", "node_modules/pkg/index.js", "x.yml")
-    write_files(tmp_path, {**dict.fromkeys(names, ""), ".gitignore": "node_modules/\n.gitignore"})
+    write_tree(tmp_path, {**dict.fromkeys(names, ""), ".gitignore": "node_modules/\n.gitignore"})
 
     assert set((await search_done(tmp_path, engine, "glob", pattern=pattern)).data) == expected
 
 
 @with_both_engines
 async def test_a_search_inside_an_ignored_folder_is_meant_so(tmp_path: Path, engine: str) -> None:
-    write_files(
+    write_tree(
         tmp_path, {"node_modules/pkg/index.js": "", "node_modules/pkg/x.log": "", ".gitignore": "node_modules/\n*.log"}
     )
 
@@ -135,7 +135,7 @@ async def test_a_search_inside_an_ignored_folder_is_meant_so(tmp_path: Path, eng
 
 @with_both_engines
 async def test_rules_of_a_folder_around_the_workspace_do_not_count(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {".gitignore": "*", "inner/a.txt": "", ".git/HEAD": ""})
+    write_tree(tmp_path, {".gitignore": "*", "inner/a.txt": "", ".git/HEAD": ""})
 
     assert (await search_done(tmp_path / "inner", engine, "glob", pattern="*")).data == ["a.txt"]
 
@@ -154,7 +154,7 @@ async def test_names_that_hold_strange_characters_stay_on_one_line(tmp_path: Pat
 
 @with_both_engines
 async def test_sensitive_files_are_left_out_and_counted(tmp_path: Path, engine: str) -> None:
-    write_files(
+    write_tree(
         tmp_path, dict.fromkeys(("a.txt", "server.pem", "sub/id_rsa", "secrets/plain.txt", "secrets/other.md"), "")
     )
 
@@ -169,7 +169,7 @@ async def test_sensitive_files_are_left_out_and_counted(tmp_path: Path, engine: 
 
 @with_both_engines
 async def test_a_person_is_asked_about_a_sensitive_folder_and_then_it_is_listed(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {"secrets/plain.txt": "", "secrets/server.pem": ""})
+    write_tree(tmp_path, {"secrets/plain.txt": "", "secrets/server.pem": ""})
 
     async with open_search(tmp_path, engine) as call:
         waiting = await call("glob", pattern="*", path="secrets")
@@ -182,7 +182,7 @@ async def test_a_person_is_asked_about_a_sensitive_folder_and_then_it_is_listed(
 
 @with_both_engines
 async def test_another_folder_of_the_workspace_is_found_by_its_absolute_path(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {"main/a.py": "", "extra/b.py": "", "extra_evil/c.py": ""})
+    write_tree(tmp_path, {"main/a.py": "", "extra/b.py": "", "extra_evil/c.py": ""})
     space = Workspace(tmp_path / "main", extra=[tmp_path / "extra"])
 
     assert (await search_done(space, engine, "glob", pattern="*.py")).data == ["a.py"]
@@ -215,7 +215,7 @@ REFUSED = [
 
 @with_both_engines
 async def test_what_cannot_be_looked_for_is_explained(tmp_path: Path, engine: str) -> None:
-    async with open_search(write_files(tmp_path, TREE), engine) as call:
+    async with open_search(write_tree(tmp_path, TREE), engine) as call:
         for arguments, code, says in REFUSED:
             failed = await call("glob", **arguments)
 
@@ -225,7 +225,7 @@ async def test_what_cannot_be_looked_for_is_explained(tmp_path: Path, engine: st
 
 @with_both_engines
 async def test_no_more_are_listed_than_can_be_asked_for(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {f"{number}.txt": "" for number in range(505)})
+    write_tree(tmp_path, {f"{number}.txt": "" for number in range(505)})
 
     listed = await search_done(tmp_path, engine, "glob", pattern="*", max_results=100_000)
 

@@ -14,7 +14,7 @@ from tests.builtin.search_runtime import (
     search_done,
     search_failed,
     with_both_engines,
-    write_files,
+    write_tree,
 )
 from tests.requirements import needs
 
@@ -30,7 +30,7 @@ TREE = {
 
 @with_both_engines
 async def test_plain_text_is_found_line_by_line(tmp_path: Path, engine: str) -> None:
-    matches = await search_done(write_files(tmp_path, TREE), engine, "grep", pattern="main(")
+    matches = await search_done(write_tree(tmp_path, TREE), engine, "grep", pattern="main(")
 
     assert matches.text == "a.py:3: def main(x):\nsrc/c.ts:1: function main() {"
     assert matches.metadata == {"pattern": "main(", "filesSearched": 4, "matchCount": 2, "truncated": False}
@@ -38,7 +38,7 @@ async def test_plain_text_is_found_line_by_line(tmp_path: Path, engine: str) -> 
 
 @with_both_engines
 async def test_nothing_found_says_so(tmp_path: Path, engine: str) -> None:
-    matches = await search_done(write_files(tmp_path, TREE), engine, "grep", pattern="maim", include="*.py")
+    matches = await search_done(write_tree(tmp_path, TREE), engine, "grep", pattern="maim", include="*.py")
 
     assert matches.text == "No matches for 'maim' in . (2 files searched)."
     assert matches.data == {"matches": [], "totalMatches": 0, "truncated": False}
@@ -46,7 +46,7 @@ async def test_nothing_found_says_so(tmp_path: Path, engine: str) -> None:
 
 @with_both_engines
 async def test_what_is_asked_for_narrows_the_search(tmp_path: Path, engine: str) -> None:
-    async with open_search(write_files(tmp_path, TREE), engine) as call:
+    async with open_search(write_tree(tmp_path, TREE), engine) as call:
         lines = {
             "case": await call("grep", pattern="MAIN", case_sensitive=False, path="src"),
             "regex": await call("grep", pattern=r"^def \w+\(", regex=True),
@@ -68,7 +68,7 @@ async def test_what_is_asked_for_narrows_the_search(tmp_path: Path, engine: str)
 
 @with_both_engines
 async def test_lines_around_a_match_are_marked(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {"a.txt": "".join(f"line {number}\n" for number in range(1, 13)), "b.txt": "line 2\n"})
+    write_tree(tmp_path, {"a.txt": "".join(f"line {number}\n" for number in range(1, 13)), "b.txt": "line 2\n"})
 
     matches = await search_done(tmp_path, engine, "grep", pattern=r"line (2|4|9)$", regex=True, context=1)
 
@@ -89,7 +89,7 @@ async def test_lines_around_a_match_are_marked(tmp_path: Path, engine: str) -> N
 
 @with_both_engines
 async def test_names_of_files_or_counts_may_be_asked_for(tmp_path: Path, engine: str) -> None:
-    async with open_search(write_files(tmp_path, {**TREE, "a.txt": "main main\nmain\n"}), engine) as call:
+    async with open_search(write_tree(tmp_path, {**TREE, "a.txt": "main main\nmain\n"}), engine) as call:
         files = await call("grep", pattern="main", output_mode="files")
         counts = await call("grep", pattern="main", output_mode="count")
 
@@ -100,7 +100,7 @@ async def test_names_of_files_or_counts_may_be_asked_for(tmp_path: Path, engine:
 
 @with_both_engines
 async def test_the_other_tool_takes_a_regex_and_gives_data(tmp_path: Path, engine: str) -> None:
-    async with open_search(write_files(tmp_path, TREE), engine) as call:
+    async with open_search(write_tree(tmp_path, TREE), engine) as call:
         matches = await call("grep_files", pattern=r"m\w+\(", include="*.{py,ts}", context_lines=1)
         files = await call("grep_files", pattern="MAIN", case_insensitive=True, output_mode="files_with_matches")
         counts = await call("grep_files", pattern="main", output_mode="count", max_results=1)
@@ -120,7 +120,7 @@ async def test_the_other_tool_takes_a_regex_and_gives_data(tmp_path: Path, engin
 
 @with_both_engines
 async def test_matches_over_several_lines(tmp_path: Path, engine: str) -> None:
-    write_files(
+    write_tree(
         tmp_path, {"unix.txt": "one {\n  two\n}\nthree\n", "dos.txt": "one {\r\n  two\r\n}\r\n", "no.txt": "one {"}
     )
 
@@ -139,7 +139,7 @@ async def test_matches_over_several_lines(tmp_path: Path, engine: str) -> None:
 
 @with_both_engines
 async def test_a_search_ends_when_enough_is_found(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {f"{number}.txt": "word\n" * 100 for number in range(30)})
+    write_tree(tmp_path, {f"{number}.txt": "word\n" * 100 for number in range(30)})
 
     async with open_search(tmp_path, engine) as call:
         some = await call("grep", pattern="word")
@@ -156,7 +156,7 @@ async def test_a_search_ends_when_enough_is_found(tmp_path: Path, engine: str) -
 
 @with_both_engines
 async def test_exactly_as_many_as_asked_for_is_not_cut(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {"a.txt": "word\n" * 3, "b.txt": "word\n" * 2})
+    write_tree(tmp_path, {"a.txt": "word\n" * 3, "b.txt": "word\n" * 2})
 
     matches = await search_done(tmp_path, engine, "grep", pattern="word", max_matches=5)
 
@@ -168,7 +168,7 @@ PLAIN = ["-rf", "--files", "--", "$(id)", "'; id #", "a\\b", '"', "`", "{0}", "*
 
 @with_both_engines
 async def test_plain_text_is_plain(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {"a.txt": "".join(f"before {text} behind\n" for text in PLAIN)})
+    write_tree(tmp_path, {"a.txt": "".join(f"before {text} behind\n" for text in PLAIN)})
 
     async with open_search(tmp_path, engine) as call:
         for number, text in enumerate(PLAIN, 1):
@@ -181,7 +181,7 @@ async def test_plain_text_is_plain(tmp_path: Path, engine: str) -> None:
 
 @with_both_engines
 async def test_regular_expressions_know_all_alphabets(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {"a.txt": "Straße 42\nÜBER uns\n日本語\nnaïve\u00a0x\n٣\n"})
+    write_tree(tmp_path, {"a.txt": "Straße 42\nÜBER uns\n日本語\nnaïve\u00a0x\n٣\n"})
 
     async with open_search(tmp_path, engine) as call:
         found = {
@@ -194,7 +194,7 @@ async def test_regular_expressions_know_all_alphabets(tmp_path: Path, engine: st
 
 @with_both_engines
 async def test_braces_that_count_nothing_mean_themselves(tmp_path: Path, engine: str) -> None:
-    async with open_search(write_files(tmp_path, {"a.txt": "main() { interface{} xx a{ ${x} }\n"}), engine) as call:
+    async with open_search(write_tree(tmp_path, {"a.txt": "main() { interface{} xx a{ ${x} }\n"}), engine) as call:
         for pattern in (r"main\(\) {", "{", "}", "interface{}", "x{,2}", "a{1,2}{", r"\${x}", "[{]x"):
             assert (await call("grep", pattern=pattern, regex=True)).metadata["matchCount"] == 1, pattern
 
@@ -224,7 +224,7 @@ REFUSED = [
 
 @with_both_engines
 async def test_what_cannot_be_searched_is_explained(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {**TREE, "binary": b"x\0y", "monster": ""})
+    write_tree(tmp_path, {**TREE, "binary": b"x\0y", "monster": ""})
     os.mkfifo(tmp_path / "fifo")
     os.truncate(tmp_path / "monster", MAX_FILE_BYTES + 1)
 
@@ -241,7 +241,7 @@ async def test_what_cannot_be_searched_is_explained(tmp_path: Path, engine: str)
 async def test_sensitive_files_are_not_searched_and_what_they_hold_makes_no_difference(
     tmp_path: Path, engine: str
 ) -> None:
-    write_files(
+    write_tree(
         tmp_path, {"a.txt": "token\n", "server.pem": "token alpha\n", "secrets/x.txt": "token beta\n", ".env": "token"}
     )
 
@@ -266,7 +266,7 @@ async def test_sensitive_files_are_not_searched_and_what_they_hold_makes_no_diff
 
 @with_both_engines
 async def test_a_person_is_asked_before_a_sensitive_file_is_searched(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {"server.pem": "token\n", "secrets/a.txt": "token\n"})
+    write_tree(tmp_path, {"server.pem": "token\n", "secrets/a.txt": "token\n"})
     (tmp_path / "harmless").symlink_to("server.pem")
 
     for path in ("server.pem", "secrets"):
@@ -283,7 +283,7 @@ async def test_a_person_is_asked_before_a_sensitive_file_is_searched(tmp_path: P
 
 @with_both_engines
 async def test_only_what_the_workspace_says_is_sensitive(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {"server.pem": "token\n", "diary.txt": "token\n"})
+    write_tree(tmp_path, {"server.pem": "token\n", "diary.txt": "token\n"})
 
     matches = await search_done(Workspace(tmp_path, sensitive=["diary*"]), engine, "grep", pattern="token")
 
@@ -293,7 +293,7 @@ async def test_only_what_the_workspace_says_is_sensitive(tmp_path: Path, engine:
 
 @with_both_engines
 async def test_every_folder_of_a_workspace_can_be_searched(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {"main/a.txt": "word\n", "extra/b.txt": "word\n", "main_evil/c.txt": "word\n"})
+    write_tree(tmp_path, {"main/a.txt": "word\n", "extra/b.txt": "word\n", "main_evil/c.txt": "word\n"})
     space = Workspace(tmp_path / "main", read_only=[tmp_path / "extra"])
 
     assert (await search_done(space, engine, "grep", pattern="word")).text == "a.txt:1: word"
@@ -305,7 +305,7 @@ async def test_every_folder_of_a_workspace_can_be_searched(tmp_path: Path, engin
 
 async def test_without_any_engine_plain_text_is_still_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_pattern, "_import_re2", lambda: None)
-    write_files(tmp_path, {"a.txt": "Über\nuber (x)\n", "b.txt": "UBER (X)\n"})
+    write_tree(tmp_path, {"a.txt": "Über\nuber (x)\n", "b.txt": "UBER (X)\n"})
 
     plain = await search_done(tmp_path, "walker", "grep", pattern="(x)")
     lower = await search_done(tmp_path, "walker", "grep", pattern="ÜBER", case_sensitive=False)
@@ -324,7 +324,7 @@ async def test_without_any_engine_plain_text_is_still_found(tmp_path: Path, monk
 @needs("bubblewrap")
 async def test_ripgrep_alone_is_enough_for_regular_expressions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_pattern, "_import_re2", lambda: None)
-    write_files(tmp_path, {"a.txt": "foo bar\n", "b.txt": "bar\n"})
+    write_tree(tmp_path, {"a.txt": "foo bar\n", "b.txt": "bar\n"})
 
     matches = await search_done(tmp_path, "ripgrep", "grep_files", pattern="fo+")
     in_file = await search_done(tmp_path, "ripgrep", "grep_files", pattern="fo+", path="a.txt")

@@ -22,9 +22,9 @@ from tests.builtin.search_runtime import (
     open_search,
     search_done,
     search_failed,
-    use_engine,
+    search_with,
     with_both_engines,
-    write_files,
+    write_tree,
 )
 from tests.requirements import needs
 
@@ -33,9 +33,9 @@ pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a bus
 
 @with_both_engines
 async def test_text_is_found_in_any_encoding_that_says_what_it_is(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {name: "größe = 1\r\nx größe\r\n".encode(name) for name in ("utf-8", "utf-8-sig", "utf-16")})
-    write_files(tmp_path, {"big-endian": b"\xfe\xff" + "größe = 1\nx größe\n".encode("utf-16-be")})
-    write_files(tmp_path, {"half": b"\xff\xfe" + "größe".encode("utf-16-le") + b"\x00\xd8\n\x00x"})
+    write_tree(tmp_path, {name: "größe = 1\r\nx größe\r\n".encode(name) for name in ("utf-8", "utf-8-sig", "utf-16")})
+    write_tree(tmp_path, {"big-endian": b"\xfe\xff" + "größe = 1\nx größe\n".encode("utf-16-be")})
+    write_tree(tmp_path, {"half": b"\xff\xfe" + "größe".encode("utf-16-le") + b"\x00\xd8\n\x00x"})
 
     matches = await search_done(tmp_path, engine, "grep", pattern="größe$", regex=True)
 
@@ -47,8 +47,8 @@ async def test_text_is_found_in_any_encoding_that_says_what_it_is(tmp_path: Path
 
 @with_both_engines
 async def test_bytes_that_are_no_text_do_not_matter(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {"latin": "größe word\n".encode("latin-1"), "broken": b"\xfd\xfe\xffword\xf0\x9f\n"})
-    write_files(tmp_path, {"esc": "\x1b[1mword\u202e"})
+    write_tree(tmp_path, {"latin": "größe word\n".encode("latin-1"), "broken": b"\xfd\xfe\xffword\xf0\x9f\n"})
+    write_tree(tmp_path, {"esc": "\x1b[1mword\u202e"})
 
     matches = await search_done(tmp_path, engine, "grep", pattern="word")
 
@@ -61,8 +61,8 @@ async def test_bytes_that_are_no_text_do_not_matter(tmp_path: Path, engine: str)
 
 @with_both_engines
 async def test_binary_files_are_skipped_wherever_the_nul_is(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {"early": b"word\0\nword\n", "late": b"word\n" + b"x\n" * 100_000 + b"\0", "text": "word\n"})
-    write_files(tmp_path, {"png": b"\x89PNG\r\n\x1a\n\0word"})
+    write_tree(tmp_path, {"early": b"word\0\nword\n", "late": b"word\n" + b"x\n" * 100_000 + b"\0", "text": "word\n"})
+    write_tree(tmp_path, {"png": b"\x89PNG\r\n\x1a\n\0word"})
 
     async with open_search(tmp_path, engine) as call:
         assert (await call("grep", pattern="word")).text == "text:1: word"
@@ -73,7 +73,7 @@ async def test_binary_files_are_skipped_wherever_the_nul_is(tmp_path: Path, engi
 @with_both_engines
 async def test_long_lines_are_cut_around_the_match(tmp_path: Path, engine: str) -> None:
     filler = "äb" * 1_000_000
-    write_files(
+    write_tree(
         tmp_path, {"middle": f"{filler}NEEDLE{filler}\n", "start": f"NEEDLE{filler}", "end": f"{filler}NEEDLE\r\n"}
     )
 
@@ -88,7 +88,7 @@ async def test_long_lines_are_cut_around_the_match(tmp_path: Path, engine: str) 
 
 @with_both_engines
 async def test_a_pattern_that_explodes_elsewhere_is_quick(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {"line": "a" * 1_000_000 + "!\n", "x": "x" * 1_000_000})
+    write_tree(tmp_path, {"line": "a" * 1_000_000 + "!\n", "x": "x" * 1_000_000})
 
     async with open_search(tmp_path, engine) as call:
         for pattern in ("^(a+)+$", "(x+x+)+y", "(a|aa)+$", "(.*)*b", "^(([a-z])+.)+[A-Z]([a-z])+$"):
@@ -103,7 +103,7 @@ async def test_a_line_that_would_take_too_long_is_left_out_and_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_pattern, "_MAX_LINE_SECONDS", 0.0)
-    write_files(tmp_path, {"a.txt": "ab" * 400_000 + "\nabc\n"})
+    write_tree(tmp_path, {"a.txt": "ab" * 400_000 + "\nabc\n"})
 
     matches = await search_done(tmp_path, "walker", "grep", pattern="(ab)+", regex=True)
 
@@ -119,7 +119,7 @@ def test_a_pattern_that_would_be_slow_everywhere_is_refused() -> None:
 
 @with_both_engines
 async def test_the_loop_goes_on_meanwhile(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {f"{number}.txt": "word " * 1000 + "\n" for number in range(300)})
+    write_tree(tmp_path, {f"{number}.txt": "word " * 1000 + "\n" for number in range(300)})
     gaps: list[float] = []
 
     async def beat() -> None:
@@ -144,7 +144,7 @@ async def test_the_loop_goes_on_meanwhile(tmp_path: Path, engine: str) -> None:
 
 @with_both_engines
 async def test_nothing_that_is_no_file_holds_a_search_up(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {"a.txt": "word\n", "sub/b.txt": "word\n", "monster": "word"})
+    write_tree(tmp_path, {"a.txt": "word\n", "sub/b.txt": "word\n", "monster": "word"})
     os.mkfifo(tmp_path / "fifo.txt")
     os.truncate(tmp_path / "monster", 1 << 40)
     (tmp_path / "loop").symlink_to(".")
@@ -163,7 +163,7 @@ async def test_where_ripgrep_is_held_up_the_search_is_made_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(ripgrep_search, "_LISTING_SILENCE_SECONDS", 0.3)
-    write_files(tmp_path, {"a.txt": "word\n", "sub/b.txt": "word\n"})
+    write_tree(tmp_path, {"a.txt": "word\n", "sub/b.txt": "word\n"})
     os.mkfifo(tmp_path / "sub/.gitignore")
 
     matches = await search_done(tmp_path, "either", "grep", pattern="word")
@@ -178,7 +178,7 @@ async def test_where_ripgrep_is_held_up_the_search_is_made_without(
 async def test_where_ripgrep_cannot_be_started_the_search_is_made_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write_files(tmp_path, {"a.txt": "word\n"})
+    write_tree(tmp_path, {"a.txt": "word\n"})
     monkeypatch.setattr(ripgrep, "find_program", lambda: "/usr/bin/cat")
 
     assert (await search_done(tmp_path, "either", "grep", pattern="wo+rd", regex=True)).text == "a.txt:1: word"
@@ -190,7 +190,7 @@ async def test_a_workspace_whose_name_is_no_text_is_searched(tmp_path: Path) -> 
     root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
 
     assert (
-        await search_done(write_files(root, {"a.txt": "word\n"}), "either", "grep", pattern="word")
+        await search_done(write_tree(root, {"a.txt": "word\n"}), "either", "grep", pattern="word")
     ).text == "a.txt:1: word"
 
 
@@ -211,7 +211,7 @@ def test_a_workspace_without_a_sandbox_is_searched_all_the_same(
 @pytest.mark.long
 @with_both_engines
 async def test_files_that_vanish_or_cannot_be_read_are_skipped(tmp_path: Path, engine: str) -> None:
-    write_files(tmp_path, {f"{folder}/{number}.txt": "word\n" for folder in "abcdefgh" for number in range(50)})
+    write_tree(tmp_path, {f"{folder}/{number}.txt": "word\n" for folder in "abcdefgh" for number in range(50)})
     stop = False
 
     async def churn() -> None:
@@ -259,7 +259,7 @@ def leaving_nothing_behind() -> Iterator[None]:
 @pytest.fixture
 def endless(tmp_path: Path) -> Path:
     """A folder whose search takes for ever: its rules come out of a FIFO that nobody writes to."""
-    os.mkfifo(write_files(tmp_path, {"a.txt": "word\n"}) / ".gitignore")
+    os.mkfifo(write_tree(tmp_path, {"a.txt": "word\n"}) / ".gitignore")
     return tmp_path
 
 
@@ -267,7 +267,7 @@ def endless(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("name", "more"), [("grep", {}), ("glob", {}), ("grep_files", {"multiline": True})])
 async def test_a_deadline_ends_ripgrep(endless: Path, name: str, more: dict[str, bool]) -> None:
     space = Workspace(endless)
-    with use_engine("ripgrep"), leaving_nothing_behind():
+    with search_with("ripgrep"), leaving_nothing_behind():
         async with Runtime(*search_tools(space)) as runtime:
             outcome = await runtime.call(name, {"pattern": "word", **more}, timeout=0.3)
             assert outcome.code == "timed_out"
@@ -276,7 +276,7 @@ async def test_a_deadline_ends_ripgrep(endless: Path, name: str, more: dict[str,
 @needs("bubblewrap")
 async def test_a_cancelled_call_ends_ripgrep(endless: Path) -> None:
     space = Workspace(endless)
-    with use_engine("ripgrep"), leaving_nothing_behind():
+    with search_with("ripgrep"), leaving_nothing_behind():
         async with Runtime(*search_tools(space)) as runtime:
             call = asyncio.create_task(runtime.call("grep", {"pattern": "word"}))
             for _ in range(300):
@@ -290,7 +290,7 @@ async def test_a_cancelled_call_ends_ripgrep(endless: Path) -> None:
 
 @needs("bubblewrap")
 async def test_no_search_leaves_a_process_or_a_descriptor_behind(tmp_path: Path) -> None:
-    write_files(tmp_path, {f"{number}.txt": "word\n" * 300 for number in range(50)})
+    write_tree(tmp_path, {f"{number}.txt": "word\n" * 300 for number in range(50)})
     async with open_search(tmp_path, "ripgrep") as call:
         await call("grep", pattern="word")
         with leaving_nothing_behind():
@@ -300,7 +300,7 @@ async def test_no_search_leaves_a_process_or_a_descriptor_behind(tmp_path: Path)
 
 
 async def test_the_walker_stops_when_nobody_waits_any_more(tmp_path: Path) -> None:
-    write_files(tmp_path, {f"{number}/a.txt": "" for number in range(5)})
+    write_tree(tmp_path, {f"{number}/a.txt": "" for number in range(5)})
     asked = 0
 
     def stop() -> bool:
@@ -324,7 +324,7 @@ async def test_a_tree_deeper_than_any_other_is_searched_to_a_depth(tmp_path: Pat
 
 
 async def test_rules_without_end_do_not_hold_the_walker_up(tmp_path: Path) -> None:
-    write_files(tmp_path, {".gitignore": "*a" * 100 + "*b\n" + "*x*y*z\n" * 5000, "a" * 250: "word\n", "b": "word\n"})
+    write_tree(tmp_path, {".gitignore": "*a" * 100 + "*b\n" + "*x*y*z\n" * 5000, "a" * 250: "word\n", "b": "word\n"})
 
     began = monotonic()
     assert (await search_done(tmp_path, "walker", "grep", pattern="word")).metadata["matchCount"] == 2
