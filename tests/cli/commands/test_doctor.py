@@ -8,7 +8,7 @@ from pathlib import Path
 import mcp  # noqa: F401 - it takes a second, which no test should have to wait
 import pytest
 
-SERVER = Path(__file__).parents[2] / "providers/mcp/speaking.py"
+SERVER = Path(__file__).parents[2] / "providers/mcp/peers/environment_server.py"
 BROKEN = """\
 import os, sys
 print("the token is", os.environ["TOKEN"], file=sys.stderr)

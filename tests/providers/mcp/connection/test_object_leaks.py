@@ -9,7 +9,7 @@ from surehand import Pending, Runtime, mcp, tool
 from surehand.providers.mcp import Server
 from tests.gateway.mcp.sdk_clients import http_server
 from tests.object_leaks import count_leaked_objects
-from tests.providers.mcp.steady import Steady
+from tests.providers.mcp.steady_server import SteadyServer
 from tests.providers.mcp.transports.test_websocket import bridge, listening
 
 PROTOCOLS = ("auto", "legacy")
@@ -63,7 +63,7 @@ async def test_connections_over_http_are_garbage_collected(protocol):
 
 @pytest.mark.long
 @pytest.mark.timeout(30)
-async def test_connections_over_stdio_are_garbage_collected(steady: Steady):
+async def test_connections_over_stdio_are_garbage_collected(steady: SteadyServer):
     assert await count_leaked_objects(lambda: call_once(steady.provider()), times=8, warm=2) == {}
 
 

@@ -24,7 +24,7 @@ from surehand.providers.mcp.transports import stdio as stdio_transport
 from surehand.providers.mcp.transports.connection_errors import failure_from_error, innermost_error
 from surehand.sandbox.sandbox import Sandbox, Unprotected
 from tests.providers.mcp.peers import FRIENDLY, PLAIN
-from tests.providers.mcp.steady import until
+from tests.providers.mcp.steady_server import wait_until
 from tests.requirements import needs
 from tests.sandbox.remains import descriptors, gone, marker, processes_with
 
@@ -264,7 +264,7 @@ async def test_a_server_whose_supervisor_is_killed_restarts_and_leaves_nothing_b
 
         assert (await again(runtime, "plain__pid")).ok
 
-        await until(lambda: not known & numbers_with(mark))
+        await wait_until(lambda: not known & numbers_with(mark))
     assert await gone(mark, 20) == []
 
 

@@ -1,10 +1,10 @@
-"""A server in plain Python that starts at once, works on several calls at a time, and leaves traces in a folder.
+"""A server in plain Python that starts at once, works on several calls at a time, and records them in a folder.
 
-    python steady.py FOLDER [modern | legacy]
+    python steady_server.py FOLDER [modern | legacy]
 
-`starts`, `effects` and `cancelled` are lists of what happened, one line each; `tools.json`, if it is there, is what it
-offers; `down` keeps it from starting, `deaf` from answering. It speaks both protocols unless it is told which.
-It is started hundreds of times, and so imports little: neither `pathlib` nor `typing`.
+`starts`, `effects` and `cancelled` have one line per event. `tools.json`, if it exists, sets its tools. The file `down`
+keeps it from starting, and `deaf` from answering. It speaks both protocols unless an argument selects one.
+Tests start it hundreds of times, so it imports little: neither `pathlib` nor `typing`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-FOLDER, ERA = sys.argv[1], (sys.argv[2:] or ["both"])[0]
-OUT, LOCK = sys.stdout.buffer, threading.Lock()
-WAITING: dict[Any, tuple[threading.Event, list[Any]]] = {}
-STOPPED: dict[Any, threading.Event] = {}
+FOLDER = sys.argv[1]
+ERA = (sys.argv[2:] or ["both"])[0]
+STDOUT = sys.stdout.buffer
+LOCK = threading.Lock()
+PENDING_QUESTIONS: dict[Any, tuple[threading.Event, list[Any]]] = {}
+CANCEL_EVENTS: dict[Any, threading.Event] = {}
 MODERN = "2026-07-28"
 INFO = {"name": "steady", "version": "1.0"}
 CAPABILITIES = {"tools": {"listChanged": True}, "prompts": {}}
@@ -32,19 +34,19 @@ FORM = {
 }
 
 
-def place(name: str) -> str:
+def path_of(name: str) -> str:
     return os.path.join(FOLDER, name)
 
 
-def trace(name: str, line: object) -> None:
-    with LOCK, open(place(name), "a", encoding="utf-8") as file:
+def append_line(name: str, line: object) -> None:
+    with LOCK, open(path_of(name), "a", encoding="utf-8") as file:
         file.write(f"{line}\n")
 
 
 def send(message: dict[str, Any]) -> None:
     with LOCK:
-        OUT.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-        OUT.flush()
+        STDOUT.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        STDOUT.flush()
 
 
 def tool(name: str, /, description: str = "", **properties: Any) -> dict[str, Any]:
@@ -60,14 +62,14 @@ TOOLS = [
 ]  # fmt: skip
 
 
-def offered() -> list[dict[str, Any]]:
-    if not os.path.exists(place("tools.json")):
+def current_tools() -> list[dict[str, Any]]:
+    if not os.path.exists(path_of("tools.json")):
         return TOOLS
-    with open(place("tools.json"), encoding="utf-8") as file:
+    with open(path_of("tools.json"), encoding="utf-8") as file:
         return json.load(file)
 
 
-def text(said: object) -> dict[str, Any]:
+def text_result(said: object) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": str(said)}]}
 
 
@@ -80,115 +82,119 @@ def is_modern(message: dict[str, Any]) -> bool:
     return meta.get("io.modelcontextprotocol/protocolVersion") == MODERN
 
 
-def asked(number: object, message: dict[str, Any], params: dict[str, Any]) -> Any:
-    """Ask in the middle of the work, as it was done before 2026."""
+def ask_and_wait(number: object, message: dict[str, Any], params: dict[str, Any]) -> Any:
+    """Send an elicitation during the call, as the handshake protocol does, and wait for the answer."""
     key = f"question-{message['id']}-{number}"
-    event, given = WAITING[key] = threading.Event(), []
+    event, given = PENDING_QUESTIONS[key] = threading.Event(), []
     send({"id": key, "method": "elicitation/create", "params": params})
     event.wait()
     return given[0]
 
 
-def ask(message: dict[str, Any], questions: list[dict[str, Any]]) -> None:
+def ask_questions(message: dict[str, Any], questions: list[dict[str, Any]]) -> None:
     params = message["params"]
     if not is_modern(message):
-        given = [asked(number, message, question) for number, question in enumerate(questions)]
-        if any("action" not in each for each in given):  # nobody was there to be asked
-            return answer(message, {**text("nobody to ask"), "isError": True})
-        trace("effects", "asked")
-        return answer(message, text(json.dumps(given)))
+        given = [ask_and_wait(number, message, question) for number, question in enumerate(questions)]
+        if any("action" not in each for each in given):  # the client has no one to ask
+            return answer(message, {**text_result("nobody to ask"), "isError": True})
+        append_line("effects", "asked")
+        return answer(message, text_result(json.dumps(given)))
     done = json.loads(params.get("requestState") or "[]")
     done += [params["inputResponses"]["q"]] if params.get("inputResponses") else []
     if len(done) < len(questions):
         question = {"method": "elicitation/create", "params": questions[len(done)]}
         wanted = {"resultType": "input_required", "inputRequests": {"q": question}, "requestState": json.dumps(done)}
         return send({"id": message["id"], "result": wanted})
-    trace("effects", "asked")
-    return answer(message, text(json.dumps(done)))
+    append_line("effects", "asked")
+    return answer(message, text_result(json.dumps(done)))
 
 
-def called(message: dict[str, Any]) -> None:
+def call_tool(message: dict[str, Any]) -> None:
     params = message["params"]
     name, given = params["name"], params.get("arguments") or {}
-    stopped = STOPPED[message["id"]] = threading.Event()
+    cancelled = CANCEL_EVENTS[message["id"]] = threading.Event()
     form = {"mode": "form", "message": f"Sure about {given.get('text')}?", "requestedSchema": FORM}
     if name == "echo":
-        answer(message, text(given["text"]))
+        answer(message, text_result(given["text"]))
     elif name == "pid":
-        answer(message, text(os.getpid()))
+        answer(message, text_result(os.getpid()))
     elif name == "effect":
-        trace("effects", given["text"])
-        answer(message, text("done"))
+        append_line("effects", given["text"])
+        answer(message, text_result("done"))
     elif name == "wait":
-        trace("effects", given["text"])
-        if stopped.wait(60):
-            trace("cancelled", given["text"])
+        append_line("effects", given["text"])
+        if cancelled.wait(60):
+            append_line("cancelled", given["text"])
     elif name == "die":
-        trace("effects", given["text"])
+        append_line("effects", given["text"])
         print("something is wrong", file=sys.stderr, flush=True)
         os._exit(7)
     elif name == "steps":
         token = (params.get("_meta") or {}).get("progressToken")
         for step in range(1, given["count"] + 1):
-            if stopped.wait(given["seconds"]):
-                trace("cancelled", "steps")
+            if cancelled.wait(given["seconds"]):
+                append_line("cancelled", "steps")
                 return
-            told = {"progressToken": token, "progress": step, "total": given["count"], "message": f"step {step}"}
-            send({"method": "notifications/progress", "params": told})
-        answer(message, text("stepped"))
+            progress = {"progressToken": token, "progress": step, "total": given["count"], "message": f"step {step}"}
+            send({"method": "notifications/progress", "params": progress})
+        answer(message, text_result("stepped"))
     elif name == "ask":
-        ask(message, [form])
+        ask_questions(message, [form])
     elif name == "ask_late":
-        trace("late", given["text"])
-        while not os.path.exists(place("ask now")):
-            stopped.wait(0.01)
-        ask(message, [form])
+        append_line("late", given["text"])
+        while not os.path.exists(path_of("ask now")):
+            cancelled.wait(0.01)
+        ask_questions(message, [form])
     elif name == "ask_briefly":
         send({"id": f"brief-{message['id']}", "method": "elicitation/create", "params": form})
-        WAITING[f"brief-{message['id']}"] = threading.Event(), []
-        while not os.path.exists(place("give up")):
-            stopped.wait(0.01)
-        trace("effects", "gave-up")
-        answer(message, text("without you"))
+        PENDING_QUESTIONS[f"brief-{message['id']}"] = threading.Event(), []
+        while not os.path.exists(path_of("give up")):
+            cancelled.wait(0.01)
+        append_line("effects", "gave-up")
+        answer(message, text_result("without you"))
     elif name == "ask_twice":
-        ask(message, [form, form])
+        ask_questions(message, [form, form])
     elif name == "open_url":
-        ask(message, [{"mode": "url", "message": "Sign in.", "url": "https://example.com/in", "elicitationId": "1"}])
+        ask_questions(
+            message, [{"mode": "url", "message": "Sign in.", "url": "https://example.com/in", "elicitationId": "1"}]
+        )
     elif name == "environment":
-        answer(message, text(os.environ.get(given["name"])))
+        answer(message, text_result(os.environ.get(given["name"])))
     elif name == "change":
-        with open(place("new.json"), "w", encoding="utf-8") as file:
+        with open(path_of("new.json"), "w", encoding="utf-8") as file:
             file.write(given["text"])
-        os.replace(place("new.json"), place("tools.json"))
+        os.replace(path_of("new.json"), path_of("tools.json"))
         if not is_modern(message):
             send({"method": "notifications/tools/list_changed"})
-        for key in LISTENING:
+        for key in SUBSCRIPTIONS:
             meta = {"io.modelcontextprotocol/subscriptionId": key}
             send({"method": "notifications/tools/list_changed", "params": {"_meta": meta}})
-        answer(message, text("changed"))
+        answer(message, text_result("changed"))
     else:
         send({"id": message["id"], "error": {"code": -32602, "message": f"no tool {name}"}})
 
 
-LISTENING: list[Any] = []
+SUBSCRIPTIONS: list[Any] = []
 
 
-def heard(message: dict[str, Any]) -> None:
+def handle_message(message: dict[str, Any]) -> None:
     method, params = message.get("method"), message.get("params") or {}
     if method is None:
-        event, given = WAITING.pop(message["id"])
+        event, given = PENDING_QUESTIONS.pop(message["id"])
         given.append(message.get("result") or message.get("error"))
         event.set()
     elif method == "notifications/cancelled":
-        if (stopped := STOPPED.get(params.get("requestId"))) is not None:
-            stopped.set()
-    elif "id" not in message or os.path.exists(place("deaf")):
+        if (cancelled := CANCEL_EVENTS.get(params.get("requestId"))) is not None:
+            cancelled.set()
+    elif "id" not in message or os.path.exists(path_of("deaf")):
         pass
     elif method == "tools/call":
-        threading.Thread(target=called, args=(message,), daemon=True).start()
+        threading.Thread(target=call_tool, args=(message,), daemon=True).start()
     elif method == "tools/list":
-        trace("lists", "tools")
-        answer(message, {"tools": offered(), **({"ttlMs": 0, "cacheScope": "private"} if is_modern(message) else {})})
+        append_line("lists", "tools")
+        answer(
+            message, {"tools": current_tools(), **({"ttlMs": 0, "cacheScope": "private"} if is_modern(message) else {})}
+        )
     elif method == "prompts/list":
         prompts = [{"name": "greet", "description": "Say hello."}]
         answer(message, {"prompts": prompts, **({"ttlMs": 0, "cacheScope": "private"} if is_modern(message) else {})})
@@ -207,18 +213,18 @@ def heard(message: dict[str, Any]) -> None:
             }
         )
     elif method == "subscriptions/listen":
-        LISTENING.append(message["id"])
+        SUBSCRIPTIONS.append(message["id"])
         meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
-        told = {"notifications": {"toolsListChanged": True}, "_meta": meta}
-        send({"method": "notifications/subscriptions/acknowledged", "params": told})
+        params = {"notifications": {"toolsListChanged": True}, "_meta": meta}
+        send({"method": "notifications/subscriptions/acknowledged", "params": params})
     else:
         send({"id": message["id"], "error": {"code": -32601, "message": f"no method {method}"}})
 
 
 if __name__ == "__main__":
-    trace("starts", os.getpid())
-    if os.path.exists(place("down")):
+    append_line("starts", os.getpid())
+    if os.path.exists(path_of("down")):
         print("it is down today", file=sys.stderr)
         sys.exit(1)
     for line in sys.stdin.buffer:
-        heard(json.loads(line))
+        handle_message(json.loads(line))

@@ -1,4 +1,4 @@
-"""An HTTP server by hand: each test says, byte for byte, what it answers."""
+"""An HTTP server written by hand, for which each test sets the answer byte for byte."""
 
 import asyncio
 import json
@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-LISTENING: dict[str, asyncio.Server] = {}
-"""Who listens, by URL: to be closed by a test in which a server goes away."""
-_UNCONFIRMED = 4
-"""Linux's number for a connection whose end the other side has not confirmed."""
+SERVERS_BY_URL: dict[str, asyncio.Server] = {}
+"""The running servers, for tests that close one."""
+_TCP_FIN_WAIT1 = 4
+"""Linux's state of a connection whose end the other side has not acknowledged."""
 
 
 @dataclass
-class Asked:
-    """A request as it came."""
+class RawRequest:
+    """A request as it arrived, and ways to answer it."""
 
     method: str
     path: str
@@ -39,11 +39,11 @@ class Asked:
         await self.writer.drain()
 
     def hang_up(self) -> None:
-        """Close the connection, and wait until the other side could know; the event loop has no turn meanwhile."""
+        """Close the connection, and block the event loop until the other side has acknowledged it."""
         ours = self.writer.get_extra_info("socket")._sock
-        with suppress(OSError):  # it is closed already
+        with suppress(OSError):  # already closed
             ours.shutdown(socket.SHUT_RDWR)
-            while ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _UNCONFIRMED:
+            while ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_FIN_WAIT1:
                 pass
         self.writer.transport.abort()
 
@@ -51,7 +51,7 @@ class Asked:
         await self.answer(200, {"jsonrpc": "2.0", "id": self.message["id"], "result": result}, **headers)
 
     async def events(self, *events: str) -> None:
-        """Begin a stream of events, which ends when the connection is closed."""
+        """Start an event stream, which ends when the connection is closed."""
         self.writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
         for event in events:
             await self.event(event)
@@ -62,42 +62,44 @@ class Asked:
 
 
 @asynccontextmanager
-async def bare(handle: Callable[[Asked], Awaitable[None]], host: str = "127.0.0.1") -> AsyncIterator[str]:
-    """Serve on loopback; gives the URL of the root. A handler that returns without an answer breaks off."""
-    open_ones: set[asyncio.Task[Any]] = set()
+async def serve_raw_http(
+    handle: Callable[[RawRequest], Awaitable[None]], host: str = "127.0.0.1"
+) -> AsyncIterator[str]:
+    """Serve on loopback; gives the root URL. A handler may return without an answer."""
+    connections: set[asyncio.Task[Any]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        open_ones.add(task)
+        connections.add(task)
         try:
-            while (asked := await _asked(reader, writer)) is not None:
-                await handle(asked)
+            while (request := await _read_request(reader, writer)) is not None:
+                await handle(request)
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
-            open_ones.discard(task)
+            connections.discard(task)
             writer.close()
 
     server = await asyncio.start_server(serve, host, 0, limit=16 << 20)
     url = f"http://{host}:{server.sockets[0].getsockname()[1]}"
-    LISTENING[url] = server
+    SERVERS_BY_URL[url] = server
     try:
         yield url
     finally:
-        del LISTENING[url]
+        del SERVERS_BY_URL[url]
         server.close()
-        for task in list(open_ones):
+        for task in list(connections):
             task.cancel()
-        if open_ones:
-            await asyncio.wait(open_ones)
+        if connections:
+            await asyncio.wait(connections)
 
 
-async def _asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Asked | None:
+async def _read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> RawRequest | None:
     with suppress(asyncio.IncompleteReadError, ConnectionError):
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         method, path, _ = head[0].split(" ")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
-        return Asked(method, path, headers, body, writer)
+        return RawRequest(method, path, headers, body, writer)
     return None

@@ -1,6 +1,6 @@
-"""The friendly server behind a port: `python served.py streamable-http|sse|websocket [port] [json]` prints that.
+"""The friendly server over HTTP: `python friendly_http_server.py streamable-http|sse|websocket [port] [json]`.
 
-`SERVED_TOKEN` is the bearer token that it asks for, where it is set.
+It prints its port. If `SERVED_TOKEN` is set, it requires that bearer token.
 """
 
 import asyncio
@@ -10,21 +10,21 @@ import sys
 from typing import Any
 
 import uvicorn
-from bridge import bridged
-from friendly import server
+from friendly_server import server
 from starlette.types import ASGIApp, Receive, Scope, Send
+from websocket_bridge import bridge_websocket
 from websockets.asyncio.server import serve
 
 
-class Guarded:
-    """Accept every client that has the token."""
+class RequireToken:
+    """Reject requests without the token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self.app, self.token = app, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        given = dict(scope.get("headers", ())).get(b"authorization", b"").decode()
-        if scope["type"] == "http" and given != f"Bearer {self.token}":
+        authorization = dict(scope.get("headers", ())).get(b"authorization", b"").decode()
+        if scope["type"] == "http" and authorization != f"Bearer {self.token}":
             await send({"type": "http.response.start", "status": 401, "headers": [(b"content-type", b"text/plain")]})
             await send({"type": "http.response.body", "body": b"who are you?"})
             return
@@ -37,15 +37,17 @@ class Server(uvicorn.Server):
         print(self.servers[0].sockets[0].getsockname()[1], flush=True)
 
 
-async def on_sockets(port: int) -> None:
-    async with serve(lambda each: bridged(each, server("served")), "127.0.0.1", port, subprotocols=["mcp"]) as served:
+async def serve_websocket(port: int) -> None:
+    async with serve(
+        lambda each: bridge_websocket(each, server("served")), "127.0.0.1", port, subprotocols=["mcp"]
+    ) as served:
         print(served.sockets[0].getsockname()[1], flush=True)
         await served.serve_forever()
 
 
 def main(kind: str, port: int = 0, *options: str) -> None:
     if kind == "websocket":
-        asyncio.run(on_sockets(port))
+        asyncio.run(serve_websocket(port))
         return
     mcp = server(f"served-{kind}")
     if kind == "sse":
@@ -53,10 +55,10 @@ def main(kind: str, port: int = 0, *options: str) -> None:
     else:
         app = mcp.streamable_http_app(host="127.0.0.1", json_response="json" in options)
     if token := os.environ.get("SERVED_TOKEN"):
-        app = Guarded(app, token)
-    listening = socket.create_server(("127.0.0.1", port))
+        app = RequireToken(app, token)
+    listener = socket.create_server(("127.0.0.1", port))
     config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1)
-    Server(config).run(sockets=[listening])
+    Server(config).run(sockets=[listener])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A bridge between a WebSocket and a server of the MCP SDK."""
+"""Connects a WebSocket to a server of the MCP SDK."""
 
 import anyio
 from mcp.server import MCPServer
@@ -7,7 +7,7 @@ from mcp_types import jsonrpc_message_adapter
 from websockets.asyncio.server import ServerConnection
 
 
-async def bridged(socket: ServerConnection, server: MCPServer) -> None:
+async def bridge_websocket(socket: ServerConnection, server: MCPServer) -> None:
     """Serve one connection until the other side leaves."""
     lowlevel = server._lowlevel_server
     to_server, reading = anyio.create_memory_object_stream[SessionMessage | Exception](10)

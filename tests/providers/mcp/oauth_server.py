@@ -37,21 +37,21 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 SCOPES = ["tools", "admin"]
 
 
-class Authority:
-    """Signs in the user `person`, and records its requests in `seen`."""
+class OAuthServer:
+    """Signs in the user `person`, and records the requests in `seen`."""
 
     def __init__(self) -> None:
         self.issuer = self.url = ""
         self.clients = dict[str, OAuthClientInformationFull]()
         self.codes = dict[str, AuthorizationCode]()
-        self.access = dict[str, AccessToken]()
-        self.renewing = dict[str, RefreshToken]()
+        self.access_tokens = dict[str, AccessToken]()
+        self.refresh_tokens = dict[str, RefreshToken]()
         self.all_tokens = set[str]()
         self.reset()
 
     def reset(self) -> None:
         """Restore the state before a test."""
-        for known in (self.clients, self.codes, self.access, self.renewing, self.all_tokens):
+        for known in (self.clients, self.codes, self.access_tokens, self.refresh_tokens, self.all_tokens):
             known.clear()
         self.inside = 0
         self.person, self.lifetime, self.default_scopes = "ada", 3600, ["tools"]
@@ -62,14 +62,14 @@ class Authority:
         """False values for the metadata of the MCP server."""
         self.says = dict[str, Any]()
         """Further values for its own metadata."""
-        self.pace = 0.0
+        self.refresh_seconds = 0.0
         """Seconds that a refresh takes."""
-        self.holds = False
+        self.refresh_is_held = False
         """Whether a refresh is running."""
 
     def expire(self) -> None:
         """Invalidate all access tokens."""
-        self.access.clear()
+        self.access_tokens.clear()
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         return self.clients.get(client_id)
@@ -105,36 +105,39 @@ class Authority:
         return self.tokens(authorization_code)
 
     async def load_refresh_token(self, client: Any, refresh_token: str) -> RefreshToken | None:
-        if refresh_token in self.all_tokens and refresh_token not in self.renewing:
+        if refresh_token in self.all_tokens and refresh_token not in self.refresh_tokens:
             self.seen.append("reused")
-        return self.renewing.get(refresh_token)
+        return self.refresh_tokens.get(refresh_token)
 
     async def exchange_refresh_token(self, client: Any, refresh_token: RefreshToken, scopes: list[str]) -> OAuthToken:
-        if self.renewing.pop(refresh_token.token, None) is None:
+        if self.refresh_tokens.pop(refresh_token.token, None) is None:
             raise TokenError("invalid_grant")
-        await asyncio.sleep(self.pace)
-        while self.holds:  # noqa: ASYNC110 - another thread says so
+        await asyncio.sleep(self.refresh_seconds)
+        while self.refresh_is_held:  # noqa: ASYNC110 - another thread says so
             await asyncio.sleep(0.01)
         self.seen.append(f"renewed {refresh_token.subject}")
         return self.tokens(refresh_token)
 
     async def load_access_token(self, token: str) -> AccessToken | None:
-        return self.access.get(token)
+        return self.access_tokens.get(token)
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        return self.access.get(token)
+        return self.access_tokens.get(token)
 
     async def revoke_token(self, token: Any) -> None:
         raise NotImplementedError
 
     def tokens(self, grant: Any) -> OAuthToken:
-        access, renewing = f"access-{secrets.token_hex(16)}", f"refresh-{secrets.token_hex(16)}"
+        access_tokens, refresh_tokens = f"access-{secrets.token_hex(16)}", f"refresh-{secrets.token_hex(16)}"
         same = {"client_id": grant.client_id, "scopes": grant.scopes, "subject": grant.subject}
-        self.access[access] = AccessToken(token=access, resource=grant.resource, **same)
-        self.renewing[renewing] = RefreshToken(token=renewing, resource=grant.resource, **same)
-        self.all_tokens |= {access, renewing}
+        self.access_tokens[access_tokens] = AccessToken(token=access_tokens, resource=grant.resource, **same)
+        self.refresh_tokens[refresh_tokens] = RefreshToken(token=refresh_tokens, resource=grant.resource, **same)
+        self.all_tokens |= {access_tokens, refresh_tokens}
         return OAuthToken(
-            access_token=access, refresh_token=renewing, expires_in=self.lifetime, scope=" ".join(grant.scopes)
+            access_token=access_tokens,
+            refresh_token=refresh_tokens,
+            expires_in=self.lifetime,
+            scope=" ".join(grant.scopes),
         )
 
     async def exchange_identity_assertion(self, client: Any, params: Any) -> OAuthToken:
@@ -143,7 +146,7 @@ class Authority:
         grant = AccessToken(token="", client_id=client.client_id, scopes=SCOPES, subject=subject)
         return self.tokens(grant).model_copy(update={"refresh_token": None})
 
-    def described(self) -> dict[str, Any]:
+    def server_metadata(self) -> dict[str, Any]:
         """The metadata of the authorization server."""
         options = ClientRegistrationOptions(enabled=True, valid_scopes=SCOPES)
         found = build_metadata(AnyHttpUrl(self.issuer), None, options, RevocationOptions())
@@ -155,9 +158,9 @@ class Authority:
         routes = create_auth_routes(
             self, AnyHttpUrl(self.issuer), client_registration_options=options, identity_assertion_enabled=True
         )
-        return _Token(Starlette(routes=routes), self)
+        return _TokenEndpoint(Starlette(routes=routes), self)
 
-    def guarded(self) -> ASGIApp:
+    def protected_app(self) -> ASGIApp:
         settings = AuthSettings(
             issuer_url=AnyHttpUrl(self.issuer),
             resource_server_url=AnyHttpUrl(self.url),
@@ -185,24 +188,24 @@ class Authority:
         return _StepUp(served.streamable_http_app(host="127.0.0.1", json_response=True), self)
 
 
-class _Token:
+class _TokenEndpoint:
     """The SDK's token endpoint, with the client credentials grant, which the SDK does not have."""
 
-    def __init__(self, app: ASGIApp, authority: Authority) -> None:
+    def __init__(self, app: ASGIApp, authority: OAuthServer) -> None:
         self._app, self._authority = app, authority
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] == "/.well-known/oauth-authorization-server":
-            return await JSONResponse(self._authority.described())(scope, receive, send)
+            return await JSONResponse(self._authority.server_metadata())(scope, receive, send)
         if scope["type"] != "http" or scope["path"] != "/token":
             return await self._app(scope, receive, send)
         if self._authority.broken:
             return await JSONResponse({"error": "server_error"}, 503)(scope, receive, send)
-        body = await _body(receive)
-        request = Request(scope, _again(body))
+        body = await _read_body(receive)
+        request = Request(scope, _replay_body(body))
         form = await request.form()
         if form.get("grant_type") != "client_credentials":
-            return await self._app(scope, _again(body), send)
+            return await self._app(scope, _replay_body(body), send)
         if self._authority.refuses:
             return await JSONResponse({"error": "invalid_client", "secret": "s3cret"}, 401)(scope, receive, send)
         self._authority.seen.append(f"program {request.headers.get('authorization', '')} {form.get('scope')}")
@@ -216,7 +219,7 @@ class _Token:
 class _StepUp:
     """Requires another scope for one tool, and can serve false metadata."""
 
-    def __init__(self, app: ASGIApp, authority: Authority) -> None:
+    def __init__(self, app: ASGIApp, authority: OAuthServer) -> None:
         self._app, self._authority = app, authority
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -224,16 +227,16 @@ class _StepUp:
             return await self._app(scope, receive, send)
         if self._authority.metadata and "oauth-protected-resource" in scope["path"]:
             return await JSONResponse(self._authority.metadata)(scope, receive, send)
-        body = await _body(receive)
+        body = await _read_body(receive)
         token = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
-        known = self._authority.access.get(token)
+        known = self._authority.access_tokens.get(token)
         if b'"name":"admin"' in body and known is not None and "admin" not in known.scopes:
             said = {"WWW-Authenticate": 'Bearer error="insufficient_scope", scope="admin"'}
             return await JSONResponse({}, 403, said)(scope, receive, send)
-        return await self._app(scope, _again(body, receive), send)
+        return await self._app(scope, _replay_body(body, receive), send)
 
 
-async def _body(receive: Receive) -> bytes:
+async def _read_body(receive: Receive) -> bytes:
     body, more = b"", True
     while more:
         message = await receive()
@@ -241,7 +244,7 @@ async def _body(receive: Receive) -> bytes:
     return body
 
 
-def _again(body: bytes, then: Receive | None = None) -> Receive:
+def _replay_body(body: bytes, then: Receive | None = None) -> Receive:
     said = False
 
     async def receive() -> Any:
@@ -255,15 +258,15 @@ def _again(body: bytes, then: Receive | None = None) -> Receive:
 
 
 @contextmanager
-def running() -> Iterator[Authority]:
+def run_oauth_server() -> Iterator[OAuthServer]:
     """Run both servers in a thread of their own."""
-    authority = Authority()
+    authority = OAuthServer()
     ports = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
     authority.issuer, origin = (f"http://127.0.0.1:{port.getsockname()[1]}" for port in ports)
     authority.url = f"{origin}/mcp"
     servers = [
         uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=1))
-        for app in (authority.app(), authority.guarded())
+        for app in (authority.app(), authority.protected_app())
     ]
 
     async def serve() -> None:
@@ -281,12 +284,12 @@ def running() -> Iterator[Authority]:
         thread.join(5)
 
 
-async def browser(url: str) -> str:
+async def follow_redirects(url: str) -> str:
     """A person's browser: it follows redirects and returns the last page."""
     async with httpx2.AsyncClient(follow_redirects=True, trust_env=False, timeout=30) as client:
         return (await client.get(url)).text
 
 
-def texts_in(folder: Any) -> list[Any]:
+def read_token_files(folder: Any) -> list[Any]:
     """The parsed files of a token folder."""
     return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]

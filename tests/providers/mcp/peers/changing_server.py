@@ -1,8 +1,8 @@
-"""A server that says what stands in a file, and may say something else the next time.
+"""A server whose answers stand in a file, so that a test can change them.
 
-    python fickle.py STATE
+    python changing_server.py STATE
 
-`STATE` is JSON: `tools`, and if need be `prompts` and `instructions`. What was called is in `STATE.calls`.
+`STATE` is a JSON file with `tools`, and optionally `prompts` and `instructions`. It appends calls to `STATE.calls`.
 """
 
 import json
@@ -38,5 +38,5 @@ for line in sys.stdin:
     message = json.loads(line)
     if "id" in message and "method" in message:
         answer = result(message["method"], message.get("params") or {})
-        said = {"error": {"code": -32601, "message": "unknown"}} if answer is None else {"result": answer}
-        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}), flush=True)
+        response = {"error": {"code": -32601, "message": "unknown"}} if answer is None else {"result": answer}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **response}), flush=True)

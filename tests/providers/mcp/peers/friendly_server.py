@@ -1,4 +1,4 @@
-"""A real server written with the MCP SDK: `python friendly.py` uses stdin and stdout."""
+"""A real server written with the MCP SDK: `python friendly_server.py` serves over stdio."""
 
 import asyncio
 import os

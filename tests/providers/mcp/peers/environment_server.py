@@ -1,11 +1,11 @@
-"""A small server in plain Python that starts at once. Its tool returns environment variables and its last argument."""
+"""A server in plain Python that starts at once. Its tool `told` returns environment variables and its last argument."""
 
 import json
 import os
 import sys
 from typing import Any
 
-TOLD = {
+TOLD_TOOL = {
     "name": "told",
     "description": "What some variables are, and the last word of the command.",
     "inputSchema": {
@@ -21,7 +21,7 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         about = {"name": "speaking", "version": "1.2.3"}
         return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": about}
     if method == "tools/list":
-        return {"tools": [TOLD]}
+        return {"tools": [TOLD_TOOL]}
     if method == "tools/call":
         found = [*(os.environ.get(name) for name in params["arguments"]["names"]), sys.argv[-1]]
         return {"content": [], "structuredContent": {"result": found}}

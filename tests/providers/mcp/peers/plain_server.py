@@ -1,7 +1,7 @@
-"""A small server in plain Python that starts at once: `python plain.py [habit ...]`.
+"""A small server in plain Python that starts at once: `python plain_server.py [habit ...]`.
 
-It uses the handshake protocol (`initialize`), and has the tools `echo`, `pid` and `spawn`. The bad habits that its
-arguments switch on are named in `HABITS`.
+It uses the handshake protocol (`initialize`), and has the tools `echo`, `pid` and `spawn`. Its arguments switch on bad
+habits, which `HABITS` lists.
 """
 
 import json
@@ -13,12 +13,12 @@ import threading
 import time
 from typing import Any
 
-OUT = sys.stdout.buffer
+STDOUT = sys.stdout.buffer
 
 
 def send(message: dict[str, Any]) -> None:
-    OUT.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-    OUT.flush()
+    STDOUT.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+    STDOUT.flush()
 
 
 def initialize(params: dict[str, Any]) -> dict[str, Any]:
@@ -30,12 +30,12 @@ def initialize(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def spawn(seconds: str = "60") -> str:
-    """A grandchild in a session of its own, that ignores what can be ignored."""
+    """Start a grandchild in a session of its own that ignores signals."""
     code = (
         "import signal, time; signal.signal(15, 1); signal.signal(1, 1); print('up', flush=True); time.sleep(float({}))"
     )
-    given = [sys.executable, "-c", code.format(seconds)]
-    child = subprocess.Popen(given, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, start_new_session=True)
+    command = [sys.executable, "-c", code.format(seconds)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, start_new_session=True)
     assert child.stdout is not None
     child.stdout.readline()
     return str(child.pid)
@@ -51,9 +51,9 @@ def call(name: str, arguments: dict[str, Any]) -> str:
     if name == "say":
         print(arguments["text"], file=sys.stderr, flush=True)
         return "said"
-    if name == "print":  # straight to the output, as it is
-        OUT.write(arguments["text"].encode("utf-8", "surrogateescape"))
-        OUT.flush()
+    if name == "print":  # written to the output unchanged
+        STDOUT.write(arguments["text"].encode("utf-8", "surrogateescape"))
+        STDOUT.flush()
         return "printed"
     if name == "exit":
         print("last words", file=sys.stderr, flush=True)
@@ -82,8 +82,8 @@ def answer(message: dict[str, Any]) -> None:
 
 
 def banner() -> None:
-    OUT.write(b"Welcome to the plain server!\n\n\xff\xfe not UTF-8\n{broken\n\r\n")
-    OUT.flush()
+    STDOUT.write(b"Welcome to the plain server!\n\n\xff\xfe not UTF-8\n{broken\n\r\n")
+    STDOUT.flush()
 
 
 def stubborn() -> None:
@@ -92,42 +92,42 @@ def stubborn() -> None:
 
 
 def deathless() -> None:
-    """Goes on when its input ends."""
+    """Keep running after the end of the input."""
     stubborn()
     threading.Thread(target=lambda: time.sleep(60)).start()
 
 
 def flood() -> None:
-    """Writes for as long as it can."""
+    """Write notifications without end."""
 
-    def go() -> None:
+    def write_forever() -> None:
         line = json.dumps(
             {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x" * 1000}}
         )
         while True:
-            OUT.write(line.encode() + b"\n")
+            STDOUT.write(line.encode() + b"\n")
 
-    threading.Thread(target=go, daemon=True).start()
+    threading.Thread(target=write_forever, daemon=True).start()
 
 
 def noisy() -> None:
-    """Writes to stderr for as long as it can."""
+    """Write to stderr without end."""
 
-    def go() -> None:
+    def write_forever() -> None:
         while True:
             os.write(2, b"noise \x1b[31mred\n" * 500)
 
-    threading.Thread(target=go, daemon=True).start()
+    threading.Thread(target=write_forever, daemon=True).start()
 
 
 def endless() -> None:
-    """One line that never ends."""
+    """Write one line that never ends."""
     while True:
         os.write(1, b"x" * 65536)
 
 
 def deaf() -> None:
-    """Never reads."""
+    """Never read the input."""
     time.sleep(60)
 
 
@@ -137,7 +137,7 @@ def failing() -> None:
 
 
 def family() -> None:
-    """Has a grandchild in a session of its own from the start."""
+    """Start a grandchild in a session of its own."""
     print("grandchild", spawn(), file=sys.stderr, flush=True)
 
 
