@@ -40,7 +40,7 @@ def authority(servers: OAuthServer, monkeypatch: pytest.MonkeyPatch) -> OAuthSer
     servers.reset()
     for user in ("anna", "ben"):
         token = AccessToken(token=TOKENS[user], client_id="test", scopes=["tools"], subject=user)
-        servers.access[TOKENS[user]] = token
+        servers.access_tokens[TOKENS[user]] = token
     return servers
 
 

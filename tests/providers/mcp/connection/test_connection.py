@@ -26,11 +26,11 @@ from tests.providers.mcp.steady_server import SteadyServer, tool_definition, wai
 
 
 def children() -> list[psutil.Process]:
-    """What runs of steady servers; other tests may have processes of their own."""
+    """The running processes of steady servers that this test process has started."""
     found = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
-            found += [process] if any("steady.py" in word for word in process.cmdline()) else []
+            found += [process] if any("steady_server.py" in word for word in process.cmdline()) else []
     return found
 
 

@@ -313,7 +313,7 @@ async def test_a_list_of_huge_pages_is_cut_before_it_fills_the_memory(
 
 async def test_thousands_of_tools_do_not_block_the_event_loop(tmp_path: Path) -> None:
     async with run_beside_hostile(
-        tmp_path, said=listed(*(tool(f"t{n}") for n in range(1_000))), turn=0.5
+        tmp_path, said=listed(*(tool(f"t{n}") for n in range(1_000))), max_iteration_seconds=0.5
     ) as hostile_runtime:
         assert "bad__t999" in hostile_runtime.runtime.catalogue
 

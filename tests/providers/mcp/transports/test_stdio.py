@@ -133,7 +133,7 @@ async def test_the_end_of_a_server_is_reported_with_exit_code_and_last_line(capl
     assert ended == [reason]
     assert (trouble.was_sent, trouble.is_connection_lost, trouble.message) == (True, True, reason)
     assert address.exit_report() == "It ended with exit code 3.\nThe last lines of its stderr:\n  last words"
-    assert ("surehand.mcp.plain", logging.INFO, "last words") in caplog.record_tuples
+    assert ("surehand.mcp.plain_server", logging.INFO, "last words") in caplog.record_tuples
 
 
 async def test_a_server_that_does_not_come_up_says_why():
