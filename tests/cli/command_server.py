@@ -44,7 +44,7 @@ def warm_up() -> None:
     import surehand.cli
     from surehand import Runtime, tool
 
-    for module in pkgutil.iter_modules(surehand.cli.__path__, "surehand.cli."):
+    for module in pkgutil.walk_packages(surehand.cli.__path__, "surehand.cli."):
         import_module(module.name)
     for name in SERVER_MODULES:
         import_module(name)

@@ -1,4 +1,4 @@
-"""No path, however it is written, and no race leads out of a workspace. `scripts/traversal` tries for longer."""
+"""No path and no race leads out of a workspace. `scripts/traversal` tries for longer."""
 
 import asyncio
 import gc
@@ -13,18 +13,18 @@ import pytest
 from surehand import Workspace
 from surehand.core.errors import Denied
 from surehand.workspace import beneath
-from surehand.workspace import path as path_module
+from surehand.workspace import path as spot
 from tests.traversal.guarded_tree import CANARY, GuardedTree
 from tests.traversal.hostile_paths import hostile_paths
 from tests.traversal.symlink_races import race_tools
 from tests.traversal.tool_calls import READING_TOOLS, TOOLS, try_paths
 
-pytestmark = pytest.mark.timeout(30)  # some of these take long on a busy machine
+pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
 
 @pytest.fixture(params=["kernel", "step by step"])
 def method(request: pytest.FixtureRequest) -> Iterator[str]:
-    """How files are opened: with openat2, or folder by folder where the kernel has no openat2."""
+    """How files are opened: as the kernel offers it, or as it is done where the kernel does not."""
     before = beneath._has_openat2[0]
     if request.param == "kernel" and before is False:
         pytest.skip("this kernel has no openat2")
@@ -35,18 +35,18 @@ def method(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Iterator[GuardedTree]:
-    """A tree in memory if possible, because the tests create and remove thousands of files."""
+    """In memory where that can be had: thousands of files are made and taken away."""
     memory = Path("/dev/shm")
     with TemporaryDirectory(prefix="surehand-", dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:
         yield GuardedTree(Path(folder))
 
 
 def test_the_paths_are_many_and_different(tmp_path: Path) -> None:
-    race = hostile_paths(tmp_path, 3000)
+    results = hostile_paths(tmp_path, 3000)
 
-    assert len(set(race)) == 3000
-    assert sum(".." in path for path in race) > 500
-    assert race == hostile_paths(tmp_path, 3000)
+    assert len(set(results)) == 3000
+    assert sum(".." in path for path in results) > 500
+    assert results == hostile_paths(tmp_path, 3000)
 
 
 def test_the_outside_is_watched_closely(tree: GuardedTree) -> None:
@@ -58,15 +58,13 @@ def test_the_outside_is_watched_closely(tree: GuardedTree) -> None:
     assert tree.changed_outside() == ["outside/deep", "outside/deep/new"]
 
 
-async def test_a_workspace_that_only_looks_at_the_path_would_be_found_out(
+async def test_these_tests_catch_a_workspace_that_only_compares_strings(
     tree: GuardedTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def open_without_check(
-        folder: int, parts: tuple[str, ...], flags: int = os.O_RDONLY, mode: int = 0, **more: bool
-    ) -> int:
+    def trusting(folder: int, parts: tuple[str, ...], flags: int = os.O_RDONLY, mode: int = 0, **more: bool) -> int:
         return os.open("/".join(parts) or ".", flags | os.O_NONBLOCK, mode, dir_fd=folder)
 
-    monkeypatch.setattr(path_module, "open_beneath", open_without_check)
+    monkeypatch.setattr(spot, "open_beneath", trusting)
 
     for name in READING_TOOLS:
         with pytest.raises(AssertionError, match=name):
@@ -84,15 +82,13 @@ async def test_no_path_leads_outside(tree: GuardedTree, method: str, name: str, 
 
 @pytest.mark.parametrize("seconds", [0.25, pytest.param(1.0, marks=pytest.mark.long)])
 async def test_no_race_leads_outside(tree: GuardedTree, method: str, seconds: float) -> None:
-    race = await race_tools(tree, seconds, min_done=20 * seconds)
+    results = await race_tools(tree, seconds, min_done=20 * seconds)
 
-    assert race.swaps > 200 * seconds
-    assert race.done > 20 * seconds
+    assert results.swaps > 200 * seconds
+    assert results.done > 20 * seconds
 
 
-async def test_where_a_container_forbids_the_newer_call_the_older_ones_do(
-    tree: GuardedTree, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_paths_are_confined_without_openat2_too(tree: GuardedTree, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*given: object) -> int:
         raise PermissionError(1, "Operation not permitted")
 
@@ -105,10 +101,10 @@ async def test_where_a_container_forbids_the_newer_call_the_older_ones_do(
     assert outcomes["done"] > 0
 
 
-async def test_where_the_system_does_not_say_where_files_lie_links_are_not_followed(
+async def test_links_are_not_followed_if_the_system_cannot_tell_their_target(
     tree: GuardedTree, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(path_module, "descriptor_path", lambda descriptor: None)
+    monkeypatch.setattr(spot, "descriptor_path", lambda descriptor: None)
     (tree.root / ".env").write_text("TOKEN=1")
     (tree.root / "notes.txt").symlink_to(".env")
 

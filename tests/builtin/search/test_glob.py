@@ -61,7 +61,7 @@ async def test_a_pattern_finds_the_files_that_fit(tmp_path: Path, engine: str) -
 
 
 @with_both_engines
-async def test_the_newest_come_first_and_only_then_is_the_list_cut(tmp_path: Path, engine: str) -> None:
+async def test_files_are_sorted_by_time_before_the_list_is_cut(tmp_path: Path, engine: str) -> None:
     for number in range(20):
         write_tree(tmp_path, {f"folder{number % 3}/{number}.txt": "x"})
         os.utime(tmp_path / f"folder{number % 3}/{number}.txt", (1, number))
@@ -74,7 +74,7 @@ async def test_the_newest_come_first_and_only_then_is_the_list_cut(tmp_path: Pat
 
 
 @with_both_engines
-async def test_of_equally_new_files_the_first_by_name_come_first(tmp_path: Path, engine: str) -> None:
+async def test_files_with_equal_times_are_sorted_by_name(tmp_path: Path, engine: str) -> None:
     for name in ("b/x", "a/y", "c", "a/x"):
         write_tree(tmp_path, {name: ""})
         os.utime(tmp_path / name, (1, 1))
@@ -83,7 +83,7 @@ async def test_of_equally_new_files_the_first_by_name_come_first(tmp_path: Path,
 
 
 @with_both_engines
-async def test_the_other_name_gives_the_same_as_data(tmp_path: Path, engine: str) -> None:
+async def test_glob_files_returns_the_same_as_data(tmp_path: Path, engine: str) -> None:
     listed = await search_done(write_tree(tmp_path, TREE), engine, "glob_files", pattern="*.py", cwd="src")
 
     assert set(listed.data.pop("files")) == {"src/c.py", "src/deep/e.py"}
@@ -113,7 +113,7 @@ async def test_hidden_and_ignored_files_are_skipped_and_links_not_followed(tmp_p
         ("node_modules/pkg/*.js", {"node_modules/pkg/index.js"}),
     ],
 )
-async def test_what_a_pattern_names_is_found_although_it_is_hidden_or_ignored(
+async def test_a_pattern_can_name_hidden_and_ignored_folders(
     tmp_path: Path, engine: str, pattern: str, expected: set[str]
 ) -> None:
     names = (".github/workflows/ci.yml", "web/.eslintrc", ".editorconfig", "node_modules/pkg/index.js", "x.yml")
@@ -123,7 +123,7 @@ async def test_what_a_pattern_names_is_found_although_it_is_hidden_or_ignored(
 
 
 @with_both_engines
-async def test_a_search_inside_an_ignored_folder_is_meant_so(tmp_path: Path, engine: str) -> None:
+async def test_an_ignored_folder_can_be_searched_by_its_path(tmp_path: Path, engine: str) -> None:
     write_tree(
         tmp_path, {"node_modules/pkg/index.js": "", "node_modules/pkg/x.log": "", ".gitignore": "node_modules/\n*.log"}
     )
@@ -134,14 +134,14 @@ async def test_a_search_inside_an_ignored_folder_is_meant_so(tmp_path: Path, eng
 
 
 @with_both_engines
-async def test_rules_of_a_folder_around_the_workspace_do_not_count(tmp_path: Path, engine: str) -> None:
+async def test_gitignore_files_above_the_workspace_do_not_count(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {".gitignore": "*", "inner/a.txt": "", ".git/HEAD": ""})
 
     assert (await search_done(tmp_path / "inner", engine, "glob", pattern="*")).data == ["a.txt"]
 
 
 @with_both_engines
-async def test_names_that_hold_strange_characters_stay_on_one_line(tmp_path: Path, engine: str) -> None:
+async def test_names_with_control_characters_stay_on_one_line(tmp_path: Path, engine: str) -> None:
     for name in (b"new\nline", b"esc\x1b[31m", b"bad\xff\xfe", "dir\u202eection".encode(), b"quote'\"\\"):
         Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).touch()
 
@@ -214,7 +214,7 @@ REFUSED = [
 
 
 @with_both_engines
-async def test_what_cannot_be_looked_for_is_explained(tmp_path: Path, engine: str) -> None:
+async def test_an_invalid_pattern_is_explained(tmp_path: Path, engine: str) -> None:
     async with open_search(write_tree(tmp_path, TREE), engine) as call:
         for arguments, code, says in REFUSED:
             failed = await call("glob", **arguments)
@@ -224,7 +224,7 @@ async def test_what_cannot_be_looked_for_is_explained(tmp_path: Path, engine: st
 
 
 @with_both_engines
-async def test_no_more_are_listed_than_can_be_asked_for(tmp_path: Path, engine: str) -> None:
+async def test_the_number_of_results_has_a_maximum(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {f"{number}.txt": "" for number in range(505)})
 
     listed = await search_done(tmp_path, engine, "glob", pattern="*", max_results=100_000)
@@ -233,7 +233,7 @@ async def test_no_more_are_listed_than_can_be_asked_for(tmp_path: Path, engine: 
     assert listed.metadata["truncated"]
 
 
-def test_a_model_is_shown_one_pair_of_names(tmp_path: Path) -> None:
+def test_a_model_sees_one_pair_of_search_tools(tmp_path: Path) -> None:
     def listed(names: str) -> set[str]:
         return {tool.name for tool in search_tools(Workspace(tmp_path), names) if tool.presentation.listed}
 
@@ -264,7 +264,7 @@ def test_no_pattern_is_slow(pattern: str, path: str) -> None:
 
 
 @given(st.text("ab.*?[]!^-{},\\/", min_size=1, max_size=12), st.text("ab./-]", min_size=1, max_size=10))
-def test_every_pattern_is_taken_or_refused(pattern: str, path: str) -> None:
+def test_every_pattern_is_accepted_or_refused(pattern: str, path: str) -> None:
     with suppress(InvalidArguments, Denied):
         assert GlobPattern(pattern)(path) in (True, False)
 

@@ -8,6 +8,7 @@ import pytest
 from surehand import Workspace
 from surehand.builtin.search import search_pattern
 from surehand.builtin.search.search_scope import MAX_FILE_BYTES
+from surehand.core.extras import install_command
 from tests.builtin.search_runtime import (
     approve_everything,
     open_search,
@@ -45,7 +46,7 @@ async def test_nothing_found_says_so(tmp_path: Path, engine: str) -> None:
 
 
 @with_both_engines
-async def test_what_is_asked_for_narrows_the_search(tmp_path: Path, engine: str) -> None:
+async def test_path_and_include_narrow_the_search(tmp_path: Path, engine: str) -> None:
     async with open_search(write_tree(tmp_path, TREE), engine) as call:
         lines = {
             "case": await call("grep", pattern="MAIN", case_sensitive=False, path="src"),
@@ -88,7 +89,7 @@ async def test_lines_around_a_match_are_marked(tmp_path: Path, engine: str) -> N
 
 
 @with_both_engines
-async def test_names_of_files_or_counts_may_be_asked_for(tmp_path: Path, engine: str) -> None:
+async def test_the_output_can_be_file_names_or_counts(tmp_path: Path, engine: str) -> None:
     async with open_search(write_tree(tmp_path, {**TREE, "a.txt": "main main\nmain\n"}), engine) as call:
         files = await call("grep", pattern="main", output_mode="files")
         counts = await call("grep", pattern="main", output_mode="count")
@@ -99,7 +100,7 @@ async def test_names_of_files_or_counts_may_be_asked_for(tmp_path: Path, engine:
 
 
 @with_both_engines
-async def test_the_other_tool_takes_a_regex_and_gives_data(tmp_path: Path, engine: str) -> None:
+async def test_grep_files_takes_a_regex_and_returns_data(tmp_path: Path, engine: str) -> None:
     async with open_search(write_tree(tmp_path, TREE), engine) as call:
         matches = await call("grep_files", pattern=r"m\w+\(", include="*.{py,ts}", context_lines=1)
         files = await call("grep_files", pattern="MAIN", case_insensitive=True, output_mode="files_with_matches")
@@ -155,7 +156,7 @@ async def test_a_search_ends_when_enough_is_found(tmp_path: Path, engine: str) -
 
 
 @with_both_engines
-async def test_exactly_as_many_as_asked_for_is_not_cut(tmp_path: Path, engine: str) -> None:
+async def test_exactly_the_limit_is_not_truncated(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"a.txt": "word\n" * 3, "b.txt": "word\n" * 2})
 
     matches = await search_done(tmp_path, engine, "grep", pattern="word", max_matches=5)
@@ -167,7 +168,7 @@ PLAIN = ["-rf", "--files", "--", "$(id)", "'; id #", "a\\b", '"', "`", "{0}", "*
 
 
 @with_both_engines
-async def test_plain_text_is_plain(tmp_path: Path, engine: str) -> None:
+async def test_plain_text_is_not_a_regex(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"a.txt": "".join(f"before {text} behind\n" for text in PLAIN)})
 
     async with open_search(tmp_path, engine) as call:
@@ -180,7 +181,7 @@ async def test_plain_text_is_plain(tmp_path: Path, engine: str) -> None:
 
 
 @with_both_engines
-async def test_regular_expressions_know_all_alphabets(tmp_path: Path, engine: str) -> None:
+async def test_regular_expressions_support_unicode(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"a.txt": "Straße 42\nÜBER uns\n日本語\nnaïve\u00a0x\n٣\n"})
 
     async with open_search(tmp_path, engine) as call:
@@ -193,7 +194,7 @@ async def test_regular_expressions_know_all_alphabets(tmp_path: Path, engine: st
 
 
 @with_both_engines
-async def test_braces_that_count_nothing_mean_themselves(tmp_path: Path, engine: str) -> None:
+async def test_braces_that_are_no_repetition_are_literal(tmp_path: Path, engine: str) -> None:
     async with open_search(write_tree(tmp_path, {"a.txt": "main() { interface{} xx a{ ${x} }\n"}), engine) as call:
         for pattern in (r"main\(\) {", "{", "}", "interface{}", "x{,2}", "a{1,2}{", r"\${x}", "[{]x"):
             assert (await call("grep", pattern=pattern, regex=True)).metadata["matchCount"] == 1, pattern
@@ -223,7 +224,7 @@ REFUSED = [
 
 
 @with_both_engines
-async def test_what_cannot_be_searched_is_explained(tmp_path: Path, engine: str) -> None:
+async def test_a_search_that_cannot_be_made_is_explained(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {**TREE, "binary": b"x\0y", "monster": ""})
     os.mkfifo(tmp_path / "fifo")
     os.truncate(tmp_path / "monster", MAX_FILE_BYTES + 1)
@@ -238,9 +239,7 @@ async def test_what_cannot_be_searched_is_explained(tmp_path: Path, engine: str)
 
 
 @with_both_engines
-async def test_sensitive_files_are_not_searched_and_what_they_hold_makes_no_difference(
-    tmp_path: Path, engine: str
-) -> None:
+async def test_sensitive_files_are_not_searched_and_do_not_change_the_results(tmp_path: Path, engine: str) -> None:
     write_tree(
         tmp_path, {"a.txt": "token\n", "server.pem": "token alpha\n", "secrets/x.txt": "token beta\n", ".env": "token"}
     )
@@ -282,7 +281,7 @@ async def test_a_person_is_asked_before_a_sensitive_file_is_searched(tmp_path: P
 
 
 @with_both_engines
-async def test_only_what_the_workspace_says_is_sensitive(tmp_path: Path, engine: str) -> None:
+async def test_the_workspace_decides_which_names_are_sensitive(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"server.pem": "token\n", "diary.txt": "token\n"})
 
     matches = await search_done(Workspace(tmp_path, sensitive=["diary*"]), engine, "grep", pattern="token")
@@ -303,7 +302,7 @@ async def test_every_folder_of_a_workspace_can_be_searched(tmp_path: Path, engin
     assert (await search_failed(space, engine, "grep", pattern="word", path=f"{tmp_path}/main_evil")).code == "denied"
 
 
-async def test_without_any_engine_plain_text_is_still_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_plain_text_is_found_without_any_regex_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_pattern, "_import_re2", lambda: None)
     write_tree(tmp_path, {"a.txt": "Über\nuber (x)\n", "b.txt": "UBER (X)\n"})
 
@@ -318,7 +317,7 @@ async def test_without_any_engine_plain_text_is_still_found(tmp_path: Path, monk
     assert ascii_.text == "a.txt:2: uber (x)\nb.txt:1: UBER (X)"
     for failed in (regex, in_file):
         assert failed.code == "unavailable"
-        assert "pip install 'surehand[files]'" in failed.message
+        assert install_command("files") in failed.message
 
 
 @needs("bubblewrap")

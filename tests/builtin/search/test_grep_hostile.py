@@ -1,4 +1,4 @@
-"""Searching in what was not made to be searched: odd files, endless lines, slow patterns, and callers who go away."""
+"""Searching hostile content: irregular files, endless lines, slow patterns, and cancelled calls."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a bus
 
 
 @with_both_engines
-async def test_text_is_found_in_any_encoding_that_says_what_it_is(tmp_path: Path, engine: str) -> None:
+async def test_text_is_found_in_every_encoding_with_a_byte_order_mark(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {name: "größe = 1\r\nx größe\r\n".encode(name) for name in ("utf-8", "utf-8-sig", "utf-16")})
     write_tree(tmp_path, {"big-endian": b"\xfe\xff" + "größe = 1\nx größe\n".encode("utf-16-be")})
     write_tree(tmp_path, {"half": b"\xff\xfe" + "größe".encode("utf-16-le") + b"\x00\xd8\n\x00x"})
@@ -46,7 +46,7 @@ async def test_text_is_found_in_any_encoding_that_says_what_it_is(tmp_path: Path
 
 
 @with_both_engines
-async def test_bytes_that_are_no_text_do_not_matter(tmp_path: Path, engine: str) -> None:
+async def test_invalid_bytes_do_not_prevent_matches(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"latin": "größe word\n".encode("latin-1"), "broken": b"\xfd\xfe\xffword\xf0\x9f\n"})
     write_tree(tmp_path, {"esc": "\x1b[1mword\u202e"})
 
@@ -87,7 +87,7 @@ async def test_long_lines_are_cut_around_the_match(tmp_path: Path, engine: str) 
 
 
 @with_both_engines
-async def test_a_pattern_that_explodes_elsewhere_is_quick(tmp_path: Path, engine: str) -> None:
+async def test_a_pattern_with_exponential_backtracking_is_quick(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"line": "a" * 1_000_000 + "!\n", "x": "x" * 1_000_000})
 
     async with open_search(tmp_path, engine) as call:
@@ -99,7 +99,7 @@ async def test_a_pattern_that_explodes_elsewhere_is_quick(tmp_path: Path, engine
             assert monotonic() - began < 10, pattern
 
 
-async def test_a_line_that_would_take_too_long_is_left_out_and_told(
+async def test_a_line_that_would_take_too_long_is_skipped_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_pattern, "_MAX_LINE_SECONDS", 0.0)
@@ -118,7 +118,7 @@ def test_a_pattern_that_would_be_slow_everywhere_is_refused() -> None:
 
 
 @with_both_engines
-async def test_the_loop_goes_on_meanwhile(tmp_path: Path, engine: str) -> None:
+async def test_a_search_does_not_block_the_event_loop(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {f"{number}.txt": "word " * 1000 + "\n" for number in range(300)})
     gaps: list[float] = []
 
@@ -143,7 +143,7 @@ async def test_the_loop_goes_on_meanwhile(tmp_path: Path, engine: str) -> None:
 
 
 @with_both_engines
-async def test_nothing_that_is_no_file_holds_a_search_up(tmp_path: Path, engine: str) -> None:
+async def test_irregular_files_do_not_block_a_search(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"a.txt": "word\n", "sub/b.txt": "word\n", "monster": "word"})
     os.mkfifo(tmp_path / "fifo.txt")
     os.truncate(tmp_path / "monster", 1 << 40)
@@ -159,7 +159,7 @@ async def test_nothing_that_is_no_file_holds_a_search_up(tmp_path: Path, engine:
 
 
 @needs("bubblewrap")
-async def test_where_ripgrep_is_held_up_the_search_is_made_without(
+async def test_a_blocked_ripgrep_is_replaced_by_the_python_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(ripgrep_search, "_LISTING_SILENCE_SECONDS", 0.3)
@@ -175,7 +175,7 @@ async def test_where_ripgrep_is_held_up_the_search_is_made_without(
 
 
 @needs("bubblewrap")
-async def test_where_ripgrep_cannot_be_started_the_search_is_made_without(
+async def test_a_ripgrep_that_cannot_start_is_replaced_by_the_python_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_tree(tmp_path, {"a.txt": "word\n"})
@@ -186,7 +186,7 @@ async def test_where_ripgrep_cannot_be_started_the_search_is_made_without(
 
 
 @needs("bubblewrap")
-async def test_a_workspace_whose_name_is_no_text_is_searched(tmp_path: Path) -> None:
+async def test_a_workspace_with_a_non_utf8_name_is_searched(tmp_path: Path) -> None:
     root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
 
     assert (
@@ -194,9 +194,7 @@ async def test_a_workspace_whose_name_is_no_text_is_searched(tmp_path: Path) -> 
     ).text == "a.txt:1: word"
 
 
-def test_a_workspace_without_a_sandbox_is_searched_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_searching_works_without_a_sandbox(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def missing() -> None:
         raise NotStarted("no bubblewrap here")
 
@@ -299,7 +297,7 @@ async def test_no_search_leaves_a_process_or_a_descriptor_behind(tmp_path: Path)
                 await call("glob", pattern="*", max_results=1)
 
 
-async def test_the_walker_stops_when_nobody_waits_any_more(tmp_path: Path) -> None:
+async def test_the_python_search_stops_when_the_call_is_cancelled(tmp_path: Path) -> None:
     write_tree(tmp_path, {f"{number}/a.txt": "" for number in range(5)})
     asked = 0
 
@@ -312,7 +310,7 @@ async def test_the_walker_stops_when_nobody_waits_any_more(tmp_path: Path) -> No
         list(walk_files(search_scope.build_search_scope(Workspace(tmp_path), ".", "**/*", stop)))
 
 
-async def test_a_tree_deeper_than_any_other_is_searched_to_a_depth(tmp_path: Path) -> None:
+async def test_a_very_deep_tree_is_searched_to_the_maximum_depth(tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*("d" * search_scope.MAX_DEPTH), "e")
     deep.mkdir(parents=True)
     for folder in (deep, deep.parent, deep.parent.parent):
@@ -323,7 +321,7 @@ async def test_a_tree_deeper_than_any_other_is_searched_to_a_depth(tmp_path: Pat
         assert matches.metadata["matchCount"] == 2
 
 
-async def test_rules_without_end_do_not_hold_the_walker_up(tmp_path: Path) -> None:
+async def test_an_endless_gitignore_does_not_block_the_python_search(tmp_path: Path) -> None:
     write_tree(tmp_path, {".gitignore": "*a" * 100 + "*b\n" + "*x*y*z\n" * 5000, "a" * 250: "word\n", "b": "word\n"})
 
     began = monotonic()
@@ -331,7 +329,7 @@ async def test_rules_without_end_do_not_hold_the_walker_up(tmp_path: Path) -> No
     assert monotonic() - began < 10
 
 
-async def test_a_missing_file_is_told_like_everywhere(tmp_path: Path) -> None:
+async def test_a_missing_path_gives_the_usual_error(tmp_path: Path) -> None:
     failed = await search_failed(tmp_path, "walker", "grep", pattern="x", path="sub/none.txt")
 
     assert failed.code == "not_found"

@@ -12,8 +12,8 @@ from tests.traversal.hostile_paths import hostile_paths
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
-STRINGS_BY_ENGINE = {"ripgrep": 4, "walker": 40}
-"""Strings for each argument of each tool. Most paths are denied at once, but a pattern starts a process."""
+COUNT = {"ripgrep": 4, "walker": 40}
+"""Strings for each argument of each tool. Most paths are refused at once; a pattern costs a process."""
 ARGUMENTS = [
     ("glob", "path", {"pattern": "**/*"}),
     ("glob", "pattern", {}),
@@ -38,11 +38,11 @@ def tree(tmp_path: Path) -> GuardedTree:
 @with_both_engines
 @pytest.mark.parametrize(("name", "argument", "more"), ARGUMENTS)
 @pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.long)])
-async def test_no_string_leads_outside(
+async def test_no_path_leads_a_search_outside(
     tree: GuardedTree, engine: str, name: str, argument: str, more: dict[str, str], times: int
 ) -> None:
     outcomes: Counter[str] = Counter()
-    count = STRINGS_BY_ENGINE[engine] * times
+    count = COUNT[engine] * times
 
     async with open_search(tree.root, engine, approver=approve_everything) as call:
         for text in hostile_paths(tree.base, count, seed=len(name + argument)):
