@@ -100,13 +100,13 @@ slow = Slow()
 @pytest.mark.parametrize("over", [[], ["--http", "--port", "0"]])
 async def test_a_signal_ends_it_while_its_tools_are_starting(surehand, tmp_path, over):
     (tmp_path / "slow.py").write_text(SLOW)
-    others = surehand.running()
+    others = surehand.running_pids()
     process = await asyncio.create_subprocess_exec(
         *surehand, "mcp", "--tools", str(tmp_path / "slow.py"), *over, stdin=PIPE, stdout=PIPE, stderr=PIPE
     )
     assert process.stderr is not None
     assert await asyncio.wait_for(process.stderr.readline(), TIMEOUT_SECONDS) == b"starting\n"
-    (inside,) = surehand.running() - others
+    (inside,) = surehand.running_pids() - others
     os.kill(inside, signal.SIGTERM)
     ended = await asyncio.wait_for(process.communicate(), TIMEOUT_SECONDS)
 

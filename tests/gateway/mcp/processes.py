@@ -55,13 +55,13 @@ async def stdio_process(
 def http_process(surehand: Command, *arguments: str, **environment: str) -> Iterator[tuple[HttpSite, int]]:
     """`surehand mcp --http` on a free port, and the id of its process."""
     command = [*surehand, "mcp", "--http", "--port", "0", "--tools", PROCESS_TOOLS, *arguments]
-    others = surehand.running()
+    others = surehand.running_pids()
     process = subprocess.Popen(command, stderr=PIPE, stdin=DEVNULL, text=True, env={**os.environ, **environment})
     assert process.stderr is not None
     told = process.stderr.readline()
     found = re.search(r"at http://[^ ]*?:(\d+)/", told)
     assert found, told
-    (inside,) = surehand.running() - others
+    (inside,) = surehand.running_pids() - others
     try:
         yield HttpSite(int(found[1])), inside
     finally:
