@@ -1,1 +1,1 @@
-"""Trying to leave a workspace: by thousands of strange paths, and by moving folders about meanwhile."""
+"""Tries to leave a workspace: with thousands of hostile paths, and by swapping folders for links at the same time."""

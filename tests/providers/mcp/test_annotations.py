@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.providers.mcp.steady import Steady
 
 from surehand import DefinitionError, Done, Pending, Policy, Runtime, tool
 from surehand.config.config import read_config
-from tests.providers.mcp.steady import Steady
 from tests.providers.mcp.test_caching import effect
 
 READ = {"readOnlyHint": True}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.providers.mcp.steady import Steady, described, until
 
 from surehand import Done, Pending, Policy, Runtime
-from tests.providers.mcp.steady import Steady, described, until
 from tests.providers.mcp.test_caching import effect
 
 

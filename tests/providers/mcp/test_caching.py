@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.providers.mcp.steady import PEER, Steady, described
 
 from surehand import Runtime
 from surehand.cli.main import main
-from tests.providers.mcp.steady import PEER, Steady, described
 
 READ = {"readOnlyHint": True}
 
@@ -51,8 +51,8 @@ async def test_the_cache_of_a_server_applies_to_no_other_tool_and_the_start_warn
     [record] = [each for each in caplog.records if "cache" in each.message]
     assert record.levelno == logging.WARNING
     assert record.message == (
-        "The cache of steady has no effect on some tools. effect: the server does not mark it read-only; declare `read` "
-        "for it in `effects`, or name it in `tools_cache`."
+        "The cache of steady has no effect on some tools. effect: the server does not mark it read-only; "
+        "declare `read` for it in `effects`, or name it in `tools_cache`."
     )
 
 

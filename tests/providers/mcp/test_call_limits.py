@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.providers.mcp.steady import PEER, Steady
 
 from surehand import Done, Runtime, mcp
 from surehand.assemble import assemble
 from surehand.config.config import read_config
 from tests.providers.mcp.conftest import Silence
-from tests.providers.mcp.steady import PEER, Steady
 
 
 def entry(server: Steady, **keys: Any) -> dict[str, Any]:

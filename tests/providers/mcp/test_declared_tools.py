@@ -6,9 +6,9 @@ import sys
 from typing import Any
 
 import pytest
+from tests.providers.mcp.steady import PEER, Steady, described
 
 from surehand import DefinitionError, Done, Pending, Policy, Runtime, tool
-from tests.providers.mcp.steady import PEER, Steady, described
 from tests.providers.mcp.test_caching import effect
 
 

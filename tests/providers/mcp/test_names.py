@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.providers.mcp.steady import Steady, described
 
 from surehand import Catalogue, DefinitionError, Done, Runtime, tool
 from surehand.providers.tool_names import earlier_local_name
 from surehand.providers.trust.lock import DefinitionLock
-from tests.providers.mcp.steady import Steady, described
 
 
 def names(runtime: Runtime) -> list[str]:

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.providers.mcp.steady import PEER, Steady
 
 from surehand import Runtime, mcp
 from surehand.assemble import assemble
 from surehand.config.config import read_config
 from tests.providers.mcp.peers import serving
-from tests.providers.mcp.steady import PEER, Steady
 
 
 async def pids(runtime: Runtime) -> set[str]:

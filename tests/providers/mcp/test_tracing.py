@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.providers.mcp.steady import PEER, Steady
 
 from surehand import Done, Runtime, mcp
 from surehand.assemble import assemble
 from surehand.config.config import read_config
 from tests.providers.mcp.peers import serving
-from tests.providers.mcp.steady import PEER, Steady
 
 
 def traced(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
