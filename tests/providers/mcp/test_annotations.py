@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.providers.mcp.steady import Steady
 
 from surehand import DefinitionError, Done, Pending, Policy, Runtime, tool
 from surehand.config.config import read_config
+from tests.providers.mcp.steady_server import SteadyServer
 from tests.providers.mcp.test_caching import effect
 
 READ = {"readOnlyHint": True}
 
 
-async def test_a_tool_marked_read_only_is_read_repeatable_and_not_asked_about(server: Steady) -> None:
-    server.offer(effect(annotations=READ))
+async def test_a_tool_marked_read_only_is_read_repeatable_and_not_asked_about(server: SteadyServer) -> None:
+    server.set_tools(effect(annotations=READ))
 
     async with Runtime(server.provider(), policy=Policy.default()) as runtime:
         listing = runtime.catalogue.find("steady__effect")
@@ -23,22 +23,24 @@ async def test_a_tool_marked_read_only_is_read_repeatable_and_not_asked_about(se
         assert await runtime.call("steady__effect", {"text": "x"}) == Done("done")
 
 
-async def test_a_read_only_tool_with_an_explicit_open_world_hint_is_network_too_and_asked_about(server: Steady) -> None:
-    server.offer(effect(annotations={**READ, "openWorldHint": True}))
+async def test_a_read_only_tool_with_an_explicit_open_world_hint_is_network_too_and_asked_about(
+    server: SteadyServer,
+) -> None:
+    server.set_tools(effect(annotations={**READ, "openWorldHint": True}))
 
     async with Runtime(server.provider(), policy=Policy.default()) as runtime:
         assert runtime.catalogue.find("steady__effect").policy_effects == {"read", "network"}
         assert isinstance(await runtime.call("steady__effect", {"text": "x"}), Pending)
 
 
-async def test_a_tool_without_annotations_is_write_and_no_longer_network(server: Steady) -> None:
+async def test_a_tool_without_annotations_is_write_and_no_longer_network(server: SteadyServer) -> None:
     async with Runtime(server.provider(), policy=[{"effects": ["network"], "decision": "deny"}]) as runtime:
         assert runtime.catalogue.find("steady__effect").policy_effects == {"write"}
         assert (await runtime.call("steady__effect", {"text": "x"})).ok
 
 
-async def test_a_policy_that_distrusts_annotations_asks_and_does_not_cache(server: Steady) -> None:
-    server.offer(effect(annotations=READ))
+async def test_a_policy_that_distrusts_annotations_asks_and_does_not_cache(server: SteadyServer) -> None:
+    server.set_tools(effect(annotations=READ))
     cautious = Policy.default(trust_annotations=False)
 
     async with Runtime(server.provider(cache="5m"), policy=cautious) as runtime:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.providers.mcp.steady import Steady, described, until
 
 from surehand import Done, Pending, Policy, Runtime
+from tests.providers.mcp.steady_server import SteadyServer, tool_definition, wait_until
 from tests.providers.mcp.test_caching import effect
 
 
 async def test_without_a_lock_file_a_definition_that_changed_between_runs_is_taken_and_logged(
-    server: Steady, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: SteadyServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = str(tmp_path / "kept")
-    server.offer(effect())
+    server.set_tools(effect())
     async with Runtime(server.provider(manifest=kept)):
         pass
-    server.offer({**effect(), "description": "Leave another trace."})
+    server.set_tools({**effect(), "description": "Leave another trace."})
 
     async with Runtime(server.provider(manifest=kept)) as runtime:
         assert await runtime.call("steady__effect", {"text": "x"}) == Done("done")
@@ -32,13 +32,13 @@ async def test_without_a_lock_file_a_definition_that_changed_between_runs_is_tak
 
 
 async def test_with_a_lock_file_a_definition_that_changed_between_runs_is_held_back(
-    server: Steady, tmp_path: Path
+    server: SteadyServer, tmp_path: Path
 ) -> None:
     kept, lock = str(tmp_path / "kept"), tmp_path / "surehand.lock"
-    server.offer(effect())
+    server.set_tools(effect())
     async with Runtime(server.provider(manifest=kept, lock=lock)):
         pass
-    server.offer({**effect(), "description": "Leave another trace."})
+    server.set_tools({**effect(), "description": "Leave another trace."})
 
     async with Runtime(server.provider(manifest=kept, lock=lock, required=True)) as runtime:
         outcome = await runtime.call("steady__effect", {"text": "x"})
@@ -48,11 +48,11 @@ async def test_with_a_lock_file_a_definition_that_changed_between_runs_is_held_b
 
 
 async def test_nothing_points_to_lock_diff_where_there_is_no_lock(
-    server: Steady, caplog: pytest.LogCaptureFixture
+    server: SteadyServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.offer(effect())
+    server.set_tools(effect())
     async with Runtime(server.provider()) as runtime:
-        server.offer({**effect(), "description": "Leave another trace."})
+        server.set_tools({**effect(), "description": "Leave another trace."})
         await runtime.refresh("steady")
         outcome = await runtime.call("steady__effect", {"text": "x"})
         said = f"{outcome.text} {runtime.instructions()} {caplog.text}"
@@ -62,15 +62,29 @@ async def test_nothing_points_to_lock_diff_where_there_is_no_lock(
     assert "lock diff" not in said
 
 
-async def test_calling_a_tool_that_a_known_server_has_gained_asks_the_server_first(steady: Steady) -> None:
-    steady.offer(described("look"))
+async def test_calling_a_tool_that_a_known_server_has_gained_asks_the_server_first(steady: SteadyServer) -> None:
+    steady.set_tools(tool_definition("look"))
     async with Runtime(steady.provider()) as runtime:
-        steady.offer(described("look"), effect())  # the server does not say so
+        steady.set_tools(tool_definition("look"), effect())  # the server does not say so
 
         assert await runtime.call("steady__effect", {"text": "x"}) == Done("done")
 
 
-async def test_a_tool_that_the_server_does_not_have_is_unknown_after_it_was_asked(server: Steady) -> None:
+async def test_a_server_whose_tools_are_cached_is_started_and_asked_before_a_tool_is_unknown(
+    server: SteadyServer, tmp_path: Path
+) -> None:
+    kept = str(tmp_path / "kept")
+    server.set_tools(tool_definition("look"))
+    async with Runtime(server.provider(manifest=kept)):
+        pass
+    server.set_tools(tool_definition("look"), effect())
+
+    async with Runtime(server.provider(manifest=kept)) as runtime:
+        assert server.starts == 1
+        assert await runtime.call("steady__effect", {"text": "x"}) == Done("done")
+
+
+async def test_a_tool_that_the_server_does_not_have_is_unknown_after_it_was_asked(server: SteadyServer) -> None:
     async with Runtime(server.provider()) as runtime:
         lists = len(server.lines("lists"))
         outcome = await runtime.call("steady__nothing")
@@ -80,7 +94,7 @@ async def test_a_tool_that_the_server_does_not_have_is_unknown_after_it_was_aske
     assert len(server.lines("lists")) > lists
 
 
-async def test_no_server_is_asked_for_a_tool_of_another_namespace(server: Steady) -> None:
+async def test_no_server_is_asked_for_a_tool_of_another_namespace(server: SteadyServer) -> None:
     async with Runtime(server.provider()) as runtime:
         lists = len(server.lines("lists"))
         assert (await runtime.call("elsewhere__nothing")).code == "not_found"
@@ -90,18 +104,18 @@ async def test_no_server_is_asked_for_a_tool_of_another_namespace(server: Steady
 
 
 async def test_a_call_is_not_sent_to_a_tool_that_has_ceased_to_be_read_only_since_the_last_run(
-    server: Steady, tmp_path: Path
+    server: SteadyServer, tmp_path: Path
 ) -> None:
     kept = str(tmp_path / "kept")
-    server.offer(effect(annotations={"readOnlyHint": True}))
+    server.set_tools(effect(annotations={"readOnlyHint": True}))
     async with Runtime(server.provider(manifest=kept)):
         pass
-    server.offer(effect())
+    server.set_tools(effect())
 
     async with Runtime(server.provider(manifest=kept), policy=Policy.default()) as runtime:
         outcome = await runtime.call("steady__effect", {"text": "x"})
         assert (outcome.code, outcome.executed) == ("conflict", False)
         assert "may now do more than when it was listed (write)" in outcome.message
-        await until(lambda: runtime.catalogue.find("steady__effect").policy_effects == {"write"})
+        await wait_until(lambda: runtime.catalogue.find("steady__effect").policy_effects == {"write"})
         assert isinstance(await runtime.call("steady__effect", {"text": "x"}), Pending)
     assert server.effects == []

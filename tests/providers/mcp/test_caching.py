@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.providers.mcp.steady import PEER, Steady, described
 
 from surehand import Runtime
 from surehand.cli.main import main
+from tests.providers.mcp.steady_server import PEER, SteadyServer, tool_definition
 
 READ = {"readOnlyHint": True}
 
@@ -22,7 +22,7 @@ def effect(name: str = "effect", **more: Any) -> dict[str, Any]:
     return {"name": name, "description": "Leave a trace.", "inputSchema": schema, **more}
 
 
-async def call_twice(server: Steady, **options: Any) -> int:
+async def call_twice(server: SteadyServer, **options: Any) -> int:
     """How often the server was reached by two equal calls of `effect`."""
     async with Runtime(server.provider(**options)) as runtime:
         for _ in range(2):
@@ -30,22 +30,22 @@ async def call_twice(server: Steady, **options: Any) -> int:
     return len(server.effects)
 
 
-async def test_the_cache_of_a_server_applies_to_a_tool_marked_read_only(server: Steady) -> None:
-    server.offer(effect(annotations=READ))
+async def test_the_cache_of_a_server_applies_to_a_tool_marked_read_only(server: SteadyServer) -> None:
+    server.set_tools(effect(annotations=READ))
 
     assert await call_twice(server, cache="5m") == 1
 
 
-async def test_the_cache_of_a_server_applies_to_a_tool_declared_read_only(server: Steady) -> None:
-    server.offer(effect())
+async def test_the_cache_of_a_server_applies_to_a_tool_declared_read_only(server: SteadyServer) -> None:
+    server.set_tools(effect())
 
     assert await call_twice(server, cache="5m", effects={"effect": ["read"]}) == 1
 
 
 async def test_the_cache_of_a_server_applies_to_no_other_tool_and_the_start_warns(
-    server: Steady, caplog: pytest.LogCaptureFixture
+    server: SteadyServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.offer(effect(), described("look", annotations=READ))
+    server.set_tools(effect(), tool_definition("look", annotations=READ))
 
     assert await call_twice(server, cache="5m") == 2
     [record] = [each for each in caplog.records if "cache" in each.message]
@@ -56,17 +56,19 @@ async def test_the_cache_of_a_server_applies_to_no_other_tool_and_the_start_warn
     )
 
 
-async def test_tools_cache_applies_to_the_tools_that_it_names(server: Steady, caplog: pytest.LogCaptureFixture) -> None:
-    server.offer(effect())
+async def test_tools_cache_applies_to_the_tools_that_it_names(
+    server: SteadyServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.set_tools(effect())
 
     assert await call_twice(server, tools_cache={"effect": "5m"}) == 1
     assert not [each for each in caplog.records if "cache" in each.message]
 
 
 async def test_a_wildcard_of_tools_cache_applies_to_read_only_tools_alone_and_the_start_warns(
-    server: Steady, caplog: pytest.LogCaptureFixture
+    server: SteadyServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.offer(effect())
+    server.set_tools(effect())
 
     assert await call_twice(server, tools_cache={"eff*": "5m"}) == 2
     assert "effect: the server does not mark it read-only" in caplog.text
@@ -74,9 +76,9 @@ async def test_a_wildcard_of_tools_cache_applies_to_read_only_tools_alone_and_th
 
 
 async def test_a_rule_that_contradicts_the_declared_effects_or_names_no_tool_is_warned_of(
-    server: Steady, caplog: pytest.LogCaptureFixture
+    server: SteadyServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.offer(effect())
+    server.set_tools(effect())
 
     assert await call_twice(server, tools_cache={"effect": "5m", "gone": "5m"}, effects=["write"]) == 2
     assert "effect: its declared effects are write, and only read-only tools are cached." in caplog.text
@@ -84,9 +86,9 @@ async def test_a_rule_that_contradicts_the_declared_effects_or_names_no_tool_is_
 
 
 def test_doctor_says_for_which_tools_a_cache_has_no_effect_and_why(
-    server: Steady, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: SteadyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.offer(effect())
+    server.set_tools(effect())
     entry = {"command": sys.executable, "args": ["-I", "-S", str(PEER), str(server.folder)], "cache": "5m"}
     (tmp_path / "surehand.json").write_text(json.dumps({"mcpServers": {"steady": entry}}))
     monkeypatch.chdir(tmp_path)

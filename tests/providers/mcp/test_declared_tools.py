@@ -6,18 +6,18 @@ import sys
 from typing import Any
 
 import pytest
-from tests.providers.mcp.steady import PEER, Steady, described
 
 from surehand import DefinitionError, Done, Pending, Policy, Runtime, tool
+from tests.providers.mcp.steady_server import PEER, SteadyServer, tool_definition
 from tests.providers.mcp.test_caching import effect
 
 
-def config(server: Steady, **more: Any) -> dict[str, Any]:
+def config(server: SteadyServer, **more: Any) -> dict[str, Any]:
     command = {"command": sys.executable, "args": ["-I", "-S", str(PEER), str(server.folder)]}
     return {"serverName": "steady", "transport": "stdio", "manifest": False, **command, **more}
 
 
-async def test_without_a_handler_the_servers_tool_of_that_name_runs(steady: Steady) -> None:
+async def test_without_a_handler_the_servers_tool_of_that_name_runs(steady: SteadyServer) -> None:
     echo = tool(name="echo", description="Say it again.", mcp_config=config(steady))
 
     async with Runtime(echo) as runtime:
@@ -27,7 +27,7 @@ async def test_without_a_handler_the_servers_tool_of_that_name_runs(steady: Stea
         assert entry["function"]["parameters"]["properties"].keys() == {"text"}
 
 
-async def test_with_a_handler_the_handler_runs(server: Steady) -> None:
+async def test_with_a_handler_the_handler_runs(server: SteadyServer) -> None:
     @tool(name="echo", mcp_config=config(server))
     async def echo(text: str) -> str:
         """Say it here."""
@@ -38,7 +38,7 @@ async def test_with_a_handler_the_handler_runs(server: Steady) -> None:
     assert server.starts == 0
 
 
-async def test_declared_tools_with_one_configuration_share_one_server(server: Steady) -> None:
+async def test_declared_tools_with_one_configuration_share_one_server(server: SteadyServer) -> None:
     names = ("echo", "pid")
 
     async with Runtime(*(tool(name=name, mcp_config=config(server)) for name in names)) as runtime:
@@ -48,7 +48,7 @@ async def test_declared_tools_with_one_configuration_share_one_server(server: St
     assert server.starts == 1
 
 
-async def test_declared_effects_and_confirmations_count(server: Steady) -> None:
+async def test_declared_effects_and_confirmations_count(server: SteadyServer) -> None:
     look = tool(name="echo", effects={"read"}, mcp_config=config(server))
     change = tool(name="effect", mcp_config=config(server))
 
@@ -59,8 +59,8 @@ async def test_declared_effects_and_confirmations_count(server: Steady) -> None:
         assert await runtime.approve(asked.call_id) == Done("done")
 
 
-async def test_a_tool_with_a_changed_name_reaches_the_tool_of_the_written_name(server: Steady) -> None:
-    server.offer(described("no such thing"))
+async def test_a_tool_with_a_changed_name_reaches_the_tool_of_the_written_name(server: SteadyServer) -> None:
+    server.set_tools(tool_definition("no such thing"))
 
     async with Runtime(tool(name="no such thing", mcp_config=config(server))) as runtime:
         outcome = await runtime.call("no_such_thing")
@@ -68,19 +68,19 @@ async def test_a_tool_with_a_changed_name_reaches_the_tool_of_the_written_name(s
     assert outcome.message.endswith("no tool no such thing")  # the server's own answer
 
 
-async def test_a_server_that_does_not_start_or_lacks_the_tool_is_named_by_the_call(server: Steady) -> None:
-    server.offer(effect())
+async def test_a_server_that_does_not_start_or_lacks_the_tool_is_named_by_the_call(server: SteadyServer) -> None:
+    server.set_tools(effect())
     async with Runtime(tool(name="echo", mcp_config=config(server))) as runtime:
         assert "steady offers no echo" in (await runtime.call("echo")).message
 
-    server.say("down")
+    server.set_flag("down")
     async with Runtime(tool(name="echo", mcp_config=config(server))) as runtime:
         outcome = await runtime.call("echo")
     assert outcome.code == "unavailable"
     assert "it is down today" in outcome.message
 
 
-async def test_a_tool_added_later_is_run_by_its_server_too(server: Steady) -> None:
+async def test_a_tool_added_later_is_run_by_its_server_too(server: SteadyServer) -> None:
     async with Runtime() as runtime:
         await runtime.add(tool(name="echo", mcp_config=config(server)))
 

@@ -7,26 +7,31 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.providers.mcp.steady import Steady, described
 
 from surehand import Catalogue, DefinitionError, Done, Runtime, tool
 from surehand.providers.tool_names import earlier_local_name
 from surehand.providers.trust.lock import DefinitionLock
+from tests.providers.mcp.steady_server import SteadyServer, tool_definition
 
 
 def names(runtime: Runtime) -> list[str]:
     return [entry["function"]["name"] for entry in runtime.describe("openai")]
 
 
-async def test_read_file_with_a_space_is_called_by_its_name_with_an_underscore(server: Steady) -> None:
-    server.offer(described("read file"))
+async def test_read_file_with_a_space_is_called_by_its_name_with_an_underscore(server: SteadyServer) -> None:
+    server.set_tools(tool_definition("read file"))
 
     async with Runtime(server.provider()) as runtime:
         assert names(runtime) == ["steady__read_file"]
 
 
-async def test_a_hash_is_added_only_where_two_names_would_be_the_same_or_a_name_is_cut(server: Steady) -> None:
-    server.offer(described("read file"), described("read_file"), described("list all"), described("x." + "y" * 80))
+async def test_a_hash_is_added_only_where_two_names_would_be_the_same_or_a_name_is_cut(server: SteadyServer) -> None:
+    server.set_tools(
+        tool_definition("read file"),
+        tool_definition("read_file"),
+        tool_definition("list all"),
+        tool_definition("x." + "y" * 80),
+    )
 
     async with Runtime(server.provider()) as runtime:
         found = sorted(names(runtime))
@@ -38,9 +43,9 @@ async def test_a_hash_is_added_only_where_two_names_would_be_the_same_or_a_name_
     assert len(found[3]) == 64
 
 
-async def test_a_tool_is_found_under_the_name_that_earlier_versions_gave_it(server: Steady) -> None:
+async def test_a_tool_is_found_under_the_name_that_earlier_versions_gave_it(server: SteadyServer) -> None:
     earlier = earlier_local_name("echo it")
-    server.offer({**described("echo it")})
+    server.set_tools({**tool_definition("echo it")})
 
     async with Runtime(server.provider(allow=[earlier], effects={earlier: ["read"]})) as runtime:
         assert earlier == "echo_it_" + earlier[-8:]
@@ -48,14 +53,14 @@ async def test_a_tool_is_found_under_the_name_that_earlier_versions_gave_it(serv
         assert runtime.catalogue.find(f"steady__{earlier}") is runtime.catalogue.find("steady__echo_it")
         assert runtime.catalogue.find("steady__echo_it").policy_effects == {"read"}
 
-    server.offer(described("echo it"), described("other"))
+    server.set_tools(tool_definition("echo it"), tool_definition("other"))
     async with Runtime(server.provider(deny=[earlier])) as runtime:
         assert names(runtime) == ["steady__other"]
 
 
-async def test_a_lock_file_that_pins_a_changed_name_keeps_working(server: Steady, tmp_path: Path) -> None:
+async def test_a_lock_file_that_pins_a_changed_name_keeps_working(server: SteadyServer, tmp_path: Path) -> None:
     lock = tmp_path / "surehand.lock"
-    server.offer(described("read file"))
+    server.set_tools(tool_definition("read file"))
     async with Runtime(server.provider(lock=lock)):
         pass
     before = lock.read_text()
@@ -68,10 +73,10 @@ async def test_a_lock_file_that_pins_a_changed_name_keeps_working(server: Steady
     assert DefinitionLock(lock).changes() == []
 
 
-async def test_a_new_tool_that_would_take_the_name_of_a_pinned_one_is_held_back(server: Steady) -> None:
-    server.offer(described("read file"))
+async def test_a_new_tool_that_would_take_the_name_of_a_pinned_one_is_held_back(server: SteadyServer) -> None:
+    server.set_tools(tool_definition("read file"))
     async with Runtime(server.provider()) as runtime:
-        server.offer(described("read_file"))
+        server.set_tools(tool_definition("read_file"))
         await runtime.refresh("steady")
         outcome = await runtime.call("steady__read_file")
 

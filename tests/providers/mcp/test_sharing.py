@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.providers.mcp.steady import PEER, Steady
 
 from surehand import Runtime, mcp
 from surehand.assemble import assemble
 from surehand.config.config import read_config
-from tests.providers.mcp.peers import serving
+from tests.providers.mcp.peers import friendly_http_server
+from tests.providers.mcp.steady_server import PEER, SteadyServer
 
 
 async def pids(runtime: Runtime) -> set[str]:
@@ -22,7 +22,7 @@ async def pids(runtime: Runtime) -> set[str]:
 
 @pytest.mark.parametrize(("keys", "processes"), [({"shared": True}, 1), ({"shared": False}, 5), ({}, 3)])
 async def test_a_shared_server_is_one_process_for_all_users_and_sessions(
-    server: Steady, tmp_path: Path, keys: dict[str, bool], processes: int
+    server: SteadyServer, tmp_path: Path, keys: dict[str, bool], processes: int
 ) -> None:
     entry = {"command": sys.executable, "args": ["-I", "-S", str(PEER), str(server.folder)], "manifest": False, **keys}
     file = tmp_path / "surehand.json"
@@ -33,7 +33,7 @@ async def test_a_shared_server_is_one_process_for_all_users_and_sessions(
     assert server.starts == processes
 
 
-async def test_a_shared_server_is_shared_by_two_runtimes_that_are_given_it(server: Steady) -> None:
+async def test_a_shared_server_is_shared_by_two_runtimes_that_are_given_it(server: SteadyServer) -> None:
     provider = server.provider(per="everyone")
 
     async with Runtime(provider) as one, Runtime(provider) as other:
@@ -41,14 +41,14 @@ async def test_a_shared_server_is_shared_by_two_runtimes_that_are_given_it(serve
 
 
 async def test_transport_sse_tries_streamable_http_first() -> None:
-    async with serving("streamable-http") as port:
+    async with friendly_http_server("streamable-http") as port:
         entry = {"url": f"http://127.0.0.1:{port}/mcp", "transport": "sse", "manifest": False}
         async with Runtime(*mcp.servers({"mcpServers": {"web": entry}})) as runtime:
             assert (await runtime.call("web__echo", {"text": "hello"})).ok
 
 
 async def test_transport_sse_falls_back_to_sse() -> None:
-    async with serving("sse") as port:
+    async with friendly_http_server("sse") as port:
         entry = {"url": f"http://127.0.0.1:{port}/sse", "transport": "sse", "manifest": False}
         async with Runtime(*mcp.servers({"mcpServers": {"web": entry}})) as runtime:
             assert (await runtime.call("web__echo", {"text": "hello"})).ok

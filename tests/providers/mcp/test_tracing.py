@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.providers.mcp.steady import PEER, Steady
 
 from surehand import Done, Runtime, mcp
 from surehand.assemble import assemble
 from surehand.config.config import read_config
-from tests.providers.mcp.peers import serving
+from tests.providers.mcp.peers import friendly_http_server
+from tests.providers.mcp.steady_server import PEER, SteadyServer
 
 
 def traced(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
@@ -22,7 +22,7 @@ def traced(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
 
 
 async def test_trace_mcp_logs_messages_to_the_servers_logger_at_debug(
-    steady: Steady, caplog: pytest.LogCaptureFixture
+    steady: SteadyServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="surehand.mcp.steady")
 
@@ -35,7 +35,7 @@ async def test_trace_mcp_logs_messages_to_the_servers_logger_at_debug(
 
 
 async def test_the_trace_masks_secrets(
-    server: Steady, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    server: SteadyServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="surehand.mcp.steady")
     monkeypatch.setenv("MY_VALUE", "open-sesame")
@@ -61,7 +61,7 @@ async def test_the_trace_masks_secrets(
 @pytest.mark.parametrize("kind", ["streamable-http", "sse", "websocket"])
 async def test_every_transport_can_be_traced(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="surehand.mcp.web")
-    async with serving(kind) as port:
+    async with friendly_http_server(kind) as port:
         make, path = {
             "streamable-http": (mcp.http, "http://127.0.0.1:{}/mcp"),
             "sse": (mcp.sse, "http://127.0.0.1:{}/sse"),
@@ -74,7 +74,7 @@ async def test_every_transport_can_be_traced(kind: str, caplog: pytest.LogCaptur
     assert any(line.startswith("received ") and "hello" in line for line in traced(caplog, "web"))
 
 
-async def test_without_the_switch_no_message_is_logged(server: Steady, caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_the_switch_no_message_is_logged(server: SteadyServer, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="surehand.mcp.steady")
 
     async with Runtime(server.provider()) as runtime:

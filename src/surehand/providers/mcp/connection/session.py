@@ -227,6 +227,8 @@ class McpClientSession:
         if not self._options.trace:
             return targets
         secrets = await self._address.connection_secrets(owner)
+        if not all(isinstance(each, Transport) for each in targets):
+            self._log.info("%s is an object of this process: there are no messages to trace.", self.name)
         return [TracedTransport(each, self._log, secrets) if isinstance(each, Transport) else each for each in targets]
 
     def _build_client(self, target: Transport | InProcessServer) -> Client:

@@ -298,8 +298,10 @@ class ServerTools:
         A cached manifest may say that a tool only reads, and the server, once it is up, that it does not.
         """
         wire_name = self.require_wire_name(name)
-        added = self._effects.get(name, frozenset()) - {"read"} - (effects or frozenset())
-        if effects is not None and added:
+        current = self._effects.get(name)
+        if effects is None or current is None or current is effects:  # the same object unless the tools were rebuilt
+            return wire_name
+        if added := current - {"read"} - effects:
             raise HeldBack(
                 f"{name} of {self._server_name} may now do more than when it was listed ({', '.join(sorted(added))}), "
                 "so this call was not sent. Call it again.",
