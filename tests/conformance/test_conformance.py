@@ -11,11 +11,12 @@ from tests.conformance.page import PAGE, suite_version
 from tests.conformance.runs import BEFORE, EXTENSIONS, part
 from tests.needs import needs
 
-pytestmark = [needs("node servers"), pytest.mark.timeout(180)]
 FEWEST = {"2025-11-25": 19, "2026-07-28": 33, EXTENSIONS: 6, BEFORE: 2}
 
 
 @pytest.mark.long
+@pytest.mark.timeout(180)
+@needs("node servers")
 @pytest.mark.parametrize("revision", FEWEST)
 async def test_every_scenario_passes_or_is_explained(revision, caplog):
     caplog.set_level(logging.ERROR)  # servers that are not to be trusted are part of it
