@@ -16,8 +16,7 @@ from tests import node
 
 STRICT = "SUREHAND_NO_SKIPS"
 """Set to 1: what is missing is a failure."""
-ROOT = Path(__file__).parents[1]
-CLIENTS = ROOT / ".clients"
+CLIENTS = Path(__file__).parents[1] / ".clients"
 INSPECTOR = node.PACKAGES / "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 
 
@@ -44,15 +43,6 @@ def _inspector() -> str:
     return node.missing() or ("" if INSPECTOR.exists() else "scripts/node has not installed the Inspector")
 
 
-def _serve() -> str:
-    pins, project = ROOT / ".venv-serve/installed-pins", ROOT / ".venv-serve/installed-pyproject"
-    if pins.exists() and project.exists():
-        wanted = f"{ROOT}\n{(ROOT / 'requirements/serve.txt').read_text()}"
-        if pins.read_text() == wanted and project.read_text() == (ROOT / "pyproject.toml").read_text():
-            return ""
-    return "`scripts/setup serve` has not installed what scripts/serve needs"
-
-
 def _bubblewrap() -> str:
     try:
         bubblewrap.check_bubblewrap()
@@ -76,5 +66,4 @@ _CHECKS: dict[str, Callable[[], str]] = {
     "node servers": node.missing,
     "python in /usr": _python,
     "root": _root,
-    "serve": _serve,
 }
