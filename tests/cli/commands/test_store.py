@@ -71,7 +71,7 @@ def test_a_store_of_a_newer_version_is_left_alone(run, used):
 
     assert (ran.code, ran.err) == (
         2,
-        "error: The store cannot be used: The store is of version 99, newer than 2: use a newer surehand.\n",
+        "error: The store cannot be used: The store has schema version 99, and this program knows only 2. Use a newer surehand.\n",
     )
 
 
@@ -114,7 +114,7 @@ def test_prune_forgets_what_is_over_and_keeps_what_waits(run, used):
 
 
 def test_what_prune_forgets_by_default_is_what_a_runtime_forgets():
-    ages = {field.name: field.default for field in fields(Retention) if not field.name.startswith("most")}
+    ages = {field.name: field.default for field in fields(Retention) if not field.name.startswith("max_")}
 
     assert {name: DurationParam().convert(age, None, None) for name, age in DEFAULT_AGES.items()} == ages
     assert RETENTION_LABELS.keys() == DEFAULT_AGES.keys()
