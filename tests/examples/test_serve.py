@@ -75,7 +75,7 @@ def test_it_serves_on_the_port_that_is_given_and_prints_its_url_on_one_line(tmp_
 @starts_a_server
 def test_the_command_it_names_for_pending_calls_works(tmp_path):
     with serving(tmp_path) as told:
-        [command] = re.findall(r"Calls that wait for a yes: (.+)", told)
+        [command] = re.findall(r"Pending approvals: (.+)", told)
         listed = subprocess.run(command.split(), cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert (listed.returncode, listed.stdout) == (0, "")
