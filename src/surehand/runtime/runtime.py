@@ -150,6 +150,8 @@ class Runtime(Scope):
         for listing in self.catalogue:
             try:
                 listing.tool.compile()
+                if listing.provider is None:
+                    listing.tool.require_runner()
                 self.services.queues.queue_for(listing)  # a queue that is not there, the tool's or its provider's
             except DefinitionError as error:
                 errors.append(error)
@@ -164,6 +166,7 @@ class Runtime(Scope):
                 await self.services.provider_table.add(item)
             else:
                 made = await item.resolve() if isinstance(item, LazyTool) else item
+                made.require_runner()
                 self.catalogue.add(made)
                 await self.services.lifespans.enter(made)
 

@@ -337,6 +337,8 @@ class Scope:
         added = list(tools)
         if not added:
             return self._own_catalogue
+        for tool in added:
+            tool.require_runner()
         catalogue = Catalogue(check=self.services.validate_tool)
         catalogue.add(*(listing.tool for listing in self._own_catalogue or ()))
         catalogue.add(*added, on_conflict="replace")
