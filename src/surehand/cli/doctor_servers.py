@@ -41,7 +41,7 @@ async def check_servers(
     assert config.mcp_servers is not None
     try:
         found = [entry for entry in server_entries(config.mcp_servers) if not names or entry.name in names]
-        looks = [_ServerCheck(config, entry, environment) for entry in found]
+        looks = [_ServerCheck(config, entry, environment) for entry in found if entry.has_address]
     except ConfigError as error:
         return [Finding("MCP servers", "fail", *_split_fix(error_message(error)))]
     if found and (missing := missing_packages("mcp")):
@@ -50,7 +50,12 @@ async def check_servers(
     gate = asyncio.Semaphore(config.defaults.mcp_init_concurrency or MAX_CONCURRENT_STARTS)
     with _silence_logs():
         told = await asyncio.gather(*(look.findings(gate if start else None) for look in looks))
-    return [finding for each in told for finding in each]
+    incomplete = [
+        Finding(f"server {entry.name}", "warn", "left out: it has neither a command nor a url.", "write one of them.")
+        for entry in found
+        if not entry.has_address
+    ]
+    return [*(finding for each in told for finding in each), *incomplete]
 
 
 @contextmanager

@@ -11,11 +11,13 @@ from surehand.config.parsers import (
     known_entries,
     read_duration,
     read_flag,
+    read_on_conflict,
     read_positive_integer,
     read_size,
     read_text,
     read_texts,
 )
+from surehand.core.provider import OnConflict
 
 SettingParser: TypeAlias = Callable[[ConfigNode], Any]
 SettingValues: TypeAlias = Mapping[str, Any]
@@ -42,33 +44,58 @@ class SearchSettings:
     engine: str
     node: ConfigNode
     settings: Mapping[str, ConfigNode] = field(default_factory=dict)
+    max_results: int | None = None
+    """How many results a search gives at most; None for the default of `web`."""
+    is_optional: bool = False
+    """Whether the tools start without the engine if one of its variables is not set."""
 
 
 SEARCH_ENGINE_SETTINGS: Mapping[str, tuple[str, ...]] = {
-    "tavily": ("key",),
-    "google": ("key", "cx"),
+    "tavily": ("key", "endpoint"),
+    "google": ("key", "cx", "endpoint"),
     "bing": ("key", "endpoint"),
-    "duckduckgo": (),
-    "brave": ("key",),
+    "duckduckgo": ("endpoint",),
+    "brave": ("key", "endpoint"),
     "searxng": ("url",),
 }
+SEARCH_ADDRESS_SETTINGS = ("endpoint", "url")
+"""Settings that hold the address of the engine. An address that is in the file may be private."""
+_SEARCH_KEYS = ("engine", "key", "cx", "endpoint", "url", "max_results")
 _SEARCH_KEY_ALIASES = {"provider": "engine", "api_key": "key"}
+_MAX_SEARCH_RESULTS = 20
 
 
-def _parse_search(node: ConfigNode) -> SearchSettings:
-    """Parse `tavily`, or `{engine: tavily, key: ${TAVILY_API_KEY}}`."""
+def parse_search(node: ConfigNode, *, is_optional: bool = False) -> SearchSettings:
+    """Parse `tavily`, or `{engine: tavily, key: ${TAVILY_API_KEY}, max_results: 10}`.
+
+    Args:
+        is_optional: whether the tools start without the engine if a variable is not set, and a key that the engine
+            does not need is left out.
+    """
     if isinstance(node.value, str):
-        return SearchSettings(_parse_engine_name(node), node)
-    settings = known_entries(node, ("engine", "key", "cx", "endpoint", "url"), aliases=_SEARCH_KEY_ALIASES)
+        return SearchSettings(_parse_engine_name(node), node, is_optional=is_optional)
+    settings = known_entries(node, _SEARCH_KEYS, aliases=_SEARCH_KEY_ALIASES)
     if "engine" not in settings:
-        raise node.error("search has no engine.", f"write engine: with one of {', '.join(SEARCH_ENGINE_SETTINGS)}.")
+        word = "provider" if is_optional else "engine"
+        fix = f"write {word}: with one of {', '.join(SEARCH_ENGINE_SETTINGS)}."
+        raise node.error(f"{node.key} has no {word}.", fix)
     engine = _parse_engine_name(settings.pop("engine"))
+    max_results = _parse_max_results(settings.pop("max_results")) if "max_results" in settings else None
     known = SEARCH_ENGINE_SETTINGS[engine]
+    if is_optional and "key" not in known:
+        settings.pop("key", None)
     for name, setting in settings.items():
         if name not in known:
             raise setting.error(f"{engine} has no setting {name}.", f"its settings: {', '.join(known) or 'none'}.")
         read_text(setting)
-    return SearchSettings(engine, node, settings)
+    return SearchSettings(engine, node, settings, max_results, is_optional)
+
+
+def _parse_max_results(node: ConfigNode) -> int:
+    count = read_positive_integer(node)
+    if count > _MAX_SEARCH_RESULTS:
+        raise node.error(f"{node.key} must be at most {_MAX_SEARCH_RESULTS}.", "write a smaller number.")
+    return count
 
 
 def _parse_engine_name(node: ConfigNode) -> str:
@@ -104,7 +131,7 @@ BUILTIN_SETTINGS: Mapping[str, Mapping[str, SettingParser]] = {
         "unprotected": read_flag,
     },
     "web": {
-        "search": _parse_search,
+        "search": parse_search,
         "allow_private": _parse_allow_private,
         "allow_hosts": read_texts,
         "deny_hosts": read_texts,
@@ -138,6 +165,7 @@ class ToolFamily:
     name: str
     node: ConfigNode
     settings: SettingValues = field(default_factory=dict)
+    on_conflict: OnConflict = "error"
 
 
 def parse_builtin(node: ConfigNode) -> tuple[ToolFamily, ...]:
@@ -160,8 +188,9 @@ def _parse_family(name: str, node: ConfigNode) -> ToolFamily:
     if not (is_list_item or has_settings or node.value in (True, None)):
         raise node.error(f"{name} must be true or a mapping of its settings.")
     parsers = BUILTIN_SETTINGS[name]
-    entries = known_entries(node, parsers) if has_settings else {}
+    entries = known_entries(node, (*parsers, "on_conflict")) if has_settings else {}
+    on_conflict = read_on_conflict(entries.pop("on_conflict")) if "on_conflict" in entries else "error"
     required = REQUIRED_SETTINGS.get(name)
     if required and required not in entries:
         raise node.error(f"{name} needs {required}.", f"write {name}: {{{required}: ...}}.")
-    return ToolFamily(name, node, {key: parsers[key](entry) for key, entry in entries.items()})
+    return ToolFamily(name, node, {key: parsers[key](entry) for key, entry in entries.items()}, on_conflict)

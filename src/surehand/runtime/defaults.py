@@ -67,6 +67,7 @@ _FIELD_PARSERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "breaker_failures": (_parse_positive_integer, _COUNT_HINT),
     "breaker_pause": (_parse_seconds, "seconds, or '30s'"),
     "mcp_init_concurrency": (_optional(_parse_positive_integer), _COUNT_HINT + _OPTIONAL_HINT),
+    "max_calls_per_turn": (_optional(_parse_positive_integer), _COUNT_HINT + _OPTIONAL_HINT),
 }
 """How each is read, and what is to be given where that cannot be done."""
 
@@ -93,6 +94,8 @@ class Defaults:
     """Seconds before a provider that is down is tried again."""
     mcp_init_concurrency: int | None = None
     """MCP servers that are started at once when the runtime starts; None for all of them."""
+    max_calls_per_turn: int | None = None
+    """Calls of one turn, for scopes with a turn that set no limit themselves."""
 
     def __post_init__(self) -> None:
         for name, (

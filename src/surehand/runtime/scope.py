@@ -318,11 +318,13 @@ class Scope:
         for name, value in principal_fields.items():
             if value is not None and not isinstance(value, str):
                 raise TypeError(f"The {name} of a scope is a text, not {type(value).__name__}.")
+        principal, offered = replace(self.principal, **principal_fields), (*values, *self._offered_values)
         budget = self.budget
         if max_tokens is not None or max_calls is not None:
             budget = Budget(max_tokens, max_calls)
+        elif budget is None or budget.is_default:
+            budget = self.services.turn_budgets.get(principal)
         state = None if "session" in principal_fields or "user" in principal_fields else self.state
-        principal, offered = replace(self.principal, **principal_fields), (*values, *self._offered_values)
         return Scope(
             self.services,
             principal,

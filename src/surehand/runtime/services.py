@@ -26,6 +26,7 @@ from surehand.core.tool import Tool
 from surehand.runtime.defaults import Defaults
 from surehand.runtime.lifespans import Lifespans
 from surehand.runtime.limits.breaker import Breaker
+from surehand.runtime.limits.budget import TurnBudgets
 from surehand.runtime.limits.queue_table import QueueTable
 from surehand.runtime.limits.queues import Queue
 from surehand.runtime.listeners import Listeners
@@ -104,6 +105,7 @@ class RuntimeServices:
         """The providers; this and the outermost scope are made by the runtime."""
         self.policy, self.middleware, self.approver = policy, tuple(middleware), approver
         self.defaults, self.clock = defaults, clock
+        self.turn_budgets = TurnBudgets(defaults.max_calls_per_turn)
         self.visible_calls = VisibleCalls(self, spaces)
         self.unavailable_providers: dict[str, str] = {}
         """Why a provider is not there, by its namespace."""

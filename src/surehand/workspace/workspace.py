@@ -14,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from surehand.core.errors import DefinitionError, Denied, InvalidArguments, ToolError, Unavailable
+from surehand.core.errors import DefinitionError, Denied, InvalidArguments, NotFound, ToolError, Unavailable
 from surehand.core.sanitize import escape_line
 from surehand.workspace.path import WorkspacePath
 from surehand.workspace.protected_paths import SENSITIVE_NAME_GLOBS, ProtectedPaths, build_name_matcher
@@ -61,6 +61,8 @@ class Workspace:
         fixed: paths that nobody here may change, as what the host itself runs. Git's hooks and settings, and the
             virtual environment of this program, are among them anyway.
         private: paths that nobody here may even read, such as the runtime's own store.
+        allowed_paths: folders, relative to the root; if given, nothing else of the root can be touched. One that does
+            not exist is a warning, and can be used once it does.
     """
 
     source: Literal["given", "env", "config", "cwd"] = "given"
@@ -76,18 +78,44 @@ class Workspace:
         sensitive: str | Iterable[str] = SENSITIVE_NAME_GLOBS,
         fixed: DirectoryLike | Iterable[DirectoryLike] = (),
         private: DirectoryLike | Iterable[DirectoryLike] = (),
+        allowed_paths: DirectoryLike | Iterable[DirectoryLike] | None = None,
     ) -> None:
         self.writes = writes and os.environ.get(WRITES_VARIABLE, "").strip().lower() not in _FALSE_WORDS
-        self.roots: tuple[WorkspaceRoot, ...] = (_open_root(root, writable=self.writes),)
-        self._finalizer = weakref.finalize(self, _close_descriptors, held := [self.roots[0].open_descriptors])
+        self.roots: tuple[WorkspaceRoot, ...] = ()
+        self._descriptors: list[list[int]] = []
+        self._finalizer = weakref.finalize(self, _close_descriptors, self._descriptors)
+        main_root = _open_root(root, writable=self.writes)
+        self._descriptors.append(main_root.open_descriptors)
+        self.root = main_root.path
+        """The main folder, which relative paths are meant in."""
+        self.allowed_paths = None if allowed_paths is None else _below(self.root, allowed_paths)
+        """The folders that may be touched, if not the whole root."""
+        self._missing_paths = list(self.allowed_paths or ())
+        """Allowed folders that have not been opened, because they do not exist yet."""
+        self._missing_paths_lock = threading.Lock()
+        if self.allowed_paths is None:
+            self.roots = (main_root,)
+        self._open_missing_paths()
+        for folder in self._missing_paths:
+            log.warning("The allowed path %s is not a folder. Files in it can be used once it exists.", folder)
         for folders, writable in ((extra, self.writes), (read_only, False)):
             for folder in _as_tuple(folders):
-                more = _open_root(folder, writable=writable)
-                held.append(more.open_descriptors)
-                self.roots += (replace(more, display_prefix=_display_prefix(more.path, self.root)),)
+                self._add_root(folder, writable=writable)
         self.has_sensitive_name = build_name_matcher(_as_tuple(sensitive))
         self.protected_paths = ProtectedPaths.for_root(self.root, _expand_paths(fixed), _expand_paths(private))
         self._locks = tuple(threading.Lock() for _ in range(_LOCK_COUNT))
+
+    def _add_root(self, folder: DirectoryLike, *, writable: bool) -> None:
+        more = _open_root(folder, writable=writable)
+        self._descriptors.append(more.open_descriptors)
+        self.roots += (replace(more, display_prefix=_display_prefix(more.path, self.root)),)
+
+    def _open_missing_paths(self) -> None:
+        """Open the allowed folders that exist by now."""
+        with self._missing_paths_lock:
+            for folder in [folder for folder in self._missing_paths if folder.is_dir()]:
+                self._add_root(folder, writable=self.writes)
+                self._missing_paths.remove(folder)
 
     @classmethod
     def coerce(cls, value: DirectoryLike | Workspace | None = None, **options: Any) -> Workspace:
@@ -108,17 +136,23 @@ class Workspace:
         cap = (os.environ if environment is None else environment).get(ROOT_VARIABLE) or None
         if cap is not None and configured is not None and not _is_within_root_limit(configured, cap):
             configured = None
-        for name in ("extra", "read_only") if cap is not None else ():
-            options[name] = [
-                folder for folder in _as_tuple(options.get(name, ())) if _is_within_root_limit(folder, cap or "")
-            ]
-        made = cls(configured or cap or os.getcwd(), **options)
+        root = configured or cap or os.getcwd()
+        if options.get("allowed_paths") is not None:
+            options["allowed_paths"] = _below(Path(root).expanduser().absolute(), options["allowed_paths"])
+        for name in ("extra", "read_only", "allowed_paths"):
+            if cap is not None and options.get(name) is not None:
+                options[name] = [folder for folder in _as_tuple(options[name]) if _is_within_root_limit(folder, cap)]
+        made = cls(root, **options)
         made.source = "config" if configured is not None else "env" if cap is not None else "cwd"
         return made
 
     @property
-    def root(self) -> Path:
-        """The main folder."""
+    def working_folder(self) -> Path:
+        """Where commands start: the root, or the first allowed folder if the root may not be touched."""
+        if self.find_root(self.root.parts[1:]) is not None:
+            return self.root
+        if not self.roots:
+            raise Denied(self._outside_message("The root"))
         return self.roots[0].path
 
     def resolve(self, path: str) -> WorkspacePath:
@@ -130,10 +164,26 @@ class Workspace:
         parts = tuple(part for part in path.split("/") if part not in ("", "."))
         if ".." in parts:
             raise Denied(f"Permission denied: {told} contains '..'. Name the path itself, from the workspace's root.")
-        found = self.find_root(parts if path.startswith("/") else (*self.root.parts[1:], *parts))
+        absolute = parts if path.startswith("/") else (*self.root.parts[1:], *parts)
+        found = self.find_root(absolute)
+        if found is None and self._missing_paths:
+            self._open_missing_paths()
+            found = self.find_root(absolute)
         if found is None:
-            raise Denied(f"Permission denied: {told} is outside the workspace. Its root is {self.root}.")
+            self._refuse_missing_path(absolute, told)
+            raise Denied(self._outside_message(told))
         return WorkspacePath(self, *found)
+
+    def _refuse_missing_path(self, parts: tuple[str, ...], told: str) -> None:
+        for folder in self._missing_paths:
+            if parts[: len(folder.parts) - 1] == folder.parts[1:]:
+                raise NotFound(f"{told} does not exist: {folder} is not a folder. A person has to create it first.")
+
+    def _outside_message(self, told: str) -> str:
+        if self.allowed_paths is None:
+            return f"Permission denied: {told} is outside the workspace. Its root is {self.root}."
+        names = ", ".join(_display_prefix(path, self.root) or "." for path in self.allowed_paths) or "none"
+        return f"Permission denied: {told} is not in the allowed paths. Name a path in one of them: {names}."
 
     def sandbox_mounts(self) -> list[Any]:
         """What a sandbox shows of it: its folders, with what nobody may change there."""
@@ -170,6 +220,11 @@ class Workspace:
 def _as_tuple(value: Any) -> tuple[Any, ...]:
     """One stands for a list of one."""
     return (value,) if isinstance(value, (str, PathLike)) else tuple(value)
+
+
+def _below(root: Path, folders: Any) -> tuple[Path, ...]:
+    """Folders as absolute paths; relative ones are meant in the root."""
+    return tuple((root / path).resolve() for path in _expand_paths(folders))
 
 
 def _expand_paths(values: Any) -> list[Path]:

@@ -12,6 +12,7 @@ from surehand.core.durations import parse_duration
 from surehand.core.errors import DefinitionError
 from surehand.core.facets import EFFECTS
 from surehand.core.names import is_legal_name, nearest_names
+from surehand.core.provider import OnConflict
 
 ConnectionSharing: TypeAlias = Literal["user", "session", "everyone"]
 ProbeKind: TypeAlias = Literal["list", "ping"]
@@ -65,6 +66,8 @@ class ServerOptions:
     """Whether what it said last is kept, so that listing starts nothing; or the folder to keep it in."""
     sessions: int = 100
     """Connections at once, over all users."""
+    on_conflict: OnConflict = "rename"
+    """What happens to a tool whose name another one has: it gets a number, takes the other's place, or is an error."""
 
     def __post_init__(self) -> None:
         for name in _DURATION_OPTIONS:
@@ -79,6 +82,7 @@ class ServerOptions:
         _validate_choice("per", self.per, ConnectionSharing)
         _validate_choice("probe", self.probe, ProbeKind)
         _validate_choice("protocol", self.protocol, ProtocolMode)
+        _validate_choice("on_conflict", self.on_conflict, OnConflict)
         for name in ("allow", "deny"):
             globs = getattr(self, name)
             object.__setattr__(self, name, _validate_globs(name, globs))
@@ -135,6 +139,7 @@ class ServerOptionArguments(TypedDict, total=False):
     frozen: bool
     manifest: bool | str | PathLike[str]
     sessions: int
+    on_conflict: OnConflict
 
 
 _OPTION_TYPES: tuple[tuple[str, Any, str], ...] = (

@@ -56,7 +56,6 @@ class Server(Provider):
     """Every tool of an MCP server. Made by `mcp.stdio`, `mcp.http` and their like."""
 
     kind: ToolKind = "mcp"
-    on_conflict = "rename"
     retries_start = True
     tracks_own_health = True
     is_per_user = True
@@ -67,7 +66,7 @@ class Server(Provider):
         self.namespace = address.namespace = options.namespace or address.namespace
         self.configured_name = self.namespace
         """What it is called in the file that it was read from."""
-        self.required, self.queue = options.required, options.queue
+        self.required, self.queue, self.on_conflict = options.required, options.queue, options.on_conflict
         self.timeout = inf if options.total is None else float(options.total)
         self.cache = None if options.cache is None else float(options.cache)
         self._server_tools = ServerTools(self.namespace, address.identity, options)
