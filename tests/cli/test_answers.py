@@ -93,7 +93,7 @@ def test_a_call_is_approved_by_another_process_than_the_one_that_made_it(piped, 
     assert listed["request"]["preview"] == {"left": 97}
     assert (approved.code, approved.lines[0]["data"], approved.err) == (0, "Paid 3 to Bob.", "")
     assert (again.code, again.lines[0]["data"], again.lines[0]["call_id"]) == (0, "Paid 3 to Bob.", pending["call_id"])
-    assert piped("pending").err == "Nothing waits.\n"
+    assert piped("pending").err == "No calls are pending.\n"
 
 
 def test_a_rejected_call_ends_and_the_reason_is_told(run, configured, waiting):
@@ -182,7 +182,7 @@ def test_an_unknown_call_ends_with_5(run, configured, waiting, verb):
 
     assert (ran.code, ran.lines[0]["code"], ran.lines[0]["call_id"]) == (5, "not_found", "nobody")
     assert run("pending", "nobody").code == 5
-    assert run("pending", "nobody").err == "error: No call nobody is waiting.\n"
+    assert run("pending", "nobody").err == "error: No call nobody is pending.\n"
 
 
 @pytest.mark.parametrize("command", [["pending"], ["approve", "x"], ["reject", "x"], ["settle", "x"]])
@@ -195,7 +195,7 @@ def test_without_a_store_the_error_says_how_to_have_one(run, tmp_path, shop, com
 
     (tmp_path / "surehand.yaml").write_text(f"tools: [{shop}]\nstore: calls.db\n")
     ran = run(*command)
-    assert (ran.code, ran.err.startswith("error: There is no store calls.db.")) == (2, True)
+    assert (ran.code, ran.err.startswith("error: The store calls.db does not exist.")) == (2, True)
     assert not (tmp_path / "calls.db").exists()
 
 
@@ -414,7 +414,7 @@ def test_a_pending_call_tells_a_person_how_to_answer_it_later(terminal, configur
     screen = terminal("call", "pay", "amount=3", "to=Bob")
     screen.sees("dit: ")
     screen.types("\x04", enter=False)
-    screen.sees(r"pending \(approval\): Pay 3.0 to Bob\?\nNothing ran. Whoever decides can answer later:\n")
+    screen.sees(r"pending \(approval\): Pay 3.0 to Bob\?\nNothing ran. Answer it later with one of:\n")
     command = screen.sees(r"surehand approve \w+\n").split()
     screen.sees(r"surehand reject \w+\n")
     assert screen.ends() == 3
@@ -447,20 +447,20 @@ def test_a_person_sees_the_whole_of_what_an_approved_call_gave(terminal, run, mo
 def test_what_came_of_an_answer_is_told_in_words(terminal, run, more, waiting):
     call_id = waiting("pay", "amount=3", "to=Bob")
     screen = terminal("approve", call_id, "--arguments", '{"amount": "much"}')
-    screen.sees(r"failed \(invalid_arguments\): .*\nThe call still waits\.\n")
+    screen.sees(r"failed \(invalid_arguments\): .*\nThe call is still pending\.\n")
     assert screen.ends() == 1
 
     screen = terminal("reject", call_id, "no")
-    screen.sees(r"rejected: the call has ended, and did not run\.\n")
+    screen.sees(r"rejected: the call did not run, and has ended\.\n")
     assert screen.ends() == 4
 
     screen = terminal("approve", waiting("pick"))
-    screen.sees(r"pending \(result\): .*\nWhoever has the answer can give it later:\n")
+    screen.sees(r"pending \(result\): .*\nAnswer it later with:\n")
     screen.sees(r"  surehand settle \w+ --round 2 ANSWER\n")
     assert screen.ends() == 3
 
     screen = terminal("approve", "--store", "calls.db", "-t", "more.py", waiting("pay", "amount=3", "to=Bob"))
-    screen.sees(r"Approved, but pay is not here now\.\nA process on this store that has the tool goes on with it\.\n")
+    screen.sees(r"Approved, but pay is not here now\.\nA process on this store that has the tool resumes it\.\n")
     assert screen.ends() == 3
 
 

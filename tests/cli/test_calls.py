@@ -131,7 +131,7 @@ def test_an_unknown_call_ends_with_5(run, configured, waiting, verb, call_id):
     ran = run(verb, call_id)
 
     assert (ran.code, ran.out) == (5, "")
-    assert ran.err.startswith("error: No call ")
+    assert ran.err.startswith("error: The store has no call ")
     assert len(ran.err) < 500
     assert "\x1b" not in ran.err
 
@@ -170,7 +170,7 @@ def test_a_call_that_has_ended_is_not_cancelled(run, configured, waiting):
 
     ran = run("cancel", call_id)
 
-    assert (ran.code, ran.err) == (1, f"error: Call {call_id} has ended already.\n")
+    assert (ran.code, ran.err) == (1, f"error: Call {call_id} has already ended.\n")
     assert run("show", call_id).lines[0]["outcome"]["data"] == "Paid 3 to Bob."
 
 
@@ -204,7 +204,7 @@ def test_a_call_that_may_have_happened_is_settled_and_not_cancelled(piped, run, 
 
     assert (told["state"], told["round"], told["outcome"]["code"]) == ("unknown", 2, "unknown_effect")
     assert cancelled.code == 1
-    assert cancelled.err.startswith(f"error: Nobody knows whether call {call_id} has happened.")
+    assert cancelled.err.startswith(f"error: It is unknown whether call {call_id} took effect.")
     screen.sees(rf"  surehand settle {call_id} --round 2 ANSWER\n")
     assert screen.ends() == 0
     assert run("settle", call_id, "It did.", "--round", "2").code == 0
@@ -215,7 +215,7 @@ def test_a_person_sees_everything_of_a_call_and_how_to_answer_it(terminal, run, 
 
     screen = terminal("show", call_id)
     screen.sees(rf"call id +{call_id} *\ntool +pick *\nuser +a\\u001b\[2Jda *\nstate +waiting *\nround +1 *\n")
-    screen.sees(r"begun +\d+ s ago *\nchanged +\d+ s ago *\njournal +\d+ s ago: pending \(approval\) *\n{}\n")
+    screen.sees(r"started +\d+ s ago *\nchanged +\d+ s ago *\njournal +\d+ s ago: pending \(approval\) *\n{}\n")
     screen.sees(rf"pending \(approval\): .*\n.*\n  surehand approve {call_id}\n  surehand reject {call_id}\n")
     assert screen.ends() == 0
 

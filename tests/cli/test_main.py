@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 import pytest
 
 from surehand import __version__
+from surehand.core.extras import install_command
 
 GOOD = "from surehand import tool\n\n@tool\nasync def hello() -> str:\n    '''Say hello.'''\n    return 'hi'\n"
 
@@ -34,7 +35,7 @@ def test_a_missing_package_is_named_with_its_extra(piped, tmp_path, package):
     ran = piped("tools", start=start)
 
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"error: The command line needs {package}: pip install 'surehand[cli]'\n"
+    assert ran.err == f"error: The command line needs {package}: {install_command('cli')}\n"
 
 
 def test_no_tools_and_no_configuration_says_what_to_do(run):
@@ -186,7 +187,7 @@ def test_init_never_overwrites(run, tmp_path):
 
     ran = run("init")
 
-    assert (ran.code, ran.err) == (2, "error: tools.py already there. Nothing was written.\n")
+    assert (ran.code, ran.err) == (2, "error: tools.py already exists. Nothing was written.\n")
     assert (tmp_path / "tools.py").read_text() == "mine"
     assert not (tmp_path / "surehand.yaml").exists()
 

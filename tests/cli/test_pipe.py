@@ -141,10 +141,10 @@ def test_a_todo_list_is_that_of_the_user_and_session(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["add", "5"], "'5' is no argument"),
+        (["add", "5"], "'5' is not an argument"),
         (["add", "a=1", "a=2"], "a is given 2 times"),
-        (["add", "a=1", "--timeout", "soon"], "'soon' is no duration"),
-        (["add", "a=1", "--timeout", "0s"], "above zero"),
+        (["add", "a=1", "--timeout", "soon"], "'soon' is not a duration"),
+        (["add", "a=1", "--timeout", "0s"], "must be positive"),
         (["add", "--nonsense"], "No such option"),
     ],
 )
@@ -179,7 +179,7 @@ def test_tools_are_json_lines_and_can_be_searched_and_selected(run, shop):
     assert [tool["name"] for tool in found.lines] == ["pay"]
     assert [tool["name"] for tool in chosen.lines] == ["add", "buy", "broken", "bake", "block", "borrow"]
     nothing = run("tools", "xylophone", "-t", shop)
-    assert (nothing.code, nothing.out, nothing.err) == (0, "", "No tool fits.\n")
+    assert (nothing.code, nothing.out, nothing.err) == (0, "", "No tool matches.\n")
 
 
 def test_tools_that_are_not_listed_are_left_out_unless_all_are_asked_for(run, shop):
@@ -190,7 +190,7 @@ def test_tools_that_are_not_listed_are_left_out_unless_all_are_asked_for(run, sh
     assert len(every.lines) == len(some.lines) + 1
     assert (some.err, every.err) == ("", "")
     hidden = run("tools", "-t", shop, "--toolset", "tell")
-    assert (hidden.out, hidden.err) == ("", "No tool fits but 1 that is not listed: see --all.\n")
+    assert (hidden.out, hidden.err) == ("", "No tool matches except 1 that is not listed: see --all.\n")
 
 
 def test_a_toolset_is_known_by_the_name_that_its_tools_declare(run, shop):
@@ -211,7 +211,7 @@ def test_describe_takes_a_toolset_too(run, shop):
     assert names("add", "echo", "--toolset", "talk") == ["add", "echo"]
     unknown = run("describe", "-t", shop, "--toolset", "walk")
     assert (unknown.code, unknown.out) == (5, "")
-    assert "No tool is in a toolset 'walk', or has a name that matches it." in unknown.err
+    assert "No tool is in the toolset 'walk', or has a name that matches it." in unknown.err
 
 
 def test_describe_says_why_no_model_is_shown_a_tool(run, shop):
@@ -219,8 +219,8 @@ def test_describe_says_why_no_model_is_shown_a_tool(run, shop):
 
     assert (ran.code, ran.out) == (0, "")
     assert ran.err.splitlines() == [
-        "tell is not listed: no model is shown it, but it can be called by its name.",
-        "greet is for people: no model is shown it.",
+        "tell is not listed: models do not see it, but it can be called by its name.",
+        "greet is for users: models do not see it.",
     ]
 
 
@@ -229,7 +229,7 @@ def test_describe_gives_each_format_and_names_what_is_left_out(run, shop):
 
     assert [tool["name"] for tool in ran.lines] == ["add"]
     assert "odd is left out of the tools for gemini" in ran.err
-    assert "greet is for people" in ran.err
+    assert "greet is for users" in ran.err
     for format_, key in [("openai", "function"), ("responses", "parameters"), ("anthropic", "input_schema"),
                          ("mcp", "inputSchema")]:  # fmt: skip
         assert key in run("describe", "add", "-t", shop, "-f", format_).lines[0]

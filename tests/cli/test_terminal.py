@@ -108,7 +108,7 @@ def test_an_invalid_edit_is_explained_and_asked_again(terminal, shop):
     screen.sees("not valid JSON.*\n")
     screen.sees(r'Arguments: {"amount": 3, "to": "Bob"')
     screen.types('\x15{"amount": "much", "to": "Ada"}')
-    screen.sees("These arguments do not fit: `amount`: Input should be a valid number")
+    screen.sees("The arguments are invalid: `amount`: Input should be a valid number")
     screen.sees("Arguments: .*Ada")
     screen.types('\x15{"amount": 5, "to": "Ada"}')
     screen.sees(r'"to": "Ada"\n}\n')
@@ -125,7 +125,7 @@ def test_an_empty_edit_leads_back_to_the_question(terminal, shop):
 
     screen.sees("dit: ")
     screen.types("e")
-    screen.sees("an empty line leaves them as they are")
+    screen.sees("an empty line keeps them")
     screen.sees(r'Arguments: {"amount": 3, "to": "Bob"}')
     screen.types("\x15")
     screen.sees(r'"to": "Bob"\n}\n')

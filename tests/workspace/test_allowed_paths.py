@@ -82,7 +82,7 @@ async def test_a_link_out_of_an_allowed_folder_leads_nowhere(root):
 async def test_a_folder_that_does_not_exist_is_a_warning_and_can_be_used_once_it_does(root, caplog):
     space = Workspace(root, allowed_paths=["data", "later"])
 
-    assert f"The allowed path {root.resolve() / 'later'} is not a folder" in caplog.text
+    assert f"The allowed path {root.resolve() / 'later'} is not a directory" in caplog.text
     outcome = await call(space, "read_file", path="later/a.txt")
     assert (outcome.code, "A person has to create it first" in outcome.message) == ("not_found", True)
     (root / "later").mkdir()
@@ -100,7 +100,7 @@ def test_the_root_that_the_environment_sets_limits_allowed_paths_too(root, caplo
     )
 
     assert [folder.path for folder in space.roots] == [(root / "data").resolve()]
-    assert "is ignored" in caplog.text
+    assert "Ignored the workspace directory" in caplog.text
 
 
 @needs("bubblewrap")

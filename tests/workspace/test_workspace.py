@@ -114,7 +114,7 @@ def test_the_environment_can_switch_writing_off(
 def test_a_root_that_is_no_folder_is_an_error_that_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for wrong in (tmp_path / "file", tmp_path / "missing"):
-        with pytest.raises(DefinitionError, match="cannot be used"):
+        with pytest.raises(DefinitionError, match="cannot be opened"):
             Workspace(wrong)
 
 

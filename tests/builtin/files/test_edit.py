@@ -452,7 +452,7 @@ def applied(lines: list[str], changes: list[Any]) -> list[str]:
     for change in reversed(changes):
         at = change.line_number - 1
         assert tuple(lines[at : at + len(change.removed_lines)]) == change.removed_lines
-        lines = [*lines[:at], *change.added_lines, *lines[at + len(change.removed) :]]
+        lines = [*lines[:at], *change.added_lines, *lines[at + len(change.removed_lines) :]]
     return split_lines("".join(lines))
 
 

@@ -8,6 +8,7 @@ import pytest
 from surehand import Workspace
 from surehand.builtin.search import search_pattern
 from surehand.builtin.search.search_scope import MAX_FILE_BYTES
+from surehand.core.extras import install_command
 from tests.builtin.searching import both_ways, found, grow, refused, searching, yes
 from tests.needs import needs
 
@@ -309,7 +310,7 @@ async def test_without_any_engine_plain_text_is_still_found(tmp_path: Path, monk
     assert ascii_.text == "a.txt:2: uber (x)\nb.txt:1: UBER (X)"
     for failed in (regex, in_file):
         assert failed.code == "unavailable"
-        assert "pip install 'surehand[files]'" in failed.message
+        assert install_command("files") in failed.message
 
 
 @needs("bubblewrap")

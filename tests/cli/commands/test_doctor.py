@@ -55,7 +55,7 @@ def test_without_a_configuration_the_machine_is_looked_at(doctor):
     assert code == 0
     assert list(found) == ["surehand", "extras", "sandbox", "ripgrep", "configuration"]
     assert "cli" in found["extras"][0]["installed"]
-    assert told(found, "configuration") == ("warn", "There is none in this folder.", "surehand init makes one.")
+    assert told(found, "configuration") == ("warn", "none in this folder.", "`surehand init` creates one.")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_what_is_configured_is_tried(doctor, shop, tmp_path):
 
 def test_a_store_is_opened_where_there_is_one(doctor, run, configured):
     assert told(doctor()[1], "store")[:2] == (
-        "ok", "calls.db is not there yet: the first call that is remembered makes it.",
+        "ok", "calls.db does not exist yet: the first call that is stored creates it.",
     )  # fmt: skip
     assert not list(configured.glob("*.db*"))
 
@@ -228,7 +228,7 @@ def test_where_nobody_is_signed_in_is_told(doctor):
     assert code == 0
     assert [(each["mark"], each["told"], each["fix"]) for each in found["server far"]] == [
         ("ok", "https://mcp.example.com/mcp; never started here", "`surehand doctor --start` starts it."),
-        ("warn", "nobody is signed in from this machine.", "surehand login far"),
+        ("warn", "not signed in on this machine.", "surehand login far"),
     ]
     assert "hunter2" not in json.dumps(found)
 

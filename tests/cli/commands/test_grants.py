@@ -32,7 +32,7 @@ def test_grants_are_listed_with_who_gave_them(run, granted):
     ]
     assert set(everybody.lines[0]) == {"tool", "user", "by", "given_at", "definition"}
     assert ada.lines == everybody.lines[1:]
-    assert (nobody.code, nobody.out, nobody.err) == (0, "", "Nothing is granted.\n")
+    assert (nobody.code, nobody.out, nobody.err) == (0, "", "There are no standing approvals.\n")
 
 
 def test_a_revoked_grant_asks_again(run, granted):
@@ -59,8 +59,10 @@ def test_what_was_not_granted_ends_with_5_and_the_nearest_is_named(run, granted)
     granted("ada")
 
     assert (ran := run("revoke", "pya")).code == 5
-    assert ran.err == "error: Nothing is granted for 'pya'. Did you mean pay?\n"
-    assert run("revoke", "pay", "--user", "bob").err == "error: Nothing is granted to 'bob' for 'pay'.\n"
+    assert ran.err == "error: There is no standing approval for 'pya'. Did you mean pay?\n"
+    assert (
+        run("revoke", "pay", "--user", "bob").err == "error: There is no standing approval of user 'bob' for 'pay'.\n"
+    )
     assert run("revoke", "pay\x1b[2J").err.count("\x1b") == 0
 
 
@@ -98,7 +100,7 @@ def test_a_person_sees_a_table_and_what_revoking_means(terminal, run, granted):
     assert screen.ends() == 0
 
     screen = terminal("revoke", "pay")
-    screen.sees(r"Revoked\. The next call of pay for everybody asks again\.\n")
+    screen.sees(r"Revoked\. The next call of pay for all users asks again\.\n")
     assert screen.ends() == 0
 
 

@@ -269,7 +269,7 @@ async def test_commands_files_and_other_servers_work_on_the_event_loop_that_it_s
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--port", "9000"], "--port means something with --http only."),
+        (["--port", "9000"], "--port can be used with --http only."),
         (
             ["--http", "--host", "0.0.0.0"],
             "0.0.0.0 can be reached from other machines, so clients have to show a token.",
@@ -278,9 +278,9 @@ async def test_commands_files_and_other_servers_work_on_the_event_loop_that_it_s
         (["--http", "--token-env", "NOT_SET"], "The variable NOT_SET that holds the token is not set, or empty."),
         (["--http", "--host", "::1", "--port", "70000"], "70000"),
         (["--http", "--port", "0", "--path", "x"], "begin it with a slash"),
-        (["--http", "--host", "203.0.113.7", "--token-env", "HOME"], "is no address of this machine"),
-        (["--http", "--host", "no such host", "--token-env", "HOME"], "is no address of this machine"),
-        (["--allow-host", "a", "--port", "1"], "--port, --allow-host mean something with --http only."),
+        (["--http", "--host", "203.0.113.7", "--token-env", "HOME"], "is not an address of this machine"),
+        (["--http", "--host", "no such host", "--token-env", "HOME"], "is not an address of this machine"),
+        (["--allow-host", "a", "--port", "1"], "--port, --allow-host can be used with --http only."),
         (["--http", "--port", "0", "--allow-host", "https://a"], "hosts has 'https://a', which is malformed."),
         (["--http", "--port", "0", "--allow-origin", "a b"], "origins has 'a b', which is malformed."),
         (["--toolset", "no_such"], "There is no toolset 'no_such'"),
@@ -310,12 +310,12 @@ def test_without_tools_there_is_nothing_to_serve(run):
     ended = run("mcp")
 
     assert ended.code == 2
-    assert "There are no tools here" in ended.err
+    assert "No tools are configured" in ended.err
 
 
 def test_a_person_is_told_what_this_is(terminal):
     screen = terminal("mcp", "--tools", INSIDE)
-    screen.sees("A client starts it by itself")
+    screen.sees("A client starts it with this entry")
     screen.sees("Ctrl-D ends it")
     screen.types("\x04", enter=False)
 
@@ -325,7 +325,7 @@ def test_a_person_is_told_what_this_is(terminal):
 def test_a_person_is_given_an_entry_that_works_from_anywhere(terminal, tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     screen = terminal("mcp", "--tools", "mine.py:crash", "--store", "calls.db", "--toolset", "cr*", "--short-names")
-    told = screen.sees(r"(?s)A client starts it by itself: \{.*?\}\}\}")
+    told = screen.sees(r"(?s)A client starts it with this entry: \{.*?\}\}\}")
     screen.types("\x04", enter=False)
     screen.ends()
 
@@ -373,7 +373,7 @@ def test_whoever_serves_is_told_how_to_answer_what_no_client_is_asked(surehand, 
 def test_without_a_store_it_is_said_that_nobody_can_answer(surehand, tmp_path):
     told = told_by(surehand, tmp_path, line(call(1, "save", True)))
 
-    assert told == [WARNED, "save waits for approval, which nobody can give: there is no store."]
+    assert told == [WARNED, "save waits for approval, which cannot be given without a store."]
 
 
 def test_a_crash_is_one_line(surehand, tmp_path):
